@@ -1,0 +1,71 @@
+"""The error tree. Callers branch on the class or on `retryable`, never on a platform or a status code.
+
+AgentSmithError
+  ConfigError                 the user's configuration or input is wrong; the message names the remedy
+  TrackerError                a tracker did not do what was asked
+    Unauthorized              the credential is refused                                not retryable
+    Refused                   the credential is good, but may not do this              not retryable
+    TicketNotFound            no such ticket, or no right to see it                    not retryable
+    BadAnswer                 the answer was not what the platform documents           not retryable
+    RateLimited               the platform asked us to wait until `retry_at`           retryable
+    TrackerUnavailable        time-out, connection trouble, 5xx                        retryable
+  StoreUnavailable            Redis does not answer or cannot be used
+  LeaseLost                   somebody else owns the ticket now, or the trust window closed (P6)
+"""
+
+from __future__ import annotations
+
+
+class AgentSmithError(Exception):
+    """Anything that agentsmith itself raises; its text is fit for a person to read."""
+
+
+class ConfigError(AgentSmithError):
+    """The configuration or a command's input is wrong; exit code 2."""
+
+
+class StoreUnavailable(AgentSmithError):
+    """Redis cannot be reached or does not meet the requirements; the message names the remedy."""
+
+
+class LeaseLost(AgentSmithError):
+    """A newer fence stands, or the trust window closed: stop, and begin no further write."""
+
+
+class TrackerError(AgentSmithError):
+    """A tracker failed; `retryable` tells whether asking again later can help."""
+
+    retryable = False
+
+    def __init__(self, message: str, *, retry_at: float | None = None) -> None:
+        super().__init__(message)
+        self.retry_at = retry_at
+        """Seconds since the epoch before which asking again is pointless, where the platform said so."""
+
+
+class Unauthorized(TrackerError):
+    """The credential is wrong, expired or missing."""
+
+
+class Refused(TrackerError):
+    """The credential is valid but lacks the permission, also where the platform drops a write silently."""
+
+
+class TicketNotFound(TrackerError):
+    """There is no such ticket, it was deleted, or we may not see it."""
+
+
+class BadAnswer(TrackerError):
+    """The platform answered with something that its documentation does not allow."""
+
+
+class RateLimited(TrackerError):
+    """The platform wants us to wait."""
+
+    retryable = True
+
+
+class TrackerUnavailable(TrackerError):
+    """The platform cannot be reached or fails; its state is unknown, never "empty" (P9)."""
+
+    retryable = True

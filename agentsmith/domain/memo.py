@@ -1,0 +1,52 @@
+"""The machine-read line of the sticky comment: what survives on the ticket itself when Redis is lost."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, fields
+from types import UnionType
+from typing import Final
+
+VERSION: Final = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Memo:
+    """What recovery needs to know about a ticket after everything in Redis is gone."""
+
+    run: str
+    fence: int
+    attempt: int = 0
+    text: str = ""
+    """Hash of the pinned title and body."""
+    due: float | None = None
+    follow_up: bool = False
+
+    def to_line(self) -> str:
+        """One line of JSON without `--`, so that it can stand inside an HTML comment."""
+        packed = json.dumps({"v": VERSION, **asdict(self)}, separators=(",", ":"), sort_keys=True)
+        return packed.replace("--", "-\\u002d")
+
+    @classmethod
+    def from_line(cls, line: str) -> Memo | None:
+        """The memo that the line holds, or None when it is not one of ours in a version we read."""
+        try:
+            data = json.loads(line)
+        except (ValueError, RecursionError):
+            return None
+        if not isinstance(data, dict) or data.pop("v", None) != VERSION:
+            return None
+        known = {f.name: data[f.name] for f in fields(cls) if f.name in data}
+        if not all(isinstance(value, _TYPES[name]) for name, value in known.items()):
+            return None
+        return cls(**known) if {"run", "fence"} <= known.keys() else None
+
+
+_TYPES: Final[dict[str, type | UnionType]] = {
+    "run": str,
+    "fence": int,
+    "attempt": int,
+    "text": str,
+    "due": int | float | None,
+    "follow_up": bool,
+}

@@ -1,0 +1,3 @@
+"""The HTTP face of the daemon."""
+
+from __future__ import annotations
