@@ -126,9 +126,7 @@ class LabelSet:
         return frozenset(label for label in self.lifecycle(labels) if label != wanted)
 
 
-def resolve(
-    statuses: frozenset[Status], *, intended: Status | None = None, leased: Status | None = None
-) -> Status:
+def resolve(statuses: frozenset[Status], *, intended: Status | None = None, leased: Status | None = None) -> Status:
     """The one status that a ticket has: intent first, then lease, then rank; no label means pending."""
     for preferred in (intended, leased):
         if preferred is not None and preferred in statuses:

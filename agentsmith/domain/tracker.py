@@ -2,7 +2,7 @@
 
 T1  `get` reads by key, never from a cache that may be stale; a missing ticket raises TicketNotFound.
 T2  `find` pages to the end and yields each open ticket that carries the label once; it may skip a malformed
-    record (and log it); any error raises: an outage is never an empty list (P9). Pull requests are no tickets.
+    record (and log it); any error raises: an outage is never an empty list (P9). Pull requests do not count.
 T3  `get` of a malformed record raises BadAnswer.
 T4  `move` with `to` already reached, and only `to`, writes nothing and answers AlreadySo.
 T5  `move` whose ticket no longer shows `expect` writes nothing and answers LostRace with what it saw.

@@ -1,3 +1,33 @@
 """Redis: the only package that speaks to it. It knows nothing of trackers."""
 
 from __future__ import annotations
+
+from agentsmith.store.connection import AWAY, Outage
+from agentsmith.store.intents import Begun, Intents
+from agentsmith.store.leases import Lease, Trust
+from agentsmith.store.presence import Presence, Process
+from agentsmith.store.queue import DeadLetter, Pushed, Queue
+from agentsmith.store.runs import Acquired, NotAcquired, RunLease, Runs
+from agentsmith.store.signals import Signals
+from agentsmith.store.store import LeaseTimes, Store
+
+__all__ = [
+    "AWAY",
+    "Acquired",
+    "Begun",
+    "DeadLetter",
+    "Intents",
+    "Lease",
+    "LeaseTimes",
+    "NotAcquired",
+    "Outage",
+    "Presence",
+    "Process",
+    "Pushed",
+    "Queue",
+    "RunLease",
+    "Runs",
+    "Signals",
+    "Store",
+    "Trust",
+]

@@ -1,0 +1,300 @@
+"""Claiming: `signal → lock → read by id → gates → transition → push`. The one door through which work comes in.
+
+A signal is only a hint to look; whatever it announced, the ticket is read again. The same look also notices that a
+person withdrew what is running, and puts back a label that somebody removed from a live run.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import structlog
+
+from agentsmith import logs
+from agentsmith.domain import gates
+from agentsmith.domain.errors import TicketNotFound, TrackerError
+from agentsmith.domain.gates import Gate, GateResult, Policy, Trigger
+from agentsmith.domain.intent import Intent
+from agentsmith.domain.lifecycle import Status, resolve
+from agentsmith.domain.request import PinnedText, PipelineRequest
+from agentsmith.domain.signal import Signal, SignalKind
+from agentsmith.domain.ticket import Ticket
+from agentsmith.domain.tracker import AlreadySo, Applied, Forbidden, Gone, Limited, LostRace, Move, Tracker, Unknown
+from agentsmith.publish import LOOK_AGAIN, Publisher
+from agentsmith.recover import Recovery
+from agentsmith.store import Lease, Pushed, Store
+from agentsmith.ticketlock import LockBusy, holding
+
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimRules:
+    """What decides whether a ticket is taken on."""
+
+    triggers: tuple[Trigger, ...]
+    policies: Mapping[str, Policy]
+    loop_limit: int
+    loop_window: float
+    capacity: int | None
+    retry_backoff: float
+
+
+@dataclass(frozen=True, slots=True)
+class Claimed:
+    """A request is on the queue and the label says enqueued."""
+
+    run: str
+    fence: int
+
+
+@dataclass(frozen=True, slots=True)
+class AlreadyClaimed:
+    """The ticket is queued, running, parked or finished."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Rejected:
+    """A gate is closed; the last of `gates` says which and what to do."""
+
+    gates: tuple[GateResult, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Deferred:
+    """Not now: try again in `wait` seconds."""
+
+    why: str
+    wait: float
+
+
+ClaimOutcome = Claimed | AlreadyClaimed | Rejected | Deferred
+
+
+class Claims:
+    """Looks at tickets and takes on those that pass every gate."""
+
+    def __init__(
+        self,
+        store: Store,
+        trackers: Mapping[str, Tracker],
+        publisher: Publisher,
+        recovery: Recovery,
+        rules: ClaimRules,
+    ) -> None:
+        self._store, self._trackers, self._publisher = store, trackers, publisher
+        self._recovery, self._rules = recovery, rules
+
+    async def consider(self, signal: Signal) -> ClaimOutcome:
+        """Look at the ticket that the signal names and do what is right; never raises for a tracker's failure."""
+        tracker = self._trackers.get(signal.tracker)
+        if tracker is None:
+            return AlreadyClaimed(f"no tracker is called {signal.tracker!r}")
+        token = uuid.uuid4().hex
+        backoff = self._rules.retry_backoff * 2.0 ** min(signal.tries, 6)
+        try:
+            async with holding(self._store, tracker.platform, signal.ticket, token=token) as lock:
+                return await self._look(tracker, signal, lock, backoff)
+        except LockBusy:
+            return Deferred("somebody else is looking at it", min(backoff, self._store.times.lock / 10))
+        except TicketNotFound as error:
+            return AlreadyClaimed(f"there is no such ticket: {error}")
+        except TrackerError as error:
+            wait = error.retry_at - time.time() if error.retry_at else backoff
+            return Deferred(f"the tracker failed: {error}", max(wait, 0.0))
+
+    async def _look(self, tracker: Tracker, signal: Signal, lock: Lease, backoff: float) -> ClaimOutcome:
+        ticket = await self._read(tracker, signal.key)
+        status = resolve(tracker.labels.statuses(ticket.labels))
+        intent = await self._store.intents.of(ticket.id)
+        if intent is not None and intent.decided:
+            return Deferred("its last outcome is not published yet", backoff)
+        if signal.kind is SignalKind.RETRY and (answer := await self._retry(tracker, ticket, status, signal, lock)):
+            return answer
+        matches = gates.matching(ticket, self._rules.triggers)
+        if status in (Status.ENQUEUED, Status.IN_PROGRESS):
+            return await self._attend(tracker, ticket, wanted=ticket.open and bool(matches), lock=lock)
+        return await self._pass_gates(tracker, ticket, matches, lock, backoff, signal)
+
+    async def _read(self, tracker: Tracker, key: str) -> Ticket:
+        ticket = await tracker.get(key)
+        told = await self._store.intents.last_published(ticket.id)
+        shown = resolve(tracker.labels.statuses(ticket.labels))
+        # A read that disagrees with what we published lately may be a stale one: look twice before acting.
+        return ticket if told in (None, shown.value) else await tracker.get(key)
+
+    async def _retry(
+        self, tracker: Tracker, ticket: Ticket, status: Status, signal: Signal, lock: Lease
+    ) -> ClaimOutcome | None:
+        if await self._store.runs.lease(ticket.id):
+            await self._store.runs.note_follow_up(ticket.id, signal.by)
+            return AlreadyClaimed("it is running: it will run once more afterwards")
+        if status not in (Status.DONE, Status.FAILED, Status.WAITING):
+            return None
+        by = signal.by or "a person"
+        intent = Intent(
+            ticket.id, tracker.name, ticket.key, 0, status, Status.PENDING, run="retry", outcome=f"retried by {by}"
+        )
+        await self._recovery.decide_and_publish(intent, ticket=ticket, lock=lock)
+        return AlreadyClaimed(intent.outcome)
+
+    async def _attend(self, tracker: Tracker, ticket: Ticket, *, wanted: bool, lock: Lease) -> ClaimOutcome:
+        """A ticket that we have in hand: stop it when it is no longer wanted, revive it when nobody has it."""
+        why = "the trigger was removed" if ticket.open else "the ticket was closed"
+        if await self._store.runs.lease(ticket.id):
+            if not wanted:
+                await self._store.runs.request_stop(ticket.id, f"withdrawn: {why}")
+            return AlreadyClaimed("it is running")
+        if await self._store.queue.holds(ticket.id):
+            if wanted:
+                return AlreadyClaimed("it is queued")
+            status = resolve(tracker.labels.statuses(ticket.labels))
+            intent = Intent(ticket.id, tracker.name, ticket.key, 0, status, None, run="withdrawn", outcome=why)
+            word = await self._recovery.decide_and_publish(intent, ticket=ticket, lock=lock, unqueue=True)
+            if word == "in-flight":
+                await self._store.runs.request_stop(ticket.id, f"withdrawn: {why}")
+            return AlreadyClaimed(why)
+        action = await self._recovery.attend(tracker, ticket, lock)
+        return AlreadyClaimed(f"recovery: {type(action).__name__.lower()}")
+
+    async def _pass_gates(
+        self,
+        tracker: Tracker,
+        ticket: Ticket,
+        matches: tuple[Trigger, ...],
+        lock: Lease,
+        backoff: float,
+        signal: Signal,
+    ) -> ClaimOutcome:
+        results = [
+            gates.is_open(ticket),
+            gates.is_triggered(matches, self._rules.triggers),
+            gates.is_pending(ticket, tracker.labels),
+        ]
+        if all(result.passed for result in results):
+            labelling = await tracker.labelled_by(ticket, matches[0].label)
+            results.append(gates.is_allowed(labelling, matches[0], self._rules.policies[tracker.name]))
+        if not all(result.passed for result in results):
+            return Rejected(tuple(results))
+        run = new_run_id()
+        intent = Intent(ticket.id, tracker.name, ticket.key, 0, Status.PENDING, Status.ENQUEUED, run)
+        begun = await self._store.intents.begin_claim(
+            intent,
+            lock_key=lock.key,
+            token=lock.token,
+            loop_limit=self._rules.loop_limit,
+            loop_window=self._rules.loop_window,
+            capacity=self._rules.capacity,
+            lock_ttl=self._store.times.lock,
+        )
+        match begun.word:
+            case "begun":
+                return await self._take_on(tracker, ticket, matches[0], run, begun.fence, lock, backoff, signal)
+            case "leased" | "queued":
+                keep = Status.IN_PROGRESS if begun.word == "leased" else Status.ENQUEUED
+                await tracker.tidy(ticket, keep=keep, deadline=lock.trust.until)
+                return AlreadyClaimed(f"it is {keep.value}; the label was put back")
+            case "loop":
+                saw = f"claimed {begun.count} times within {self._rules.loop_window:.0f} s"
+                return Rejected((*results, GateResult(Gate.LOOP, False, saw, "raise claim.loop_limit, or wait")))
+            case "full":
+                return Deferred(f"{begun.count} tickets are queued or running, the capacity is used up", backoff)
+            case _:
+                return Deferred(begun.word, backoff)
+
+    async def _take_on(
+        self,
+        tracker: Tracker,
+        ticket: Ticket,
+        trigger: Trigger,
+        run: str,
+        fence: int,
+        lock: Lease,
+        backoff: float,
+        signal: Signal,
+    ) -> ClaimOutcome:
+        move = Move(Status.PENDING, Status.ENQUEUED, run, fence, deadline=lock.trust.until)
+        outcome = await tracker.move(ticket, move)
+        if isinstance(outcome, Unknown):
+            # Whether it was written is a matter of reading, not of writing again.
+            seen = await tracker.get(ticket.key)
+            if tracker.labels.statuses(seen.labels) == {Status.ENQUEUED}:
+                outcome = AlreadySo(seen)
+        match outcome:
+            case Applied(ticket=moved) | AlreadySo(ticket=moved):
+                return await self._push(tracker, moved, trigger, run, fence, lock, signal)
+            case Unknown(reason=reason):
+                return Deferred(f"the tracker did not say whether it was written: {reason}", backoff)
+        await self._store.intents.drop(ticket.id, fence)
+        match outcome:
+            case LostRace():
+                return AlreadyClaimed("somebody else moved it first")
+            case Gone(reason=reason):
+                return AlreadyClaimed(f"the ticket is gone: {reason}")
+            case Limited(retry_at=retry_at, reason=reason):
+                return Deferred(reason, max(0.0, retry_at - time.time()))
+            case Forbidden(reason=reason):
+                log.error("the tracker refuses our label", ticket=ticket.id, reason=reason)
+                return Deferred(reason, max(backoff, LOOK_AGAIN))
+
+    async def _push(
+        self, tracker: Tracker, ticket: Ticket, trigger: Trigger, run: str, fence: int, lock: Lease, signal: Signal
+    ) -> ClaimOutcome:
+        attempts = await self._store.runs.attempts(ticket.id) or 0
+        request = new_request(ticket, trigger.pipeline, run=run, fence=fence, attempt=attempts, wake=signal.cause)
+        pushed = await self._store.queue.push(request, loop_window=self._rules.loop_window)
+        if pushed is not Pushed.PUSHED:
+            return AlreadyClaimed(f"not pushed: {pushed.value}")
+        logs.transition(
+            log,
+            ticket=ticket.id,
+            platform=tracker.platform,
+            run=run,
+            fence=fence,
+            from_=Status.PENDING,
+            to=Status.ENQUEUED,
+            outcome="claimed",
+        )
+        intent = Intent(
+            ticket.id,
+            tracker.name,
+            ticket.key,
+            fence,
+            Status.PENDING,
+            Status.ENQUEUED,
+            run,
+            attempt=attempts,
+            text=request.pinned.sha256,
+        )
+        try:
+            await self._publisher.comment(tracker, ticket, Status.ENQUEUED, intent, lock=lock)
+        except TrackerError as error:
+            log.warning("the comment could not be written", ticket=ticket.id, error=str(error))
+        return Claimed(run, fence)
+
+
+def new_run_id() -> str:
+    """A name for a run that no other run has; it stands in logs, comments and folder names."""
+    return f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{uuid.uuid4().hex[:8]}"
+
+
+def new_request(ticket: Ticket, pipeline: str, *, run: str, fence: int, attempt: int, wake: str) -> PipelineRequest:
+    """The request that runs `pipeline` on the ticket's text as it is now."""
+    return PipelineRequest(
+        ticket=ticket.id,
+        tracker=ticket.tracker,
+        key=ticket.key,
+        pipeline=pipeline,
+        run=run,
+        fence=fence,
+        attempt=attempt,
+        delivery=0,
+        pinned=PinnedText.of(ticket.title, ticket.body),
+        enqueued_at=time.time(),
+        wake_reason=wake or None,
+    )

@@ -1,0 +1,219 @@
+"""From file, environment and flags to one checked Config, or to one message that says all that is wrong."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from pydantic import ValidationError
+
+from agentsmith.config.document import LARGEST_FILE, BrokenDocument, Document, Problem, prefixes, read_document
+from agentsmith.config.document import Path as KeyPath
+from agentsmith.config.models import ENV_PREFIX, NESTING, Config, for_platforms
+from agentsmith.config.names import default_data_dir
+from agentsmith.config.problems import Explainer, dotted, one_line, place, relevant, unknown_key
+from agentsmith.config.sections import TrackerSettings
+from agentsmith.domain.errors import ConfigError
+
+FILE_VARIABLE: Final = f"{ENV_PREFIX}CONFIG"
+DEFAULT_FILE: Final = Path("agentsmith.yaml")
+BUILT_IN_TRACKER: Final = "local"
+_MASK: Final = "***"
+_SHORTEST_MASKED: Final = 4
+
+
+def find_file(path: Path | None, environ: Mapping[str, str] = os.environ) -> Path | None:
+    """The file that counts: the one given, else $AGENTSMITH_CONFIG, else ./agentsmith.yaml if it is there."""
+    if path is not None:
+        return path
+    if named := environ.get(FILE_VARIABLE):
+        return Path(named)
+    # A link that points nowhere was meant to be there, and is an error when it is read.
+    return DEFAULT_FILE if DEFAULT_FILE.exists() or DEFAULT_FILE.is_symlink() else None
+
+
+def load(
+    path: Path | None = None,
+    *,
+    platforms: Mapping[str, type[TrackerSettings]],
+    environ: Mapping[str, str] = os.environ,
+    flags: Mapping[str, object] | None = None,
+) -> Config:
+    """The configuration; flags (`{"server.port": 9000}`) win over environment, file and defaults.
+
+    Raises ConfigError, and nothing else: one line per problem, with file and line, key and remedy. No value
+    of a secret is ever part of it.
+    """
+    file = find_file(path, environ)
+    document = _read(file, environ) if file is not None else Document()
+    sources = _Sources(file, document)
+    data = _without_nulls(document.data)
+    for name, key, value in _from_environment(environ):
+        sources.variables[key] = name
+        _put(data, key, value)
+    for option, value in (flags or {}).items():
+        if value is None:
+            continue  # an option that was not given
+        key = tuple(option.split("."))
+        sources.flags.add(key)
+        _put(data, key, value)
+    data.setdefault("data_dir", default_data_dir(environ))
+    if not data.get("trackers") and BUILT_IN_TRACKER in platforms:
+        data["trackers"] = {BUILT_IN_TRACKER: {"platform": BUILT_IN_TRACKER}}
+    config = _checked(data, platforms, sources)
+    _check_passed_on(config, environ, sources)
+    return config
+
+
+@dataclass(slots=True)
+class _Sources:
+    """Where each value came from, to say where a problem is."""
+
+    file: Path | None
+    document: Document
+    variables: dict[KeyPath, str] = field(default_factory=dict)
+    flags: set[KeyPath] = field(default_factory=set)
+
+    def line(self, key: KeyPath, text: str) -> str:
+        """`agentsmith.yaml:7: server.port: …`."""
+        return one_line(": ".join(part for part in (self._where(key), dotted(key), text) if part))
+
+    def quotable(self, key: KeyPath) -> bool:
+        """Whether the value was written by hand, not taken from the environment."""
+        return not any(above in self.variables or above in self.document.filled for above in prefixes(key))
+
+    def position(self, key: KeyPath) -> int:
+        """The line in the file, or of what stands above it; problems are told in this order."""
+        return next((self.document.lines[above] for above in prefixes(key) if above in self.document.lines), 0)
+
+    def _where(self, key: KeyPath) -> str:
+        for above in prefixes(key):
+            if above in self.flags:
+                return "command line"
+            if above in self.variables:
+                return f"environment variable {self.variables[above]}"
+        for above in prefixes(key):
+            if above in self.document.lines:
+                return f"{self.file}:{self.document.lines[above]}"
+            for inside, name in self.variables.items():
+                if inside[: len(above)] == above:
+                    return f"environment variable {name}"
+        return str(self.file) if self.file is not None else "configuration"
+
+
+def _read(file: Path, environ: Mapping[str, str]) -> Document:
+    try:
+        with file.open("rb") as stream:
+            raw = stream.read(LARGEST_FILE + 1)
+    except FileNotFoundError:
+        raise ConfigError(
+            f"{file}: there is no such file; check --config and ${FILE_VARIABLE}, or leave both out for the defaults"
+        ) from None
+    except IsADirectoryError:
+        raise ConfigError(f"{file}: is a folder, not a file; name the YAML file inside it") from None
+    except PermissionError:
+        raise ConfigError(f"{file}: may not be read by this user; check its permissions") from None
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "not a file name"
+        raise ConfigError(f"{file}: cannot be read: {reason}") from None
+    try:
+        return read_document(raw, environ)
+    except BrokenDocument as error:
+        raise ConfigError("\n".join(_told(file, problem) for problem in error.problems)) from None
+
+
+def _told(file: Path, problem: Problem) -> str:
+    where = f"{file}:{problem.line}" if problem.line else str(file)
+    return one_line(": ".join(part for part in (where, dotted(problem.path), problem.text) if part))
+
+
+def _without_nulls(data: Mapping[str, object], path: KeyPath = ()) -> dict[str, Any]:
+    """The data without keys that have nothing behind them: a section that is all comments is no error."""
+    kept: dict[str, Any] = {}
+    for key, value in data.items():
+        here = (*path, key)
+        if isinstance(value, dict):
+            kept[key] = _without_nulls(value, here)
+        elif value is not None:
+            kept[key] = value
+        elif len(here) == 2 and here[0] in ("trackers", "pipelines"):
+            kept[key] = {}  # a tracker without settings is not the same as no tracker
+    return kept
+
+
+def _from_environment(environ: Mapping[str, str]) -> Iterator[tuple[str, KeyPath, object]]:
+    """Variables that stand for a setting: AGENTSMITH_DATA_DIR, AGENTSMITH_SERVER__PORT; empty ones do not count.
+
+    Other names with our prefix are not ours to judge (a step's environment has some) unless they hold `__`.
+    """
+    for name in sorted(environ):
+        if not name.startswith(ENV_PREFIX) or not environ[name]:
+            continue
+        key = tuple(name.removeprefix(ENV_PREFIX).lower().split(NESTING))
+        if key[0] in Config.model_fields or (len(key) > 1 and key[0]):
+            yield name, key, _structured(environ[name])
+
+
+def _structured(text: str) -> object:
+    """Lists and mappings are written as JSON; everything else, a token of digits too, stays a text."""
+    if text.strip()[:1] in ("[", "{"):
+        try:
+            return json.loads(text)
+        except (ValueError, RecursionError):
+            return text
+    return text
+
+
+def _put(data: dict[str, Any], key: KeyPath, value: object) -> None:
+    for part in key[:-1]:
+        inner = data.get(str(part))
+        data[str(part)] = dict(inner) if isinstance(inner, dict) else {}
+        data = data[str(part)]
+    data[str(key[-1])] = value
+
+
+def _checked(data: dict[str, Any], platforms: Mapping[str, type[TrackerSettings]], sources: _Sources) -> Config:
+    known = list(Config.model_fields)
+    # Taken out first: BaseSettings would take a key like `_env_file` as an instruction to itself.
+    told: list[tuple[KeyPath, str]] = [
+        ((key,), unknown_key(key, known)) for key in data if key not in Config.model_fields
+    ]
+    accepted = {key: value for key, value in data.items() if key in Config.model_fields}
+    model = for_platforms(platforms)
+    explainer = Explainer(model, accepted, platforms)
+    config: Config | None = None
+    try:
+        config = model(**accepted)
+    except ValidationError as error:
+        for detail in relevant(error.errors(include_url=False)):
+            key = place(detail["loc"])
+            told.append((key, explainer.sentence(detail, quotable=sources.quotable(key))))
+    if config is not None and not told:
+        return config
+    told.sort(key=lambda problem: sources.position(problem[0]))
+    message = "\n".join(dict.fromkeys(sources.line(key, text) for key, text in told))
+    for secret in sorted(set(explainer.secrets()), key=len, reverse=True):
+        if len(secret) >= _SHORTEST_MASKED:
+            message = message.replace(secret, _MASK)
+    raise ConfigError(message)
+
+
+def _check_passed_on(config: Config, environ: Mapping[str, str], sources: _Sources) -> None:
+    """Refuse to hand a secret of ours to a step by way of the environment (P8)."""
+    secrets = set(config.secrets())
+    leaks = [
+        sources.line(
+            ("pipelines", name, "env"),
+            f"{variable} holds a secret of agentsmith itself, which no step may see; "
+            "give the steps a credential of their own, under another name",
+        )
+        for name, pipeline in config.pipelines.items()
+        for variable in pipeline.env
+        if environ.get(variable) in secrets
+    ]
+    if leaks:
+        raise ConfigError("\n".join(leaks))

@@ -1,0 +1,96 @@
+"""The rules between settings: what is fine by itself, but not together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from agentsmith.config.durations import Duration
+from agentsmith.config.names import choices
+
+if TYPE_CHECKING:
+    from agentsmith.config.models import Config
+
+Loc = tuple[str | int, ...]
+
+
+def broken_rules(config: Config) -> Iterator[tuple[Loc, str]]:
+    """Where each broken rule shows, and what to do about it."""
+    yield from _timing(config)
+    yield from _routing(config)
+    yield from _projects(config)
+
+
+def _timing(config: Config) -> Iterator[tuple[Loc, str]]:
+    lease, grace = config.lease, config.consumer.kill_grace
+    window = Duration(lease.ttl - lease.margin)
+    if window <= 0:
+        yield (
+            ("lease", "margin"),
+            f"must be shorter than lease.ttl ({lease.ttl.text}), else the lease is never trusted; "
+            "lower lease.margin or raise lease.ttl",
+        )
+    elif lease.renew_every >= window / 2:
+        yield (
+            ("lease", "renew_every"),
+            f"must be below {Duration(window / 2).text}, half of lease.ttl minus lease.margin, so that one renewal "
+            "may fail; lower lease.renew_every or raise lease.ttl",
+        )
+    if lease.margin < 2 * grace:
+        yield (
+            ("lease", "margin"),
+            f"must be at least {Duration(2 * grace).text}, twice consumer.kill_grace, so that children are gone "
+            "before the lease is; raise lease.margin or lower consumer.kill_grace",
+        )
+    for name in ("claim_lock", "leader"):
+        if getattr(lease, name) <= lease.margin:
+            yield (
+                ("lease", name),
+                f"must be longer than lease.margin ({lease.margin.text}), else it is never trusted; "
+                f"raise lease.{name} or lower lease.margin",
+            )
+
+
+def _routing(config: Config) -> Iterator[tuple[Loc, str]]:
+    seen: dict[tuple[str, str], int] = {}
+    for index, trigger in enumerate(config.triggers):
+        at: Loc = ("triggers", index)
+        if config.labels.status_of(trigger.label) is not None:
+            yield (
+                (*at, "label"),
+                f"`{trigger.label}` is a lifecycle label, which agentsmith sets itself; use another name, "
+                f"such as `{config.label_prefix}`",
+            )
+        if trigger.pipeline not in config.pipelines:
+            yield (
+                (*at, "pipeline"),
+                f"there is no pipeline `{trigger.pipeline}`{choices(trigger.pipeline, config.pipelines)}",
+            )
+        for tracker in trigger.tracker or ():
+            if tracker not in config.trackers:
+                yield (
+                    (*at, "tracker"),
+                    f"there is no tracker `{tracker}`{choices(tracker, config.trackers)}",
+                )
+        for tracker in config.trackers:
+            if not trigger.applies_to(tracker):
+                continue
+            first = seen.setdefault((tracker, trigger.label.casefold()), index)
+            if first != index:
+                yield (
+                    (*at, "label"),
+                    f"`{trigger.label}` already starts pipeline `{config.triggers[first].pipeline}` on tracker "
+                    f"`{tracker}` (triggers[{first}]); one label starts one pipeline",
+                )
+                break
+
+
+def _projects(config: Config) -> Iterator[tuple[Loc, str]]:
+    seen: dict[str, str] = {}
+    for name, settings in config.trackers.items():
+        first = seen.setdefault(settings.project_identity(), name)
+        if first != name:
+            yield (
+                ("trackers", name),
+                f"watches the same project as trackers.{first} ({settings.project_identity()}); keep one of the two",
+            )

@@ -1,0 +1,134 @@
+"""The parts of the configuration, each with its defaults; they stand here and nowhere else."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final, Literal
+
+from pydantic import AfterValidator, Field, SecretStr, field_validator
+
+from agentsmith.config.durations import Duration, Grace, Size
+from agentsmith.config.names import AccessName, Names, Namespace, Secrets, legal_address
+from agentsmith.config.pipelines import Section
+from agentsmith.domain.tracker import Access
+
+_SLOWEST_POLL: Final = Duration(86400)
+
+
+class Redis(Section):
+    """Where the shared state lives; with no `url`, a server of our own is started."""
+
+    url: Annotated[SecretStr, AfterValidator(legal_address)] | None = None
+    server: Annotated[str, Field(min_length=1)] | None = None
+    """The binary (name or path) to start instead of the one that is shipped."""
+    namespace: Namespace = "agentsmith"
+    """The first part of every key."""
+
+
+class Server(Section):
+    """Where webhooks and the status pages are served."""
+
+    host: Annotated[str, Field(min_length=1)] = "127.0.0.1"
+    port: Annotated[int, Field(ge=0, le=65535)] = 8080
+
+
+class Lease(Section):
+    """Who owns a ticket, for how long, and how early that stops being trusted."""
+
+    ttl: Duration = Duration(120)
+    """How long the owner may be silent before the ticket is taken from it."""
+    renew_every: Duration = Duration(30)
+    margin: Duration = Duration(20)
+    """Children are stopped, and no write begins, this long before the lease can lapse."""
+    claim_lock: Duration = Duration(30)
+    leader: Duration = Duration(30)
+
+
+class Consumer(Section):
+    """How runs are taken and ended."""
+
+    slots: Annotated[int, Field(ge=1, le=1000)] = 2
+    """How many tickets this process works on at once."""
+    drain_timeout: Grace = Grace(30)
+    """How long a stopping process lets its runs finish before it gives them back."""
+    kill_grace: Grace = Grace(5)
+    """Between the polite signal to a child and the one that it cannot ignore."""
+    max_attempts: Annotated[int, Field(ge=1, le=100)] = 3
+    max_deliveries: Annotated[int, Field(ge=1, le=100)] = 3
+    stop_poll: Duration = Duration(0.5)
+    """How often a run looks whether it was asked to stop."""
+
+
+class Run(Section):
+    """The limits of one run."""
+
+    timeout: Duration = Duration(7200)
+    step_timeout: Duration = Duration(3600)
+    log_limit: Size = Size(10 * 1024 * 1024)
+    """How much of a run's output is kept."""
+    retry_backoff: Duration = Duration(60)
+    """The first wait after exit code 75; it doubles each time."""
+
+
+class LoopLimit(Section):
+    """How often one ticket may be claimed before we suspect a loop."""
+
+    claims: Annotated[int, Field(ge=1, le=100_000)] = 10
+    per: Duration = Duration(3600)
+
+
+class Claim(Section):
+    """How tickets are taken in."""
+
+    loop_limit: LoopLimit = LoopLimit()
+    capacity: Annotated[int, Field(ge=1)] | None = None
+    """How many tickets may be queued and running together; no limit when it is not given."""
+    retry_backoff: Duration = Duration(5)
+
+
+class Housekeeping(Section):
+    """How often the leader looks after what went wrong."""
+
+    sweep_every: Duration = Duration(5)
+    stale_every: Duration = Duration(60)
+    reconcile_every: Duration = Duration(600)
+
+
+class Allow(Section):
+    """Who may start work by setting a label (P7)."""
+
+    access: Annotated[AccessName, Field(json_schema_extra={"default": "write"})] = Access.WRITE
+    """What a person must at least be allowed in the project."""
+    users: Names = ()
+    """These may in any case."""
+    bots: bool = False
+    """Whether programs may."""
+
+
+class Log(Section):
+    """What is written to standard error."""
+
+    format: Literal["auto", "console", "json"] = "auto"
+    level: Literal["debug", "info", "warning", "error"] = "info"
+
+
+class TrackerSettings(Section):
+    """What every tracker has; a platform adds its own settings in a subclass."""
+
+    platform: str
+    poll_interval: Duration = Duration(60)
+    webhook_secret: Secrets = ()
+    """One or several; without one, webhooks for this tracker are refused and polling does the work."""
+    allow: Allow | None = None
+    """Who may start work here; None means the top-level `allow`."""
+
+    @field_validator("poll_interval")
+    @classmethod
+    def _not_off(cls, interval: Duration) -> Duration:
+        if interval > _SLOWEST_POLL:
+            # Webhooks get lost; polling is what P2 rests on.
+            raise ValueError("is too slow; polling can be slowed down to 1d, but not switched off")
+        return interval
+
+    def project_identity(self) -> str:
+        """What this tracker watches, in canonical spelling: two trackers on one project are an error."""
+        return self.platform

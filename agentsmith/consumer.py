@@ -1,0 +1,190 @@
+"""The consumer: takes requests while it has a free slot, and carries each out under its own lease.
+
+`take → parse → lease → RunScope`. A request that cannot be read goes to the dead letters; it never stops the
+consumer and is never lost.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import structlog
+
+from agentsmith.domain.intent import Intent
+from agentsmith.domain.lifecycle import Status
+from agentsmith.domain.request import MalformedRequest, PipelineRequest
+from agentsmith.domain.ticket import TicketId
+from agentsmith.run import RunContext, RunScope
+from agentsmith.store import AWAY, Acquired, DeadLetter, NotAcquired, Process, Store
+from agentsmith.ticketlock import LockBusy, holding
+
+log = structlog.get_logger()
+
+
+@dataclass(slots=True)
+class Consumer:
+    """N slots of one process."""
+
+    context: RunContext
+    process: Process
+    slots: int
+    max_deliveries: int
+    take_wait: float
+    _scopes: dict[str, RunScope] = field(default_factory=dict)
+    _tasks: dict[str, asyncio.Task[None]] = field(default_factory=dict)
+    _draining: asyncio.Event = field(default_factory=asyncio.Event)
+    _freed: asyncio.Event = field(default_factory=asyncio.Event)
+    _adopt: bool = True
+
+    @property
+    def store(self) -> Store:
+        return self.context.store
+
+    async def serve(self) -> None:
+        """Take and run until drained; ends when the last run has settled."""
+        try:
+            while not self._draining.is_set():
+                self._freed.clear()
+                free = self.slots - len(self._tasks)
+                if free <= 0:
+                    await self._freed.wait()
+                    continue
+                try:
+                    payloads = await self._take(free)
+                    self.store.outage.over()
+                except AWAY as error:
+                    # The answer to a take may be lost while the request already stands in our list.
+                    self._adopt = True
+                    await asyncio.sleep(self.store.outage.noticed(error))
+                    continue
+                for payload in payloads:
+                    self._begin(payload)
+        finally:
+            if self._tasks:
+                await asyncio.wait(self._tasks.values())
+
+    async def drain(self, *, timeout: float) -> None:
+        """Take no more; let runs finish for `timeout` seconds, then give back what is left."""
+        self._draining.set()
+        self._freed.set()
+        if self._tasks:
+            log.info("draining", runs=len(self._tasks), timeout=timeout)
+            await asyncio.wait(self._tasks.values(), timeout=timeout)
+        for scope in self._scopes.values():
+            scope.drain()
+        if self._tasks:
+            await asyncio.wait(self._tasks.values())
+
+    @property
+    def running(self) -> tuple[TicketId, ...]:
+        """The tickets in hand."""
+        return tuple(scope.request.ticket for scope in self._scopes.values())
+
+    def stop_runs(self, reasons: Mapping[TicketId, str]) -> None:
+        """End the runs that somebody asked to stop."""
+        for scope in self._scopes.values():
+            if reason := reasons.get(scope.request.ticket):
+                scope.stop(reason)
+
+    async def restore(self) -> None:
+        """Redis lost its memory: put the requests in hand back; leases are put back by their renewal."""
+        for payload, scope in list(self._scopes.items()):
+            await scope.restore(self.process.name, payload)
+
+    async def _take(self, free: int) -> list[str]:
+        queue, name = self.store.queue, self.process.name
+        if self._adopt:
+            held = [p for p in await queue.in_hand(name) if p not in self._tasks]
+            self._adopt = False
+            if held:
+                return held[:free]
+        taken = await queue.acknowledge_and_take(name, (), room=free)
+        if taken:
+            return taken
+        # A blocked take is left by cancelling nothing: drain is noticed at the latest when the wait is over.
+        payload = await queue.take(name, wait=self.take_wait)
+        return [payload] if payload is not None else []
+
+    def _begin(self, payload: str) -> None:
+        if payload in self._tasks:
+            return
+        task = asyncio.create_task(self._run(payload))
+        self._tasks[payload] = task
+        task.add_done_callback(lambda _: self._end(payload))
+
+    def _end(self, payload: str) -> None:
+        task = self._tasks.pop(payload)
+        self._scopes.pop(payload, None)
+        self._freed.set()
+        if not task.cancelled() and (error := task.exception()) is not None:
+            # Housekeeping brings the ticket back; the consumer goes on with the others.
+            log.error("a run could not be settled", exc_info=error)
+            self._adopt = True
+
+    async def _run(self, payload: str) -> None:
+        try:
+            request = PipelineRequest.from_json(payload)
+        except MalformedRequest as error:
+            log.error("a request that nobody can read goes to the dead letters", reason=str(error))
+            letter = DeadLetter(payload, str(error), time.time())
+            await self.store.outage.outlast(lambda: self.store.queue.bury(self.process.name, "", payload, letter))
+            return
+        if self._draining.is_set():
+            return
+        times = self.store.times
+        acquired = await self.store.outage.outlast(
+            lambda: self.store.runs.acquire(
+                request,
+                payload,
+                consumer=self.process.name,
+                ttl=times.ttl,
+                max_deliveries=self.max_deliveries,
+            )
+        )
+        match acquired:
+            case Acquired():
+                scope = self._scopes[payload] = RunScope(self.context, request, payload, acquired)
+                if self._draining.is_set():
+                    scope.drain()
+                await scope.carry_out()
+            case NotAcquired(word="poison", count=count):
+                await self._give_up(request, payload, count)
+            case NotAcquired(word=word):
+                log.info("not run", ticket=request.ticket, run=request.run, why=word)
+                done = [(request.ticket, payload)]
+                await self.store.outage.outlast(
+                    lambda: self.store.queue.acknowledge_and_take(self.process.name, done, room=0)
+                )
+
+    async def _give_up(self, request: PipelineRequest, payload: str, deliveries: int) -> None:
+        """Poison: note the failure for housekeeping to publish, and put the request among the dead letters."""
+        why = f"taken {deliveries - 1} times, and each time the consumer died before it could start"
+        log.error("poison: giving up", ticket=request.ticket, run=request.run, why=why)
+        tracker = self.context.trackers.get(request.tracker)
+        if tracker is not None:
+            intent = Intent(
+                ticket=request.ticket,
+                tracker=request.tracker,
+                key=request.key,
+                fence=0,
+                source=Status.ENQUEUED,
+                to=Status.FAILED,
+                run=request.run,
+                outcome="deliveries used up",
+                note=f"It was {why}.",
+            )
+            with contextlib.suppress(LockBusy):
+                async with holding(
+                    self.store, tracker.platform, request.ticket, token=request.run, wait=self.store.times.lock
+                ) as lock:
+                    await self.store.intents.decide(
+                        request.ticket, intent, lock_key=lock.key, token=lock.token, look_in=0
+                    )
+        letter = DeadLetter(payload, why, time.time())
+        await self.store.outage.outlast(
+            lambda: self.store.queue.bury(self.process.name, request.ticket, payload, letter)
+        )

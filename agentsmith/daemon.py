@@ -1,0 +1,276 @@
+"""The daemon: builds everything once, runs the roles it was given, and ends them in order.
+
+Any role that dies ends the process with its cause. An unreachable tracker, or Redis going away, is no such death.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import re
+import socket
+import time
+import uuid
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+import structlog
+
+from agentsmith import __version__
+from agentsmith.claim import ClaimRules, Claims, new_request, new_run_id
+from agentsmith.config import Config
+from agentsmith.consumer import Consumer
+from agentsmith.domain.gates import Policy, Trigger
+from agentsmith.domain.request import PipelineRequest
+from agentsmith.domain.ticket import Ticket
+from agentsmith.domain.tracker import Tracker
+from agentsmith.housekeeping import Housekeeping, Intervals
+from agentsmith.intake import Intake
+from agentsmith.leadership import lead
+from agentsmith.opening import Opened, open_store, open_trackers
+from agentsmith.pipelines.steps import Limits
+from agentsmith.poller import Poller
+from agentsmith.publish import Publisher
+from agentsmith.recover import Recovery
+from agentsmith.run import RunContext
+from agentsmith.store import AWAY, Process, Store
+from agentsmith.web.app import make_app
+from agentsmith.web.server import WebServer, listen
+
+log = structlog.get_logger()
+
+
+class Role(StrEnum):
+    """What a process can do; all of it unless told otherwise."""
+
+    RECEIVER = "receiver"
+    POLLER = "poller"
+    CONSUMER = "consumer"
+    HOUSEKEEPING = "housekeeping"
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """Everything between the store and the trackers, built once."""
+
+    publisher: Publisher
+    recovery: Recovery
+    claims: Claims
+    triggers: tuple[Trigger, ...]
+
+
+def triggers_of(config: Config) -> tuple[Trigger, ...]:
+    """The configured triggers as the domain knows them."""
+    return tuple(Trigger(t.label, t.pipeline, frozenset(t.tracker or ())) for t in config.triggers)
+
+
+def assemble(config: Config, store: Store, trackers: Mapping[str, Tracker]) -> Parts:
+    """Build claim and recovery on top of a store and trackers."""
+    triggers = triggers_of(config)
+    publisher = Publisher(store, trackers)
+    recovery = Recovery(
+        store,
+        trackers,
+        publisher,
+        triggers=triggers,
+        max_attempts=config.consumer.max_attempts,
+        make_request=_request_again,
+    )
+    policies = {}
+    for name in trackers:
+        allow = config.allow_for(name)
+        policies[name] = Policy(allow.access, frozenset(allow.users), allow.bots)
+    rules = ClaimRules(
+        triggers=triggers,
+        policies=policies,
+        loop_limit=config.claim.loop_limit.claims,
+        loop_window=config.claim.loop_limit.per,
+        capacity=config.claim.capacity,
+        retry_backoff=config.claim.retry_backoff,
+    )
+    claims = Claims(store, trackers, publisher, recovery, rules)
+    return Parts(publisher, recovery, claims, triggers)
+
+
+def _request_again(ticket: Ticket, pipeline: str, fence: int, attempts: int) -> PipelineRequest:
+    return new_request(ticket, pipeline, run=new_run_id(), fence=fence, attempt=attempts, wake="re-enqueued")
+
+
+def run_context(config: Config, opened: Opened, trackers: Mapping[str, Tracker], parts: Parts) -> RunContext:
+    """What the runs of this process share."""
+    limits = Limits(
+        run_timeout=config.run.timeout,
+        step_timeout=config.run.step_timeout,
+        log_limit=config.run.log_limit,
+        retry_backoff=config.run.retry_backoff,
+        max_attempts=config.consumer.max_attempts,
+    )
+    return RunContext(
+        store=opened.store,
+        redis_url=opened.url,
+        trackers=trackers,
+        publisher=parts.publisher,
+        pipelines=config.pipelines,
+        triggers=parts.triggers,
+        limits=limits,
+        kill_grace=config.consumer.kill_grace,
+        data_dir=config.data_dir,
+    )
+
+
+def this_process(config: Config, roles: frozenset[Role]) -> Process:
+    """How this process calls itself; the name is unique and fit for a key."""
+    host = re.sub(r"[^A-Za-z0-9.-]+", "-", socket.gethostname()) or "host"
+    return Process(
+        name=f"{host}-{os.getpid()}-{uuid.uuid4().hex[:6]}",
+        host=host,
+        pid=os.getpid(),
+        roles=tuple(sorted(roles)),
+        slots=config.consumer.slots if Role.CONSUMER in roles else 0,
+        started=time.time(),
+        version=__version__,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Up:
+    """What `on_ready` is told."""
+
+    process: Process
+    redis: str
+    port: int | None
+
+
+class Daemon:
+    """One process of agentsmith."""
+
+    def __init__(self, config: Config, roles: frozenset[Role]) -> None:
+        self._config, self._roles = config, roles
+        self._stop = asyncio.Event()
+        self._process = this_process(config, roles)
+
+    def stop(self) -> None:
+        """Begin the bounded, draining shutdown; `run` returns when it is over."""
+        self._stop.set()
+
+    async def run(self, on_ready: Callable[[Up], None] = lambda _: None) -> None:
+        """Serve the roles until stopped."""
+        listener = None
+        if Role.RECEIVER in self._roles:
+            listener = listen(self._config.server.host, self._config.server.port)
+        with contextlib.ExitStack() as held:
+            if listener is not None:
+                held.callback(listener.close)
+            async with open_store(self._config) as opened, open_trackers(self._config) as trackers:
+                web = None
+                if listener is not None:
+                    app = make_app(trackers=trackers, ready=lambda: _ready(opened.store))
+                    web = WebServer(app, listener)
+                await self._serve(opened, trackers, web, on_ready)
+
+    async def _serve(
+        self,
+        opened: Opened,
+        trackers: Mapping[str, Tracker],
+        web: WebServer | None,
+        on_ready: Callable[[Up], None],
+    ) -> None:
+        store, parts = opened.store, assemble(self._config, opened.store, trackers)
+        consumer = None
+        if Role.CONSUMER in self._roles:
+            consumer = Consumer(
+                context=run_context(self._config, opened, trackers, parts),
+                process=self._process,
+                slots=self._config.consumer.slots,
+                max_deliveries=self._config.consumer.max_deliveries,
+                take_wait=min(1.0, self._config.lease.renew_every),
+            )
+        async with asyncio.TaskGroup() as group:
+
+            def start(name: str, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+                return group.create_task(work, name=name)
+
+            keeping = start("redis", opened.server.keep()) if opened.server is not None else None
+            ticking = start("presence", self._tick(store, consumer))
+            leaders = [start(role, work) for role, work in self._leading(store, trackers, parts)]
+            if {Role.RECEIVER, Role.POLLER} & self._roles:
+                leaders.append(start("intake", Intake(store, parts.claims, self._process).serve()))
+            serving = start("receiver", web.serve()) if web is not None else None
+            consuming = start("consumer", consumer.serve()) if consumer is not None else None
+            log.info("up", process=self._process.name, roles=self._process.roles, redis=opened.version)
+            on_ready(Up(self._process, opened.version, web.port if web else None))
+            await self._stop.wait()
+            log.info("stopping")
+            if web is not None and serving is not None:
+                web.stop()
+                await asyncio.wait({serving})
+            for task in leaders:
+                task.cancel()
+            if leaders:
+                await asyncio.wait(leaders)
+            if consumer is not None and consuming is not None:
+                await consumer.drain(timeout=self._config.consumer.drain_timeout)
+                await asyncio.wait({consuming})
+            ticking.cancel()
+            await asyncio.wait({ticking})
+            await self._leave(store)
+            if keeping is not None:
+                keeping.cancel()
+        log.info("stopped")
+
+    def _leading(
+        self, store: Store, trackers: Mapping[str, Tracker], parts: Parts
+    ) -> list[tuple[str, Coroutine[Any, Any, None]]]:
+        config, found = self._config, []
+        if Role.POLLER in self._roles:
+            intervals = {name: float(settings.poll_interval) for name, settings in config.trackers.items()}
+            poller = Poller(store, trackers, parts.triggers, intervals)
+            lease = store.leadership(Role.POLLER, self._process.name)
+            found.append((Role.POLLER.value, lead(Role.POLLER, lease, poller.work, store.outage)))
+        if Role.HOUSEKEEPING in self._roles:
+            every = config.housekeeping
+            intervals_ = Intervals(every.sweep_every, every.stale_every, every.reconcile_every)
+            keeper = Housekeeping(store, trackers, parts.recovery, intervals_)
+            lease = store.leadership(Role.HOUSEKEEPING, self._process.name)
+            found.append((Role.HOUSEKEEPING.value, lead(Role.HOUSEKEEPING, lease, keeper.work, store.outage)))
+        return found
+
+    async def _tick(self, store: Store, consumer: Consumer | None) -> None:
+        """Say that we live, hear what is to stop, and notice when Redis lost its memory."""
+        every, ttl = self._config.consumer.stop_poll, self._config.lease.renew_every
+        epoch: str | None = None
+        while True:
+            running = consumer.running if consumer is not None else ()
+            try:
+                tick = await store.presence.tick(self._process, ttl=ttl, running=running)
+                if consumer is not None:
+                    if epoch not in (None, tick.epoch):
+                        log.warning("redis lost its memory, putting back what we hold", runs=len(running))
+                        await consumer.restore()
+                    consumer.stop_runs(tick.stops)
+                epoch = tick.epoch
+                store.outage.over()
+            except AWAY as error:
+                await asyncio.sleep(store.outage.noticed(error))
+                continue
+            await asyncio.sleep(every)
+
+    async def _leave(self, store: Store) -> None:
+        """Put back what is left in our lists, so that others need not wait until we are missed."""
+        with contextlib.suppress(*AWAY, TimeoutError):
+            async with asyncio.timeout(2):
+                await store.presence.leave(self._process.name)
+                await store.queue.put_back(self._process.name)
+                await store.signals.put_back(self._process.name)
+
+
+async def _ready(store: Store) -> str | None:
+    try:
+        async with asyncio.timeout(1):
+            await store.redis.ping()
+    except (*AWAY, TimeoutError):
+        return "Redis does not answer"
+    return None

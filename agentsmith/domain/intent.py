@@ -1,0 +1,73 @@
+"""An intent: a move that was decided in Redis and may not be published on the tracker yet."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from agentsmith.domain.lifecycle import Status
+from agentsmith.domain.ticket import TicketId
+
+
+@dataclass(frozen=True, slots=True)
+class Intent:
+    """What was decided about a ticket, by whom, and everything needed to publish it, again if need be.
+
+    With an `outcome` it is always finished, never rolled back. Without one it only marks a claim in flight.
+    """
+
+    ticket: TicketId
+    tracker: str
+    key: str
+    fence: int
+    source: Status
+    to: Status | None
+    run: str
+    outcome: str = ""
+    note: str = ""
+    due: float | None = None
+    request: str = ""
+    """The request to push once the label says enqueued (a run given back)."""
+    attempt: int = 0
+    text: str = ""
+    """Hash of the pinned text, for the memo."""
+
+    @property
+    def decided(self) -> bool:
+        """Whether this must be published, whatever happens."""
+        return bool(self.outcome)
+
+    def to_fields(self) -> dict[str, str]:
+        """The form in which Redis keeps it; the fence is filled in by whoever records it."""
+        return {
+            "tracker": self.tracker,
+            "key": self.key,
+            "source": self.source.value,
+            "to": self.to.value if self.to else "",
+            "run": self.run,
+            "outcome": self.outcome,
+            "note": self.note,
+            "due": repr(self.due) if self.due is not None else "",
+            "request": self.request,
+            "attempt": str(self.attempt),
+            "text": self.text,
+        }
+
+    @classmethod
+    def from_fields(cls, ticket: TicketId, fields: Mapping[str, str]) -> Intent:
+        """Read back what `to_fields` wrote."""
+        return cls(
+            ticket=ticket,
+            tracker=fields["tracker"],
+            key=fields["key"],
+            fence=int(fields["fence"]),
+            source=Status(fields["source"]),
+            to=Status(fields["to"]) if fields["to"] else None,
+            run=fields["run"],
+            outcome=fields["outcome"],
+            note=fields["note"],
+            due=float(fields["due"]) if fields["due"] else None,
+            request=fields["request"],
+            attempt=int(fields["attempt"]),
+            text=fields["text"],
+        )

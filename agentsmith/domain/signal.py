@@ -1,0 +1,59 @@
+"""Signals: hints that a ticket deserves a look. They carry no truth; the ticket is read again by key."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, replace
+from enum import StrEnum
+
+from agentsmith.domain.ticket import TicketId
+
+
+class MalformedSignal(ValueError):
+    """The text is not a signal."""
+
+
+class SignalKind(StrEnum):
+    """What the sender wants."""
+
+    LOOK = "look"
+    """Something may have changed: claim it, stop it, or leave it."""
+    RETRY = "retry"
+    """A person wants it run again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Signal:
+    """One hint. Signals for the same ticket and kind are merged while they wait."""
+
+    tracker: str
+    key: str
+    ticket: TicketId
+    kind: SignalKind = SignalKind.LOOK
+    cause: str = ""
+    """Where it came from: `poll`, `webhook`, `recovered`, `retry`, …"""
+    by: str = ""
+    tries: int = 0
+
+    @property
+    def topic(self) -> str:
+        """What merging compares."""
+        return f"{self.kind.value}:{self.ticket}"
+
+    def again(self) -> Signal:
+        """The same hint after a failed try."""
+        return replace(self, tries=self.tries + 1)
+
+    def to_json(self) -> str:
+        """The wire form."""
+        return json.dumps(asdict(self), separators=(",", ":"), sort_keys=True)
+
+    @classmethod
+    def from_json(cls, text: str) -> Signal:
+        """Read a signal; raises MalformedSignal, and nothing else, for any input."""
+        try:
+            data = json.loads(text)
+            data["kind"] = SignalKind(data["kind"])
+            return cls(**data)
+        except (ValueError, TypeError, KeyError, RecursionError) as error:
+            raise MalformedSignal(f"not a signal: {error}") from None

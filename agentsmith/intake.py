@@ -1,0 +1,84 @@
+"""Intake: takes signals from the inbox and has each ticket looked at. Any replica may take any signal."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import Final
+
+import structlog
+
+from agentsmith.claim import Claimed, ClaimOutcome, Claims, Deferred, Rejected
+from agentsmith.domain.signal import MalformedSignal, Signal
+from agentsmith.store import AWAY, Process, Store
+
+log = structlog.get_logger()
+
+_LONGEST_WAIT: Final = 1.0
+_SHORTEST_WAIT: Final = 0.01
+"""Redis reads a wait of 0 as for ever."""
+
+
+@dataclass(slots=True)
+class Intake:
+    """Deals with signals, several at a time."""
+
+    store: Store
+    claims: Claims
+    process: Process
+    hands: int = 4
+
+    async def serve(self) -> None:
+        """Deal with signals for ever."""
+        async with asyncio.TaskGroup() as group:
+            for number in range(self.hands):
+                group.create_task(self._hand(number))
+
+    async def _hand(self, number: int) -> None:
+        adopt = number == 0
+        while True:
+            try:
+                if adopt:
+                    adopt = False
+                    for held in await self.store.signals.in_hand(self.process.name):
+                        await self._deal_with(held)
+                soon = await self.store.signals.ripen()
+                wait = min(_LONGEST_WAIT, max(_SHORTEST_WAIT, soon)) if soon is not None else _LONGEST_WAIT
+                payload = await self.store.signals.take(self.process.name, wait=wait)
+                self.store.outage.over()
+                if payload is not None:
+                    await self._deal_with(payload)
+            except AWAY as error:
+                # What was taken without our knowing goes back to the inbox when this process is gone; until then
+                # the first hand looks after it. Dealing with a signal twice is harmless.
+                adopt = number == 0
+                await asyncio.sleep(self.store.outage.noticed(error))
+
+    async def _deal_with(self, payload: str) -> None:
+        try:
+            signal = Signal.from_json(payload)
+        except MalformedSignal as error:
+            log.error("a signal that nobody can read is dropped", reason=str(error))
+            await self.store.signals.acknowledge(self.process.name, payload)
+            return
+        await self.store.signals.opened(signal)
+        outcome = await self.claims.consider(signal)
+        _tell(signal, outcome)
+        if isinstance(outcome, Deferred):
+            await self.store.signals.later(self.process.name, payload, signal, wait=outcome.wait)
+        else:
+            await self.store.signals.acknowledge(self.process.name, payload)
+
+
+def _tell(signal: Signal, outcome: ClaimOutcome) -> None:
+    known = log.bind(ticket=signal.ticket, cause=signal.cause)
+    match outcome:
+        case Claimed(run=run, fence=fence):
+            known.debug("claimed", run=run, fence=fence)
+        case Rejected(gates=gates):
+            closed = gates[-1]
+            known.info("rejected", gate=closed.gate.value, saw=closed.saw, remedy=closed.remedy)
+        case Deferred(why=why, wait=wait):
+            known.info("deferred", why=why, wait=round(wait, 3))
+        case _:
+            known.debug("left alone", why=outcome.why)

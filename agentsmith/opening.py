@@ -1,0 +1,70 @@
+"""Opening what a configuration names: the store, with our own Redis if none is configured, and the trackers."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from agentsmith import logs
+from agentsmith.config import Config
+from agentsmith.domain.errors import StoreUnavailable
+from agentsmith.domain.tracker import Tracker
+from agentsmith.store import LeaseTimes, Store
+from agentsmith.store.server import EmbeddedServer
+from agentsmith.store.server_binary import ServerUnavailable
+from agentsmith.trackers import registry
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A store that answers, its address, and the server that we keep for it, if it is ours."""
+
+    store: Store
+    url: str
+    server: EmbeddedServer | None
+    version: str
+
+
+def lease_times(config: Config) -> LeaseTimes:
+    """The durations that the store needs."""
+    lease = config.lease
+    return LeaseTimes(
+        ttl=lease.ttl,
+        renew_every=lease.renew_every,
+        margin=lease.margin,
+        lock=lease.claim_lock,
+        leader=lease.leader,
+    )
+
+
+@contextlib.asynccontextmanager
+async def open_store(config: Config) -> AsyncIterator[Opened]:
+    """Connect to the configured Redis, or to our own, and check that it can serve us."""
+    for secret in config.secrets():
+        logs.register_secret(secret)
+    async with contextlib.AsyncExitStack() as stack:
+        server: EmbeddedServer | None = None
+        if config.redis.url is not None:
+            url = config.redis.url.get_secret_value()
+        else:
+            try:
+                binary = Path(config.redis.server) if config.redis.server else None
+                server = await stack.enter_async_context(EmbeddedServer(config.data_dir, binary=binary))
+            except ServerUnavailable as error:
+                raise StoreUnavailable(str(error)) from None
+            url = server.url
+        store = Store(url, times=lease_times(config), namespace=config.redis.namespace)
+        await stack.enter_async_context(store)
+        yield Opened(store, url, server, await store.check())
+
+
+@contextlib.asynccontextmanager
+async def open_trackers(config: Config) -> AsyncIterator[dict[str, Tracker]]:
+    """Make every configured tracker; none of them is asked anything yet."""
+    async with contextlib.AsyncExitStack() as stack:
+        trackers = registry.build(config)
+        for tracker in trackers.values():
+            stack.push_async_callback(tracker.aclose)
+        yield trackers

@@ -1,0 +1,252 @@
+"""The consumer's handle on a guard: one per run, for all of its commands, one after another."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+from agentsmith.pipelines import guard as program
+
+_START_LIMIT = 30.0  # a loaded machine is slow, but a guard that takes longer is broken
+_SLACK = 5.0
+_REASONS: dict[int | None, str] = {code: reason for reason, code, _ in program.LEAVINGS}
+
+
+class CommandNotStarted(Exception):
+    """The command could not be started; the message says what to mend."""
+
+
+class GuardDied(Exception):
+    """The guard is gone; so is, by the time this is raised, every process of the run that could be found."""
+
+
+@dataclass(frozen=True, slots=True)
+class Exit:
+    """How a command ended, told once nothing of it is left."""
+
+    code: int | None
+    signal: int | None
+    timed_out: bool
+    stopped: str | None
+    tail: str
+    truncated: bool
+    duration: float
+
+
+@dataclass(frozen=True, slots=True)
+class Farewell:
+    """What the guard runs, once nothing of the run is left, if its consumer can no longer settle the run."""
+
+    argv: tuple[str, ...]
+    input: str
+
+
+class _Step:
+    """A command under way, as the handle sees it."""
+
+    def __init__(self, on_line: Callable[[str], None] | None) -> None:
+        self.on_line = on_line
+        self.trouble: Exception | None = None
+        self.outcome: asyncio.Future[Exit | CommandNotStarted] = asyncio.get_running_loop().create_future()
+
+
+class _Wire(asyncio.SubprocessProtocol):
+    """Makes events of what the event loop hears, and one moment of all that the end of a guard takes."""
+
+    def __init__(self) -> None:
+        self.on_event: Callable[[dict[str, Any]], None] = lambda _: None
+        self.keeper_gone: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.gone: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._mute = False
+        self._unread = b""
+
+    def pipe_data_received(self, fd: int, data: bytes) -> None:  # noqa: ARG002
+        *lines, self._unread = (self._unread + data).split(b"\n")
+        for line in lines:
+            self.on_event(json.loads(line))
+
+    def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:  # noqa: ARG002
+        if fd == 1:  # which keeper and guard proper hold open until the last of them is dead
+            self._mute = True
+        self._conclude()
+
+    def process_exited(self) -> None:
+        self.keeper_gone.set_result(None)
+        self._conclude()
+
+    def _conclude(self) -> None:
+        if self._mute and self.keeper_gone.done() and not self.gone.done():
+            self.gone.set_result(None)
+
+
+class Guard:
+    """A guard that is up. open() makes one; close() must follow."""
+
+    def __init__(self, wire: _Wire, transport: asyncio.SubprocessTransport, grace: float) -> None:
+        self.pid = transport.get_pid()
+        self._wire = wire
+        self._transport = transport
+        self._orders = cast(asyncio.WriteTransport, transport.get_pipe_transport(0))
+        self._ending_limit = grace + program.PATIENCE + _SLACK
+        self._ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._over: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self._step: _Step | None = None
+        self._closing = False
+        wire.on_event = self._take
+        wire.keeper_gone.add_done_callback(self._expect_the_end)
+        wire.gone.add_done_callback(self._finish)
+
+    @classmethod
+    async def open(cls, *, trusted_until: float, grace: float, farewell: Farewell | None) -> Guard:
+        """Starts a guard that ends everything once boottime() passes `trusted_until` or this process dies."""
+        transport, wire = await asyncio.get_running_loop().subprocess_exec(
+            _Wire,
+            *(sys.executable, "-I", "-S", program.__file__),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=None,
+            start_new_session=True,  # nothing that a terminal or a shell sends to our group may reach it
+        )
+        guard = cls(wire, transport, grace)
+        try:
+            last_words = {"argv": farewell.argv, "input": farewell.input} if farewell else None
+            guard._tell("hello", trusted_until=trusted_until, grace=grace, farewell=last_words)
+            await guard._until(guard._ready, within=_START_LIMIT)
+            if not guard._ready.done():
+                raise GuardDied("the guard did not start")
+        except BaseException:
+            await guard.close()
+            raise
+        return guard
+
+    async def run(
+        self,
+        argv: Sequence[str],
+        *,
+        env: Mapping[str, str],
+        cwd: Path,
+        log: Path,
+        log_limit: int,
+        tail_limit: int = 16384,
+        timeout: float | None = None,
+        on_line: Callable[[str], None] | None = None,
+    ) -> Exit:
+        """Runs one command and returns when nothing of it is left; if cancelled, it stops the command first.
+
+        `env` is the command's whole environment. `on_line` gets each line of output that begins with `::`;
+        what it raises stops the command and is raised here.
+        """
+        if self._closing or self._over.done():
+            raise self._death()
+        if self._step is not None:
+            raise RuntimeError("a guard runs one command at a time")
+        step = self._step = _Step(on_line)
+        self._tell(
+            "start",
+            argv=list(argv), env=dict(env), cwd=str(cwd), log=str(log),
+            log_limit=log_limit, tail_limit=tail_limit, timeout=timeout,
+        )  # fmt: skip
+        try:
+            await self._until(step.outcome)
+        except asyncio.CancelledError:
+            self._tell("stop", reason="cancelled")
+            await self._until(step.outcome, within=self._ending_limit)
+            raise
+        if not step.outcome.done():
+            raise self._death()
+        outcome = step.outcome.result()
+        if step.trouble is not None:
+            raise step.trouble
+        if isinstance(outcome, CommandNotStarted):
+            raise outcome
+        return outcome
+
+    def trust(self, until: float) -> None:
+        """Moves the end of the trust window; never blocks."""
+        self._tell("trust", until=until)
+
+    async def stop(self, reason: str) -> None:
+        """Asks for the end of the command that runs now, whose run() then returns; spares later ones."""
+        self._tell("stop", reason=reason)
+
+    async def close(self) -> None:
+        """Ends what still runs, and the guard, without the farewell; returns when nothing is left."""
+        if not self._closing:
+            self._closing = True
+            self._tell("end")
+        if not await self._is_gone(self._ending_limit) and self._over.done():
+            await self._is_gone(program.FAREWELL_LIMIT)  # the trust window had closed before we came
+        if not self._wire.gone.done():
+            await self._force()
+        self._transport.close()
+
+    async def _force(self) -> None:
+        """Ends a guard that does not answer: somebody must have stopped it."""
+        if not self._wire.keeper_gone.done():
+            self._kill_session(spare=self.pid)
+            os.kill(self.pid, signal.SIGCONT)  # it now gets all orphans, and can see those that we cannot
+            await self._is_gone(program.PATIENCE + _SLACK)
+        if not self._wire.gone.done():
+            self._kill_session()
+            await self._is_gone(_SLACK)
+
+    async def _is_gone(self, within: float) -> bool:
+        await asyncio.wait({self._wire.gone}, timeout=within)
+        return self._wire.gone.done()
+
+    async def _until(self, awaited: asyncio.Future[Any], within: float | None = None) -> None:
+        """Waits for the future, but not for longer than the guard can still bring it about."""
+        await asyncio.wait({awaited, self._over}, timeout=within, return_when=asyncio.FIRST_COMPLETED)
+
+    def _tell(self, op: str, **fields: object) -> None:
+        if not self._wire.keeper_gone.done():
+            self._orders.write(json.dumps({"op": op, **fields}).encode() + b"\n")
+
+    def _take(self, event: dict[str, Any]) -> None:
+        kind, step = event.pop("event"), self._step
+        if kind == "ready":
+            self._ready.set_result(None)
+        elif kind == "farewell":
+            self._over.set_result(event["reason"])
+        elif kind == "said" and step is not None and step.on_line is not None:
+            try:
+                step.on_line(event["line"])
+            except Exception as trouble:
+                step.trouble, step.on_line = trouble, None
+                self._tell("stop", reason="its output could not be handled")
+        elif kind in ("exited", "failed") and step is not None:
+            self._step = None
+            step.outcome.set_result(Exit(**event) if kind == "exited" else CommandNotStarted(event["error"]))
+
+    def _death(self) -> GuardDied:
+        return GuardDied(f"the guard is gone: {self._over.result() if self._over.done() else 'closed'}")
+
+    def _expect_the_end(self, _: object) -> None:
+        """Without its keeper the guard proper ends the run and itself; if it does not, it is killed."""
+        overdue = asyncio.get_running_loop().call_later(self._ending_limit, self._kill_session)
+        self._wire.gone.add_done_callback(lambda _: overdue.cancel())
+
+    def _finish(self, _: object) -> None:
+        # At once, while the number of the session cannot have gone to anybody else.
+        self._kill_session()
+        if not self._over.done():
+            code = self._transport.get_returncode()
+            self._over.set_result(_REASONS.get(code, f"exit status {code}"))
+
+    def _kill_session(self, spare: int = 0) -> None:
+        """Kills what is in the guard's session: all that can be known of a run without its guard."""
+        seen = {spare}
+        while new := {pid for pid in program.process_table() if program.session_of(pid) == self.pid} - seen:
+            seen |= new
+            for pid in new:
+                try:
+                    os.kill(pid, signal.SIGKILL)
+                except OSError:  # gone meanwhile
+                    continue

@@ -1,0 +1,104 @@
+"""The poller: finds tickets by their trigger labels and signals those that deserve a look. One leader at a time.
+
+What nobody announced is found here, so P2 rests on it: it can be slowed, not switched off.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+import structlog
+
+from agentsmith.domain.errors import TrackerError
+from agentsmith.domain.gates import Trigger
+from agentsmith.domain.lifecycle import Status, resolve
+from agentsmith.domain.request import MalformedRequest, PipelineRequest
+from agentsmith.domain.signal import Signal
+from agentsmith.domain.ticket import TicketId
+from agentsmith.domain.tracker import Tracker
+from agentsmith.rhythm import Beat, beating
+from agentsmith.store import Store
+
+log = structlog.get_logger()
+
+_LONGEST_BACKOFF: Final = 8
+"""A failing tracker is asked at most this many intervals apart."""
+
+
+@dataclass(frozen=True, slots=True)
+class Polled:
+    """What one poll of one tracker found."""
+
+    found: int
+    signalled: int
+
+
+@dataclass(slots=True)
+class Poller:
+    """Polls every tracker at its own interval; one that fails never delays another."""
+
+    store: Store
+    trackers: Mapping[str, Tracker]
+    triggers: tuple[Trigger, ...]
+    intervals: Mapping[str, float]
+    _failures: dict[str, int] = field(default_factory=dict)
+
+    async def work(self) -> None:
+        """Poll for ever; the leader's work."""
+        beats = {name: Beat(self.intervals[name], jitter=self.intervals[name] / 10) for name in self.trackers}
+        async with beating(beats), asyncio.TaskGroup() as group:
+            for name, beat in beats.items():
+                group.create_task(self._keep_polling(self.trackers[name], beat))
+
+    async def _keep_polling(self, tracker: Tracker, beat: Beat) -> None:
+        while True:
+            await beat.next()
+            failures = self._failures.get(tracker.name, 0)
+            try:
+                polled = await self.poll(tracker)
+            except TrackerError as error:
+                self._failures[tracker.name] = failures + 1
+                if failures == 0:
+                    log.warning("polling failed, trying again", tracker=tracker.name, error=str(error))
+                pause = beat.every * min(_LONGEST_BACKOFF, 2.0**failures)
+                await asyncio.sleep(pause * random.uniform(0.5, 1.0))  # noqa: S311 - spreads load
+                continue
+            if failures:
+                log.info("polling works again", tracker=tracker.name)
+            self._failures[tracker.name] = 0
+            await self.store.presence.note_cycle("poller", f"{tracker.name}: {polled.found} found")
+
+    async def poll(self, tracker: Tracker) -> Polled:
+        """Look for tickets once; any error raises, so that an outage is never an empty list (P9)."""
+        found: set[TicketId] = set()
+        signals: dict[TicketId, Signal] = {}
+        for label in self._labels_on(tracker):
+            async for ticket in tracker.find(label):
+                found.add(ticket.id)
+                if resolve(tracker.labels.statuses(ticket.labels)) is Status.PENDING:
+                    signals[ticket.id] = Signal(tracker.name, ticket.key, ticket.id, cause="poll")
+        # What we have in hand and did not find lost its trigger or was closed: it wants to be stopped.
+        for ticket_id, key in await self._in_hand(tracker.name):
+            if ticket_id not in found:
+                signals[ticket_id] = Signal(tracker.name, key, ticket_id, cause="poll: its trigger is gone")
+        signalled = await self.store.signals.send(signals.values())
+        return Polled(len(found), signalled)
+
+    def _labels_on(self, tracker: Tracker) -> list[str]:
+        here = (t for t in self.triggers if not t.trackers or tracker.name in t.trackers)
+        return sorted({trigger.label for trigger in here})
+
+    async def _in_hand(self, tracker: str) -> list[tuple[TicketId, str]]:
+        held = [(lease.ticket, lease.key) for lease in await self.store.runs.running() if lease.tracker == tracker]
+        for payload in await self.store.queue.waiting():
+            try:
+                request = PipelineRequest.from_json(payload)
+            except MalformedRequest:
+                continue  # the consumer that takes it buries it
+            if request.tracker == tracker:
+                held.append((request.ticket, request.key))
+        return held

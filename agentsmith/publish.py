@@ -1,0 +1,166 @@
+"""Publishing: making the tracker say what Redis has decided. Repeatable by anybody, refused below the fence."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import structlog
+
+from agentsmith import logs
+from agentsmith.domain.errors import RateLimited, TicketNotFound, TrackerError
+from agentsmith.domain.intent import Intent
+from agentsmith.domain.lifecycle import Status
+from agentsmith.domain.memo import Memo
+from agentsmith.domain.report import sticky_text
+from agentsmith.domain.request import PipelineRequest
+from agentsmith.domain.signal import Signal
+from agentsmith.domain.ticket import Ticket
+from agentsmith.domain.tracker import (
+    AlreadySo,
+    Applied,
+    Forbidden,
+    Gone,
+    Limited,
+    LostRace,
+    Move,
+    Sticky,
+    Tracker,
+    Unknown,
+)
+from agentsmith.store import Lease, Store
+
+log = structlog.get_logger()
+
+LOOK_AGAIN: Final = 10.0
+"""Seconds after which housekeeping looks at an intent that its owner should have published."""
+_AFTER_REFUSAL: Final = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """The ticket's label says what was decided."""
+
+    status: Status | None
+
+
+@dataclass(frozen=True, slots=True)
+class NotYet:
+    """The tracker did not take it; housekeeping tries again no earlier than `retry_at`."""
+
+    why: str
+    retry_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class FencedOff:
+    """Somebody took the ticket over."""
+
+
+PublishOutcome = Published | NotYet | FencedOff
+
+
+class Publisher:
+    """Writes decisions onto tickets."""
+
+    def __init__(self, store: Store, trackers: Mapping[str, Tracker]) -> None:
+        self._store, self._trackers = store, trackers
+
+    async def publish(self, intent: Intent, *, lock: Lease, ticket: Ticket | None = None) -> PublishOutcome:
+        """Make the ticket show `intent.to`. The caller holds the ticket's lock under the intent's fence."""
+        tracker = self._trackers.get(intent.tracker)
+        if tracker is None:
+            return await self._later(intent, f"no tracker is called {intent.tracker!r}", _AFTER_REFUSAL)
+        try:
+            ticket = ticket or await tracker.get(intent.key)
+            if intent.to not in (Status.PENDING, Status.ENQUEUED):
+                await self.comment(tracker, ticket, intent.to, intent, lock=lock)
+            return await self._move(tracker, ticket, intent, lock)
+        except TicketNotFound:
+            return await self._settled(tracker, intent, intent.to, "the ticket is gone")
+        except TrackerError as error:
+            wait = LOOK_AGAIN if error.retryable else _AFTER_REFUSAL
+            return await self._later(intent, str(error), error.retry_at - time.time() if error.retry_at else wait)
+
+    async def _move(self, tracker: Tracker, ticket: Ticket, intent: Intent, lock: Lease) -> PublishOutcome:
+        move = Move(intent.source, intent.to, intent.run, intent.fence, deadline=lock.trust.until)
+        match await tracker.move(ticket, move):
+            case Applied() | AlreadySo():
+                return await self._settled(tracker, intent, intent.to, intent.outcome)
+            case LostRace(ticket=seen):
+                return await self._overtaken(tracker, seen, intent, lock)
+            case Gone(reason=reason):
+                return await self._settled(tracker, intent, intent.to, reason)
+            case Forbidden(reason=reason):
+                log.error("the tracker refuses our label", ticket=intent.ticket, reason=reason)
+                return await self._later(intent, reason, _AFTER_REFUSAL)
+            case Limited(retry_at=retry_at, reason=reason):
+                return await self._later(intent, reason, retry_at - time.time())
+            case Unknown(reason=reason):
+                return await self._later(intent, reason, LOOK_AGAIN)
+
+    async def _overtaken(self, tracker: Tracker, seen: Ticket, intent: Intent, lock: Lease) -> PublishOutcome:
+        statuses = tracker.labels.statuses(seen.labels)
+        if any(status.final for status in statuses) and intent.to in (Status.PENDING, Status.ENQUEUED, None):
+            # Final is final (P4): a recovery or a withdrawal that comes late changes nothing.
+            final = max((s for s in statuses if s.final), key=lambda s: s.rank)
+            return await self._settled(tracker, intent, final, "it had ended already")
+        # A person took our label off meanwhile; what was decided still has to show.
+        await tracker.tidy(seen, keep=intent.to, deadline=lock.trust.until)
+        return await self._settled(tracker, intent, intent.to, intent.outcome)
+
+    async def _settled(self, tracker: Tracker, intent: Intent, status: Status | None, outcome: str) -> PublishOutcome:
+        if status is Status.ENQUEUED and intent.request:
+            request = PipelineRequest.from_json(intent.request)
+            request = request.again(run=intent.run, fence=intent.fence, wake_reason=request.wake_reason)
+            await self._store.queue.push(request, front=True)
+            done = True
+        else:
+            wake = Signal(intent.tracker, intent.key, intent.ticket, cause=intent.outcome)
+            fresh = status is None or status.final
+            done = await self._store.intents.published(
+                intent, status, wake=wake, wake_now=status is Status.PENDING, fresh_start=fresh
+            )
+        if not done:
+            return FencedOff()
+        logs.transition(
+            log,
+            ticket=intent.ticket,
+            platform=tracker.platform,
+            run=intent.run,
+            fence=intent.fence,
+            from_=intent.source,
+            to=status,
+            outcome=outcome,
+        )
+        return Published(status)
+
+    async def _later(self, intent: Intent, why: str, wait: float) -> NotYet:
+        retry_at = time.time() + max(1.0, wait)
+        await self._store.intents.postpone(intent.ticket, until=retry_at)
+        log.warning("not published yet", ticket=intent.ticket, to=intent.to, why=why)
+        return NotYet(why, retry_at)
+
+    async def comment(
+        self, tracker: Tracker, ticket: Ticket, status: Status | None, intent: Intent, *, lock: Lease
+    ) -> None:
+        """Bring our comment up to date. A comment that may not be written never stops the label."""
+        text = sticky_text(status, run=intent.run, attempt=intent.attempt, note=intent.note)
+        memo = Memo(intent.run, intent.fence, intent.attempt, intent.text, intent.due)
+        try:
+            known = await self._known_sticky(ticket)
+            sticky = await tracker.write_sticky(ticket, text, memo, known=known, deadline=lock.trust.until)
+        except RateLimited:
+            raise
+        except TrackerError as error:
+            if error.retryable:
+                raise
+            log.warning("the comment could not be written", ticket=ticket.id, error=str(error))
+            return
+        await self._store.remember_sticky(ticket.id, sticky.ref)
+
+    async def _known_sticky(self, ticket: Ticket) -> Sticky | None:
+        ref = await self._store.remembered_sticky(ticket.id)
+        return Sticky(ref=ref, text="", memo=None) if ref else None

@@ -1,0 +1,53 @@
+"""When periodic work is due. APScheduler decides when; whoever waits for the beat owns the work."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+
+from apscheduler.schedulers.asyncio import AsyncIOScheduler
+
+
+@dataclass(slots=True)
+class Beat:
+    """An interval that rings. Rings that nobody was ready for count as one."""
+
+    every: float
+    jitter: float = 0.0
+    ring: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def next(self) -> None:
+        """Wait for the next ring."""
+        await self.ring.wait()
+        self.ring.clear()
+
+
+@contextlib.asynccontextmanager
+async def beating(beats: Mapping[str, Beat]) -> AsyncIterator[None]:
+    """Let every beat ring at once, and then at its interval, until the block is left."""
+    scheduler = AsyncIOScheduler(timezone="UTC")
+    for name, beat in beats.items():
+        beat.ring.set()
+        scheduler.add_job(
+            beat.ring.set,
+            "interval",
+            seconds=beat.every,
+            jitter=beat.jitter or None,
+            id=name,
+            coalesce=True,
+            misfire_grace_time=None,
+        )
+    scheduler.start()
+    try:
+        yield
+    finally:
+        scheduler.shutdown(wait=False)
+
+
+async def repeat(beat: Beat, work: Callable[[], Awaitable[object]]) -> None:
+    """Do `work` at every ring, one at a time, for ever."""
+    while True:
+        await beat.next()
+        await work()

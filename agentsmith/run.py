@@ -1,0 +1,389 @@
+"""One run of one ticket, from lease to settle: `lease → read by id → in-progress → acknowledge → steps → settle`.
+
+`RunScope` is the one object that settles on every way out: success, failure, exception, cancellation, drain, lost
+lease. Whatever it decides is recorded in Redis before the tracker hears of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+import structlog
+
+from agentsmith import logs
+from agentsmith.boottime import boottime
+from agentsmith.config import Pipeline, Step
+from agentsmith.domain.errors import LeaseLost, TicketNotFound, TrackerError
+from agentsmith.domain.gates import Trigger, matching
+from agentsmith.domain.intent import Intent
+from agentsmith.domain.lifecycle import Status, resolve
+from agentsmith.domain.request import PipelineRequest
+from agentsmith.domain.signal import Signal
+from agentsmith.domain.ticket import Ticket
+from agentsmith.domain.tracker import AlreadySo, Applied, LostRace, Move, Tracker
+from agentsmith.farewell import farewell_for
+from agentsmith.pipelines.guarded import Guard, GuardDied
+from agentsmith.pipelines.outcome import Outcome
+from agentsmith.pipelines.steps import Limits, Workplace, environment, passed_on, run_steps
+from agentsmith.publish import LOOK_AGAIN, Publisher
+from agentsmith.store import AWAY, Acquired, Lease, Store, Trust
+from agentsmith.ticketlock import LockBusy, holding
+
+log = structlog.get_logger()
+
+WITHDRAWN: Final = "withdrawn: "
+"""How a stop request begins when the person took the ticket back, rather than cancelled it."""
+_RENEW_RETRY: Final = 0.2
+_LOOK_AFTER_TROUBLE: Final = 30.0
+
+
+class Dropped(Exception):
+    """The request is not to be run; nothing is written. `look` asks for a signal after so many seconds."""
+
+    def __init__(self, why: str, *, look: float | None = None, uncount: bool = False) -> None:
+        super().__init__(why)
+        self.look, self.uncount = look, uncount
+
+
+@dataclass(frozen=True, slots=True)
+class RunContext:
+    """What every run of this process shares."""
+
+    store: Store
+    redis_url: str
+    trackers: Mapping[str, Tracker]
+    publisher: Publisher
+    pipelines: Mapping[str, Pipeline]
+    triggers: tuple[Trigger, ...]
+    limits: Limits
+    kill_grace: float
+    data_dir: Path
+
+
+class RunScope:
+    """A leased run. Enter it, `carry_out` the work, and leave: leaving settles."""
+
+    def __init__(self, context: RunContext, request: PipelineRequest, payload: str, acquired: Acquired) -> None:
+        self.request = request
+        self.step = ""
+        self._context, self._payload, self._lease = context, payload, acquired.lease
+        self._attempt = acquired.attempts
+        self._counted = False
+        times = context.store.times
+        self._trust = Trust(times.ttl, times.margin)
+        self._trust.renewed(sent_at=acquired.sent_at)
+        self._tracker: Tracker | None = context.trackers.get(request.tracker)
+        self._ticket: Ticket | None = None
+        self._guard: Guard | None = None
+        self._outcome: Outcome | None = None
+        self._stop: str | None = None
+        self._lost: str | None = None
+        self._draining = False
+        self._acknowledged = False
+        self._renew_now = asyncio.Event()
+        self._work: asyncio.Task[None] | None = None
+        self._log = log.bind(ticket=request.ticket, run=request.run, fence=acquired.lease.fence)
+
+    async def carry_out(self) -> None:
+        """Do the work and settle it; returns when the run is over, however it ended."""
+        self._work = asyncio.create_task(self._do())
+        renewing = asyncio.create_task(self._renew())
+        if self._draining:
+            self._end_work()
+        try:
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.shield(self._work)
+            if not self._work.done():
+                self.drain()  # we are being cancelled ourselves: end the work before going
+                await asyncio.wait({self._work})
+            dropped = self._judge()
+        finally:
+            if self._guard is not None:
+                await self._guard.close()
+            renewing.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await renewing
+        await self._settle(dropped)
+
+    def stop(self, reason: str) -> None:
+        """A person cancelled or withdrew the ticket: end the work."""
+        if self._stop is None and self._lost is None:
+            self._stop = reason
+            self._end_work()
+
+    def drain(self) -> None:
+        """The process ends: give the run back."""
+        self._draining = True
+        self._end_work()
+
+    async def restore(self, consumer: str, payload: str) -> None:
+        """Redis lost its memory: put back the request, if it is not acknowledged, and the lease, now."""
+        store = self._context.store
+        if not self._acknowledged:
+            await store.queue.restore(consumer, self.request.ticket, payload)
+        self._renew_now.set()
+
+    def _lose(self, why: str) -> None:
+        if self._lost is None:
+            self._lost = why
+            self._trust.end()
+            self._log.warning("the lease is lost, stopping the run", why=why)
+            self._end_work()
+
+    def _end_work(self) -> None:
+        if self._work is not None:
+            self._work.cancel()
+
+    async def _renew(self) -> None:
+        store, times = self._context.store, self._context.store.times
+        wait = times.renew_every
+        while self._lost is None:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(min(wait, max(0.0, self._trust.until - boottime()))):
+                    await self._renew_now.wait()
+            self._renew_now.clear()
+            if not self._trust.holds:
+                self._lose("the trust window closed before the lease could be renewed")
+                return
+            sent = boottime()
+            try:
+                async with asyncio.timeout(max(0.01, self._trust.until - sent)):
+                    word = await store.runs.renew(self._lease, ttl=times.ttl)
+            except (*AWAY, TimeoutError) as error:
+                store.outage.noticed(error)
+                wait = min(_RENEW_RETRY, times.renew_every)
+                continue
+            store.outage.over()
+            wait = times.renew_every
+            if word == "lost":
+                self._lose("a newer fence stands")
+                return
+            if word == "restored":
+                self._log.warning("redis had lost the lease; it is put back")
+            self._trust.renewed(sent_at=sent)
+            if self._guard is not None:
+                self._guard.trust(self._trust.until)
+
+    async def _do(self) -> None:
+        context, store = self._context, self._context.store
+        if self._tracker is None:
+            raise Dropped(f"no tracker is called {self.request.tracker!r}", look=_LOOK_AFTER_TROUBLE)
+        self._guard = await Guard.open(
+            trusted_until=self._trust.until,
+            grace=context.kill_grace,
+            farewell=farewell_for(
+                self._lease,
+                url=context.redis_url,
+                namespace=store.keys.namespace,
+                times=store.times,
+                lock_key=store.keys.claim_lock(self._tracker.platform, self.request.ticket),
+            ),
+        )
+        if reason := await store.runs.stop_requested(self.request.ticket):
+            self._stop = reason
+            return
+        pipeline = await self._begin(self._tracker)
+        if pipeline is not None:
+            await self._steps(pipeline)
+
+    async def _begin(self, tracker: Tracker) -> Pipeline | None:
+        """Read the ticket, put it in progress and acknowledge the request; None when an outcome stands already."""
+        try:
+            ticket = self._ticket = await tracker.get(self.request.key)
+            if not self._startable(tracker, ticket):
+                return None
+            pipeline = self._context.pipelines.get(self.request.pipeline)
+            if pipeline is None:
+                self._outcome = Outcome(
+                    Status.FAILED, "unknown pipeline", f"There is no pipeline `{self.request.pipeline}` any more."
+                )
+                return None
+            if not await self._count_attempt():
+                return None
+            await self._show_in_progress(tracker, ticket)
+        except TicketNotFound as error:
+            raise Dropped(f"there is no such ticket: {error}") from None
+        except (TrackerError, LockBusy) as error:
+            raise Dropped(f"the tracker failed: {error}", look=_LOOK_AFTER_TROUBLE, uncount=True) from None
+        done = [(self.request.ticket, self._payload)]
+        await self._context.store.queue.acknowledge_and_take(self._lease.consumer, done, room=0)
+        self._acknowledged = True
+        return pipeline
+
+    def _startable(self, tracker: Tracker, ticket: Ticket) -> bool:
+        status = resolve(tracker.labels.statuses(ticket.labels))
+        # In progress with the lease in our hand: an earlier taker died between its label and its acknowledge.
+        if status not in (Status.ENQUEUED, Status.IN_PROGRESS):
+            raise Dropped(f"its label says {status.value}", look=0.0)
+        if not ticket.open or not matching(ticket, self._context.triggers):
+            self._stop = WITHDRAWN + ("the trigger was removed" if ticket.open else "the ticket was closed")
+            return False
+        return True
+
+    async def _count_attempt(self) -> bool:
+        limits = self._context.limits
+        word, attempts = await self._context.store.runs.start(self._lease, max_attempts=limits.max_attempts)
+        if word == "lost":
+            raise LeaseLost("the lease was lost before the run started")
+        if word == "poison":
+            note = f"It was started {attempts - 1} times and never finished; agentsmith gave up."
+            self._outcome = Outcome(Status.FAILED, "attempts used up", note)
+            return False
+        self._attempt, self._counted = attempts, True
+        self.request = replace(self.request, attempt=attempts)
+        return True
+
+    async def _show_in_progress(self, tracker: Tracker, ticket: Ticket) -> None:
+        async with self._lock(tracker) as lock:
+            deadline = min(lock.trust.until, self._trust.until)
+            move = Move(Status.ENQUEUED, Status.IN_PROGRESS, self.request.run, self._lease.fence, deadline)
+            match await tracker.move(ticket, move):
+                case Applied(ticket=moved) | AlreadySo(ticket=moved):
+                    self._ticket = moved
+                case LostRace():
+                    raise Dropped("its label was changed meanwhile", look=0.0, uncount=True)
+                case trouble:
+                    raise Dropped(f"the label could not be set: {trouble}", look=_LOOK_AFTER_TROUBLE, uncount=True)
+            logs.transition(
+                log,
+                ticket=self.request.ticket,
+                platform=tracker.platform,
+                run=self.request.run,
+                fence=self._lease.fence,
+                from_=Status.ENQUEUED,
+                to=Status.IN_PROGRESS,
+                outcome="started",
+            )
+            intent = self._intent(Outcome(Status.IN_PROGRESS, "started"))
+            try:
+                await self._context.publisher.comment(tracker, moved, Status.IN_PROGRESS, intent, lock=lock)
+            except TrackerError as error:
+                self._log.warning("the comment could not be written", error=str(error))
+
+    async def _steps(self, pipeline: Pipeline) -> None:
+        assert self._guard is not None  # noqa: S101
+        assert self._ticket is not None  # noqa: S101
+        assert self._tracker is not None  # noqa: S101
+        place = Workplace.make(self._context.data_dir, self.request)
+        env = {
+            **passed_on(pipeline),
+            **environment(self.request, self._ticket, self._tracker.platform, place),
+        }
+        try:
+            self._outcome = await run_steps(
+                pipeline,
+                self._guard,
+                place,
+                env,
+                self._context.limits,
+                attempt=self._attempt,
+                on_step=self._at_step,
+            )
+        finally:
+            place.clear_temporary()
+
+    def _at_step(self, step: Step) -> None:
+        self.step = step.name
+        self._log.info("step", step=step.name)
+
+    def _judge(self) -> Dropped | None:
+        """Turn the way out into an outcome."""
+        assert self._work is not None  # noqa: S101
+        error = None if self._work.cancelled() else self._work.exception()
+        if isinstance(error, Dropped):
+            return error
+        if isinstance(error, LeaseLost):
+            self._lose(str(error))
+        elif isinstance(error, GuardDied):
+            self._lose(str(error))  # its trust window closed, or somebody killed it: either way nothing is left
+        elif isinstance(error, AWAY):
+            return Dropped(f"redis is away: {error}", look=0.0, uncount=True)
+        elif error is not None:
+            self._log.error("the run broke", exc_info=error)
+            note = f"Something broke inside agentsmith: {type(error).__name__}. The log has the details."
+            self._outcome = Outcome(Status.FAILED, "internal error", note)
+        if self._stop is not None:
+            withdrawn = self._stop.startswith(WITHDRAWN)
+            self._outcome = Outcome(None if withdrawn else Status.FAILED, self._stop, f"Stopped: {self._stop}.")
+        elif self._outcome is None:
+            self._outcome = Outcome(Status.ENQUEUED, "given back", "The daemon was stopped.", give_back=True)
+        return None
+
+    async def _settle(self, dropped: Dropped | None) -> None:
+        store = self._context.store
+        if self._lost is not None and dropped is None and self._outcome is not None and self._outcome.give_back:
+            # Nothing may be written any more (P6); the children are gone, so the ticket may be taken over.
+            lock_key = store.keys.claim_lock(self._tracker.platform if self._tracker else "", self.request.ticket)
+            await store.outage.outlast(lambda: store.runs.release_dead(self._lease, lock_key=lock_key))
+            return
+        if dropped is not None:
+            self._log.info("not run", why=str(dropped))
+            settled = await store.outage.outlast(
+                lambda: store.runs.settle(
+                    self._lease, self._payload, None, look_in=0, uncount=self._counted and dropped.uncount
+                )
+            )
+            if settled and dropped.look is not None:
+                await self._look_again(dropped)
+            return
+        assert self._outcome is not None  # noqa: S101
+        outcome, intent = self._outcome, self._intent(self._outcome)
+        settled = await store.outage.outlast(
+            lambda: store.runs.settle(
+                self._lease, self._payload, intent, look_in=LOOK_AGAIN, uncount=self._counted and outcome.give_back
+            )
+        )
+        if not settled:
+            self._log.warning("fenced off: the outcome is not published", outcome=outcome.word)
+            return
+        await self._publish(intent)
+
+    async def _publish(self, intent: Intent) -> None:
+        if self._tracker is None:
+            return
+        try:
+            async with self._lock(self._tracker) as lock:
+                await self._context.publisher.publish(intent, lock=lock, ticket=self._ticket)
+        except (LockBusy, LeaseLost, *AWAY) as error:
+            self._log.info("housekeeping will publish the outcome", why=str(error))
+
+    async def _look_again(self, dropped: Dropped) -> None:
+        signal = Signal(self.request.tracker, self.request.key, self.request.ticket, cause=str(dropped))
+        store = self._context.store
+        await store.outage.outlast(lambda: store.signals.send_later(signal, wait=dropped.look or 0.0))
+
+    def _intent(self, outcome: Outcome) -> Intent:
+        status = Status.IN_PROGRESS
+        if self._ticket is not None and self._tracker is not None:
+            status = resolve(self._tracker.labels.statuses(self._ticket.labels))
+        return Intent(
+            ticket=self.request.ticket,
+            tracker=self.request.tracker,
+            key=self.request.key,
+            fence=self._lease.fence,
+            source=status,
+            to=outcome.to,
+            run=self.request.run,
+            outcome=outcome.word,
+            note=outcome.note,
+            due=outcome.due,
+            request=self.request.to_json() if outcome.give_back else "",
+            attempt=self._attempt,
+            text=self.request.pinned.sha256,
+        )
+
+    def _lock(self, tracker: Tracker) -> contextlib.AbstractAsyncContextManager[Lease]:
+        times = self._context.store.times
+        return holding(
+            self._context.store,
+            tracker.platform,
+            self.request.ticket,
+            token=self.request.run,
+            fence=self._lease.fence,
+            wait=times.lock * 2,
+        )

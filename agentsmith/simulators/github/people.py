@@ -1,0 +1,320 @@
+"""What people do on GitHub, as plain methods: for tests in this process and, by name, over the control plane.
+
+Every method that changes an issue takes `actor` and `webhook`; with `webhook=False` nobody is told, which is how a
+lost delivery looks from outside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from agentsmith.simulators.frame import operation
+from agentsmith.simulators.github.access import Credential
+from agentsmith.simulators.github.changes import By
+from agentsmith.simulators.github.hub import Hub
+from agentsmith.simulators.github.state import ROLES, Issue, Pull, Repository, new_commit
+from agentsmith.simulators.github.webhooks import Hooks
+
+
+class People:
+    """The operations; `repo` is always `owner/name`, and an unknown one is a LookupError."""
+
+    hub: Hub
+    hooks: Hooks
+
+    @operation
+    def add_repository(
+        self,
+        repo: str,
+        *,
+        private: bool = False,
+        empty: bool = False,
+        default_branch: str = "main",
+        owner_type: str = "Organization",
+    ) -> str:
+        """Make a repository, with one commit unless `empty`; answers its full name."""
+        owner, _, name = repo.partition("/")
+        if not owner or not name or "/" in name:
+            raise ValueError(f"a repository is called owner/name, not {repo!r}")
+        world = self.hub.world
+        world.user(owner, owner_type)
+        made = Repository(world.next_id(), owner, name, self.hub.clock.stamp(), private, default_branch=default_branch)
+        world.repositories[made.id] = made
+        if not empty:
+            self.hub.changes.first_commit(made)
+        return made.full_name
+
+    @operation
+    def add_token(
+        self,
+        token: str,
+        *,
+        login: str = "smith-bot",
+        permission: str | None = "write",
+        permissions: dict[str, str] | None = None,
+        repositories: Sequence[str] | None = None,
+        expires_in: float | None = None,
+    ) -> str:
+        """Make a token known. `permission` is its user's role wherever a repository says nothing else;
+        `permissions` (area → read, write) make it fine-grained; `repositories` limit what it sees."""
+        self.hub.world.user(login)
+        if permission is not None:
+            self.hub.world.roles[login.casefold()] = _role(permission)
+        self.hub.credentials.add(
+            Credential(
+                token,
+                login,
+                permissions,
+                None if repositories is None else frozenset(name.casefold() for name in repositories),
+                None if expires_in is None else self.hub.clock.now() + expires_in,
+            )
+        )
+        return token
+
+    @operation
+    def revoke_token(self, token: str) -> None:
+        """Refuse a token from now on."""
+        self.hub.credentials.revoke(token)
+
+    @operation
+    def set_permission(self, repo: str, login: str, permission: str) -> None:
+        """Give somebody a role in one repository: none, read, triage, write, maintain, admin."""
+        self.hub.world.user(login)
+        self.repository(repo).collaborators[login.casefold()] = _role(permission)
+
+    @operation
+    def open_issue(
+        self,
+        repo: str,
+        *,
+        title: str = "Something to do",
+        body: str | None = None,
+        labels: Sequence[str] = (),
+        actor: str = "mona",
+        webhook: bool = True,
+    ) -> int:
+        """Open an issue; answers its number."""
+        by = By(actor, quiet=not webhook)
+        opened = self.hub.changes.open_issue(self.repository(repo), by, title=title, body=body, labels=labels)
+        return opened.number
+
+    @operation
+    def open_pull_request(
+        self,
+        repo: str,
+        *,
+        title: str = "Some change",
+        body: str | None = None,
+        labels: Sequence[str] = (),
+        head: str = "topic",
+        base: str | None = None,
+        actor: str = "mona",
+        webhook: bool = True,
+    ) -> int:
+        """Open a pull request, making its branch if there is none; answers its number."""
+        repository = self.repository(repo)
+        base = base or repository.default_branch
+        ref = f"refs/heads/{head}"
+        sha = repository.ref(ref)
+        if sha is None:
+            parents = [parent] if (parent := repository.ref(f"refs/heads/{base}")) else []
+            sha = new_commit(repository, message=title, parents=parents, at=self.hub.clock.stamp(), author=actor)
+            self.hub.changes.set_ref(repository, ref, sha)
+        by = By(actor, quiet=not webhook)
+        pull = Pull(head, base, sha)
+        made = self.hub.changes.open_issue(repository, by, title=title, body=body, labels=labels, pull=pull)
+        return made.number
+
+    @operation
+    def add_label(self, repo: str, number: int, label: str, actor: str = "mona", *, webhook: bool = True) -> list[str]:
+        """Put a label on an issue; answers all its labels."""
+        repository, issue = self._issue(repo, number)
+        self.hub.changes.add_labels(repository, issue, [label], By(actor, quiet=not webhook))
+        return self.labels(repo, number)
+
+    @operation
+    def remove_label(
+        self, repo: str, number: int, label: str, actor: str = "mona", *, webhook: bool = True
+    ) -> list[str]:
+        """Take a label off an issue; answers those left."""
+        repository, issue = self._issue(repo, number)
+        found = repository.label_named(label)
+        if found is not None:
+            self.hub.changes.remove_labels(repository, issue, [found.id], By(actor, quiet=not webhook))
+        return self.labels(repo, number)
+
+    @operation
+    def edit_issue(
+        self,
+        repo: str,
+        number: int,
+        *,
+        title: str | None = None,
+        body: str | None = None,
+        actor: str = "mona",
+        webhook: bool = True,
+    ) -> None:
+        """Change title or body."""
+        repository, issue = self._issue(repo, number)
+        given = {"title": title, "body": body}
+        fields = {name: value for name, value in given.items() if value is not None}
+        self.hub.changes.edit_issue(repository, issue, By(actor, quiet=not webhook), **fields)
+
+    @operation
+    def comment(self, repo: str, number: int, body: str, actor: str = "mona", *, webhook: bool = True) -> int:
+        """Write a comment; answers its id."""
+        repository, issue = self._issue(repo, number)
+        return self.hub.changes.comment(repository, issue, body, By(actor, quiet=not webhook)).id
+
+    @operation
+    def edit_comment(self, repo: str, comment_id: int, body: str, actor: str = "mona", *, webhook: bool = True) -> None:
+        """Change a comment, whoever wrote it."""
+        repository = self.repository(repo)
+        if (found := repository.comment(comment_id)) is None:
+            raise LookupError(f"no comment {comment_id}")
+        self.hub.changes.edit_comment(repository, *found, body, By(actor, quiet=not webhook))
+
+    @operation
+    def delete_comment(self, repo: str, comment_id: int, actor: str = "mona", *, webhook: bool = True) -> None:
+        """Delete a comment, whoever wrote it."""
+        repository = self.repository(repo)
+        if (found := repository.comment(comment_id)) is None:
+            raise LookupError(f"no comment {comment_id}")
+        self.hub.changes.delete_comment(repository, *found, By(actor, quiet=not webhook))
+
+    @operation
+    def close_issue(
+        self,
+        repo: str,
+        number: int,
+        actor: str = "mona",
+        *,
+        reason: str = "completed",
+        webhook: bool = True,
+    ) -> None:
+        """Close an issue or pull request."""
+        repository, issue = self._issue(repo, number)
+        self.hub.changes.set_state(repository, issue, "closed", By(actor, quiet=not webhook), reason)
+
+    @operation
+    def reopen_issue(self, repo: str, number: int, actor: str = "mona", *, webhook: bool = True) -> None:
+        """Open it again."""
+        repository, issue = self._issue(repo, number)
+        self.hub.changes.set_state(repository, issue, "open", By(actor, quiet=not webhook))
+
+    @operation
+    def delete_issue(self, repo: str, number: int, actor: str = "mona", *, webhook: bool = True) -> None:
+        """Delete an issue: from now on it is 410."""
+        repository, issue = self._issue(repo, number)
+        self.hub.changes.delete_issue(repository, issue, By(actor, quiet=not webhook))
+
+    @operation
+    def transfer_issue(self, repo: str, number: int, to: str, actor: str = "mona", *, webhook: bool = True) -> int:
+        """Move an issue to another repository: from now on it is 301. Answers its number there."""
+        repository, issue = self._issue(repo, number)
+        target = self.repository(to)
+        by = By(actor, quiet=not webhook)
+        return self.hub.changes.transfer_issue(repository, issue, target, by).number
+
+    @operation
+    def lock_issue(
+        self,
+        repo: str,
+        number: int,
+        actor: str = "mona",
+        *,
+        reason: str | None = None,
+        locked: bool = True,
+        webhook: bool = True,
+    ) -> None:
+        """Lock the conversation, or unlock it."""
+        repository, issue = self._issue(repo, number)
+        by = By(actor, quiet=not webhook)
+        self.hub.changes.lock(repository, issue, by, reason=reason, locked=locked)
+
+    @operation
+    def set_blocked_by(self, repo: str, number: int, blockers: Sequence[tuple[str, int]]) -> None:
+        """Say which issues (repository, number) this one waits for."""
+        repository, issue = self._issue(repo, number)
+        ids = tuple(self._issue(*blocker)[1].id for blocker in blockers)
+        self.hub.changes.set_blockers(repository, issue, ids)
+
+    @operation
+    def rename_repository(self, repo: str, name: str) -> str:
+        """Rename within the owner: the old name redirects. Answers the new full name."""
+        repository = self.repository(repo)
+        self.hub.world.renamed[repository.full_name.casefold()] = repository.id
+        repository.name = name
+        return repository.full_name
+
+    @operation
+    def disable_issues(self, repo: str) -> None:
+        """Switch the issues of a repository off: they are 410."""
+        self.repository(repo).has_issues = False
+
+    @operation
+    def exhaust_quota(self, login: str, *, reset_in: float | None = None, resource: str = "core") -> None:
+        """Use up the hourly quota of a user's tokens."""
+        self.hub.limits.exhaust(f"user {login.casefold()}", resource, reset_in)
+
+    @operation
+    def register_webhook(
+        self,
+        repo: str,
+        url: str,
+        *,
+        secret: str | None = None,
+        events: Sequence[str] = ("*",),
+        content_type: str = "json",
+        ping: bool = False,
+    ) -> int:
+        """Add a hook as an admin would in the settings; answers its id."""
+        repository = self.repository(repo)
+        hook = self.hooks.add(
+            url, secret=secret, events=list(events), repository=repository.id, content_type=content_type
+        )
+        if ping:
+            self.hooks.ping(hook, repository, repository.owner)
+        return hook.id
+
+    @operation
+    def labels(self, repo: str, number: int) -> list[str]:
+        """The names of the labels on an issue, in order."""
+        repository, issue = self._issue(repo, number)
+        return [label.name for label in repository.labels_of(issue)]
+
+    @operation
+    def comments(self, repo: str, number: int) -> list[dict[str, Any]]:
+        """The comments of an issue: id, user, body."""
+        _, issue = self._issue(repo, number)
+        return [{"id": c.id, "user": c.user, "body": c.body} for c in issue.comments]
+
+    @operation
+    def events(self, repo: str, number: int) -> list[dict[str, Any]]:
+        """The history of an issue: event, actor, label."""
+        _, issue = self._issue(repo, number)
+        return [
+            {"event": e.event, "actor": e.actor, "label": e.details.get("label", {}).get("name")} for e in issue.events
+        ]
+
+    def repository(self, repo: str) -> Repository:
+        """A repository's state."""
+        return self.hub.world.repository(repo)
+
+    def issue(self, repo: str, number: int) -> Issue:
+        """The current version of an issue."""
+        return self._issue(repo, number)[1]
+
+    def _issue(self, repo: str, number: int) -> tuple[Repository, Issue]:
+        repository = self.repository(repo)
+        issue = repository.issue(number)
+        if issue is None:
+            raise LookupError(f"no issue {repo}#{number}")
+        return repository, issue
+
+
+def _role(permission: str) -> str:
+    if permission not in ROLES:
+        raise ValueError(f"a permission is one of {', '.join(ROLES)}, not {permission!r}")
+    return permission

@@ -1,0 +1,169 @@
+"""Connecting to Redis: every kind of address, the requirements, and calm behaviour while it is away."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, TypeVar, cast
+from urllib.parse import unquote, urlsplit
+
+import structlog
+from redis.asyncio import Redis
+from redis.asyncio.retry import Retry
+from redis.asyncio.sentinel import Sentinel
+from redis.backoff import NoBackoff
+from redis.exceptions import (
+    AuthenticationError,
+    BusyLoadingError,
+    ClusterDownError,
+    ConnectionError,
+    NoPermissionError,
+    ReadOnlyError,
+    RedisError,
+    TimeoutError,
+    TryAgainError,
+)
+
+from agentsmith.domain.errors import StoreUnavailable
+from agentsmith.store.commands import Commands
+
+log = structlog.get_logger()
+T = TypeVar("T")
+
+SENTINEL_SCHEME: Final = "redis+sentinel"
+OLDEST: Final = (6, 2)
+_CONNECT_S: Final = 5.0
+_ANSWER_S: Final = 10.0
+"""Longer than any blocking call of ours, so that only a dead connection runs into it."""
+
+AWAY: Final = (
+    ConnectionError,
+    TimeoutError,
+    BusyLoadingError,
+    ReadOnlyError,
+    TryAgainError,
+    ClusterDownError,
+)
+"""What Redis being away looks like: trying the same again later can help."""
+
+
+def connect(url: str) -> Commands:
+    """A client for redis://, rediss://, unix:// or redis+sentinel://; nothing is sent yet.
+
+    Commands are not repeated by the client: a repeated push or move is not the same as one. Callers that may
+    repeat do so themselves.
+    """
+    options: dict[str, Any] = {
+        "decode_responses": True,
+        "encoding_errors": "surrogateescape",
+        "retry": Retry(NoBackoff(), 0),
+        "socket_connect_timeout": _CONNECT_S,
+        "socket_timeout": _ANSWER_S,
+    }
+    parts = urlsplit(url)
+    if parts.scheme == SENTINEL_SCHEME:
+        return _through_sentinel(url, options)
+    try:
+        return cast(Commands, Redis.from_url(url, **options))
+    except ValueError as error:
+        raise StoreUnavailable(f"redis.url is not an address that Redis understands: {error}") from None
+
+
+def _through_sentinel(url: str, options: dict[str, Any]) -> Commands:
+    parts = urlsplit(url)
+    credentials, _, hosts = parts.netloc.rpartition("@")
+    service, _, database = parts.path.strip("/").partition("/")
+    try:
+        sentinels = [_host_and_port(host) for host in hosts.split(",")]
+        number = int(database or 0)
+    except ValueError:
+        sentinels, number = [], 0
+    if not service or not sentinels:
+        raise StoreUnavailable(
+            "redis.url names no Sentinel service; write redis+sentinel://[user:password@]host:26379,host:26379/service"
+        )
+    user, _, password = credentials.rpartition(":")
+    if credentials:
+        options = {**options, "username": unquote(user) or None, "password": unquote(password) or None}
+    sentinel = Sentinel(  # type: ignore[no-untyped-call]  # redis-py leaves this one unannotated
+        sentinels, sentinel_kwargs={"socket_timeout": _CONNECT_S}, **options
+    )
+    return cast(Commands, sentinel.master_for(service, db=number))
+
+
+def _host_and_port(text: str) -> tuple[str, int]:
+    parsed = urlsplit(f"//{text}")
+    if not parsed.hostname:
+        raise ValueError(text)
+    return parsed.hostname, parsed.port or 26379
+
+
+async def check_requirements(redis: Commands) -> str:
+    """The server's name and version, or StoreUnavailable with what is wrong and how to mend it."""
+    try:
+        info = await redis.info("server")
+        memory = await redis.info("memory")
+        cluster = await redis.info("cluster")
+    except AuthenticationError as error:
+        raise StoreUnavailable(f"Redis refuses the password in redis.url ({error}); correct it") from None
+    except NoPermissionError as error:
+        raise StoreUnavailable(f"the Redis user may not do what is needed: {error}; allow it INFO") from None
+    except AWAY as error:
+        raise StoreUnavailable(f"Redis cannot be reached ({error}); start it, or correct redis.url") from None
+    except (RedisError, OSError) as error:
+        raise StoreUnavailable(f"Redis cannot be used: {error}") from None
+    name = "Valkey" if "valkey_version" in info else "Redis"
+    version = str(info.get("valkey_version") or info["redis_version"])
+    if name == "Redis" and tuple(int(p) for p in version.split(".")[:2]) < OLDEST:
+        raise StoreUnavailable(f"Redis {version} is too old; use 6.2 or newer, or any Valkey")
+    if int(cluster.get("cluster_enabled", 0)):
+        raise StoreUnavailable(
+            "this Redis runs in cluster mode, but agentsmith's scripts touch several keys at once; "
+            "use a single server, Sentinel, or a managed one without cluster mode"
+        )
+    policy = str(memory.get("maxmemory_policy", "noeviction"))
+    if policy != "noeviction":
+        raise StoreUnavailable(
+            f"this Redis may evict keys (maxmemory-policy {policy}), which would lose tickets; "
+            "set maxmemory-policy noeviction"
+        )
+    return f"{name} {version}"
+
+
+class Outage:
+    """Whether Redis is away, said once when it goes and once when it is back, by however many loops notice."""
+
+    def __init__(self, *, first_wait: float = 0.05, longest_wait: float = 2.0) -> None:
+        self._first_wait, self._longest_wait = first_wait, longest_wait
+        self._failures = 0
+
+    @property
+    def now(self) -> bool:
+        """Whether the last attempt found Redis away."""
+        return self._failures > 0
+
+    def noticed(self, error: BaseException) -> float:
+        """Note a failure; answers how long to wait before trying again."""
+        self._failures += 1
+        if self._failures == 1:
+            log.warning("redis is away, trying again until it is back", error=str(error))
+        wait = min(self._longest_wait, self._first_wait * 2.0 ** min(self._failures, 10))
+        return wait * random.uniform(0.5, 1.0)  # noqa: S311 - spreads reconnects, guards nothing
+
+    def over(self) -> None:
+        """Note a success."""
+        if self._failures:
+            log.info("redis is back", failed_attempts=self._failures)
+        self._failures = 0
+
+    async def outlast(self, step: Callable[[], Awaitable[T]]) -> T:
+        """Do `step`, again and again while Redis is away; `step` must be safe to repeat."""
+        while True:
+            try:
+                result = await step()
+            except AWAY as error:
+                await asyncio.sleep(self.noticed(error))
+            else:
+                self.over()
+                return result

@@ -1,0 +1,311 @@
+"""Intents: what was decided about a ticket, recorded before the tracker hears of it.
+
+One script compares the fence and records the decision; the tracker write only publishes it, and anybody may
+repeat it. A decided intent is finished, never rolled back.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Final
+
+from agentsmith.domain.intent import Intent
+from agentsmith.domain.lifecycle import Status
+from agentsmith.domain.signal import Signal
+from agentsmith.domain.ticket import TicketId
+from agentsmith.store.commands import Commands, Value
+from agentsmith.store.keys import PUBLISHED_MS, WHERE_MS, Keys
+from agentsmith.store.scripting import Script
+
+RECORD: Final = """
+local function record(intent, intents, ticket, fence, look_in, fields)
+  redis.call('DEL', intent)
+  redis.call('HSET', intent, 'fence', text(fence), unpack(fields))
+  redis.call('ZADD', intents, now_us() / 1000 + look_in, ticket)
+end
+local function from(first)
+  local rest = {}
+  for i = first, #ARGV do rest[#rest + 1] = ARGV[i] end
+  return rest
+end
+"""
+_BEGIN_CLAIM: Final = Script(
+    RECORD
+    + """
+local lock, fence, heartbeat, index, intent, intents, claims, reservations, running = unpack(KEYS)
+local ticket, token, loop_limit, loop_window, capacity, lock_ms = unpack(ARGV)
+local now = now_us()
+if redis.call('GET', lock) ~= token then return {'unlocked', 0} end
+if (redis.call('HGET', intent, 'outcome') or '') ~= '' then return {'unpublished', 0} end
+if redis.call('EXISTS', heartbeat) == 1 then return {'leased', 0} end
+if redis.call('HEXISTS', index, ticket) == 1 then return {'queued', 0} end
+redis.call('ZREMRANGEBYSCORE', claims, '-inf', now - tonumber(loop_window) * 1000)
+local recent = redis.call('ZCARD', claims)
+if recent >= tonumber(loop_limit) then return {'loop', recent} end
+if tonumber(capacity) > 0 then
+  redis.call('ZREMRANGEBYSCORE', reservations, '-inf', now / 1000)
+  redis.call('ZREM', reservations, ticket)
+  local taken = redis.call('HLEN', index) + redis.call('HLEN', running) + redis.call('ZCARD', reservations)
+  if taken >= tonumber(capacity) then return {'full', taken} end
+  redis.call('ZADD', reservations, now / 1000 + tonumber(lock_ms), ticket)
+end
+local mine = raise_fence(fence)
+record(intent, intents, ticket, mine, tonumber(lock_ms), from(7))
+return {'begun', text(mine)}
+"""
+)
+_DECIDE: Final = Script(
+    RECORD
+    + """
+local lock, fence, heartbeat, intent, intents, running, suspects, released, due, epoch, settling_key, index, queue =
+  unpack(KEYS)
+local ticket, token, settle, look_in, unqueue = unpack(ARGV)
+if redis.call('GET', lock) ~= token then return {'unlocked', 0} end
+if (redis.call('HGET', intent, 'outcome') or '') ~= '' then return {'unpublished', 0} end
+if tonumber(settle) > 0 and settling(epoch, settling_key, settle) then return {'settling', 0} end
+if redis.call('EXISTS', heartbeat) == 1 then return {'leased', 0} end
+if unqueue == '1' then
+  local payload = redis.call('HGET', index, ticket)
+  if not payload or redis.call('LREM', queue, 1, payload) == 0 then return {'in-flight', 0} end
+  redis.call('HDEL', index, ticket)
+end
+redis.call('HDEL', running, ticket)
+redis.call('ZREM', suspects, ticket)
+redis.call('ZREM', released, ticket)
+redis.call('ZREM', due, ticket)
+local mine = raise_fence(fence)
+if #ARGV > 5 then record(intent, intents, ticket, mine, tonumber(look_in), from(6)) end
+return {'decided', text(mine)}
+"""
+)
+_ADOPT: Final = Script("""
+local lock, fence, intent, intents, heartbeat = unpack(KEYS)
+local ticket, token, look_in = unpack(ARGV)
+if redis.call('GET', lock) ~= token then return {} end
+-- A live run settles the ticket itself; raising the fence now would only kill it.
+if redis.call('EXISTS', heartbeat) == 1 then
+  redis.call('ZADD', intents, now_us() / 1000 + tonumber(look_in), ticket)
+  return {}
+end
+if redis.call('EXISTS', intent) == 0 then
+  redis.call('ZREM', intents, ticket)
+  return {}
+end
+redis.call('HSET', intent, 'fence', text(raise_fence(fence)))
+redis.call('ZADD', intents, now_us() / 1000 + tonumber(look_in), ticket)
+return redis.call('HGETALL', intent)
+""")
+_PUBLISHED: Final = Script(f"""
+local intent, intents, fence, published, counters, due, follow_up, inbox, inbox_index, where, reservations =
+  unpack(KEYS)
+local ticket, mine, status, fresh_start, due_ms, signal, topic, wake, whereabouts = unpack(ARGV)
+if newest(fence) > tonumber(mine) then return 'fenced' end
+redis.call('DEL', intent)
+redis.call('ZREM', intents, ticket)
+redis.call('ZREM', reservations, ticket)
+redis.call('SET', published, status, 'PX', {PUBLISHED_MS})
+if fresh_start == '1' then redis.call('DEL', counters) end
+if due_ms ~= '' then
+  redis.call('ZADD', due, due_ms, ticket)
+  redis.call('SET', where, whereabouts, 'PX', {WHERE_MS})
+end
+local again = redis.call('DEL', follow_up) == 1
+if (again or wake == '1') and redis.call('HSETNX', inbox_index, topic, '1') == 1 then
+  redis.call('RPUSH', inbox, signal)
+end
+return 'published'
+""")
+_DROP_INTENT: Final = Script("""
+local intent, intents, fence, reservations = unpack(KEYS)
+local ticket, mine = unpack(ARGV)
+if redis.call('HGET', intent, 'fence') ~= mine then return 0 end
+redis.call('DEL', intent)
+redis.call('ZREM', intents, ticket)
+redis.call('ZREM', reservations, ticket)
+return 1
+""")
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """A claim or a recovery may go on under this fence; otherwise `fence` is 0 and `word` says why."""
+
+    word: str
+    fence: int = 0
+    count: int = 0
+
+
+class Intents:
+    """Decisions that are on their way to the tracker."""
+
+    def __init__(self, redis: Commands, keys: Keys, *, settle_ms: int) -> None:
+        self._redis, self._keys, self._settle_ms = redis, keys, settle_ms
+
+    async def begin_claim(
+        self,
+        intent: Intent,
+        *,
+        lock_key: str,
+        token: str,
+        loop_limit: int,
+        loop_window: float,
+        capacity: int | None,
+        lock_ttl: float,
+    ) -> Begun:
+        """Reserve a place, raise the fence and note the claim; the caller holds the ticket's lock."""
+        k, t = self._keys, intent.ticket
+        keys = [
+            lock_key,
+            k.fence(t),
+            k.heartbeat(t),
+            k.queue_index,
+            k.intent(t),
+            k.intents,
+            k.claims(t),
+            k.reservations,
+            k.running,
+        ]
+        window, lock_ms = round(loop_window * 1000), round(lock_ttl * 1000)
+        args: list[Value] = [t, token, loop_limit, window, capacity or 0, lock_ms, *flat_fields(intent)]
+        word, figure = await _BEGIN_CLAIM(self._redis, keys, args)
+        return Begun(word, fence=int(figure)) if word == "begun" else Begun(word, count=int(figure))
+
+    async def decide(
+        self,
+        ticket: TicketId,
+        intent: Intent | None,
+        *,
+        lock_key: str,
+        token: str,
+        look_in: float,
+        after_settling: bool = False,
+        unqueue: bool = False,
+    ) -> Begun:
+        """Take a ticket over that nobody runs: raise the fence and record what is to happen to it.
+
+        `unqueue` takes its waiting request off the queue in the same step; `in-flight` says a consumer has it.
+        """
+        k = self._keys
+        keys = [
+            lock_key,
+            k.fence(ticket),
+            k.heartbeat(ticket),
+            k.intent(ticket),
+            k.intents,
+            k.running,
+            k.suspects,
+            k.released,
+            k.due,
+            k.epoch,
+            k.settling,
+            k.queue_index,
+            k.queue,
+        ]
+        settle = self._settle_ms if after_settling else 0
+        args = [
+            ticket,
+            token,
+            settle,
+            round(look_in * 1000),
+            int(unqueue),
+            *(flat_fields(intent) if intent else ()),
+        ]
+        word, figure = await _DECIDE(self._redis, keys, args)
+        return Begun(word, fence=int(figure))
+
+    async def adopt(self, ticket: TicketId, *, lock_key: str, token: str, look_in: float) -> Intent | None:
+        """Take an unpublished intent over under a new fence; None when there is nothing to take."""
+        k = self._keys
+        keys = [lock_key, k.fence(ticket), k.intent(ticket), k.intents, k.heartbeat(ticket)]
+        flat = await _ADOPT(self._redis, keys, [ticket, token, round(look_in * 1000)])
+        fields = dict(zip(flat[::2], flat[1::2], strict=True))
+        return Intent.from_fields(ticket, fields) if fields else None
+
+    async def published(
+        self, intent: Intent, status: Status | None, *, wake: Signal, wake_now: bool, fresh_start: bool
+    ) -> bool:
+        """Note that the label now says so, forget the intent, and signal a follow-up; False when fenced off."""
+        k, t = self._keys, intent.ticket
+        keys = [
+            k.intent(t),
+            k.intents,
+            k.fence(t),
+            k.published(t),
+            k.counters(t),
+            k.due,
+            k.follow_up(t),
+            k.inbox,
+            k.inbox_index,
+            k.where(t),
+            k.reservations,
+        ]
+        args: list[Value] = [
+            t,
+            intent.fence,
+            status.value if status else "none",
+            int(fresh_start),
+            str(round(intent.due * 1000)) if intent.due is not None else "",
+            wake.to_json(),
+            wake.topic,
+            int(wake_now),
+            json.dumps([intent.tracker, intent.key]),
+        ]
+        return str(await _PUBLISHED(self._redis, keys, args)) == "published"
+
+    async def drop(self, ticket: TicketId, fence: int) -> bool:
+        """Forget a claim that did not come about."""
+        k = self._keys
+        keys = [k.intent(ticket), k.intents, k.fence(ticket), k.reservations]
+        return bool(await _DROP_INTENT(self._redis, keys, [ticket, str(fence)]))
+
+    async def of(self, ticket: TicketId) -> Intent | None:
+        """The ticket's intent, if there is one."""
+        fields = await self._redis.hgetall(self._keys.intent(ticket))
+        return Intent.from_fields(ticket, fields) if fields else None
+
+    async def to_look_at(self, *, now: float) -> list[TicketId]:
+        """Tickets whose intent should have been published by now."""
+        found = await self._redis.zrangebyscore(self._keys.intents, "-inf", now * 1000)
+        return [TicketId(ticket) for ticket in found]
+
+    async def postpone(self, ticket: TicketId, *, until: float) -> None:
+        """Look at this intent again no earlier than `until`."""
+        await self._redis.zadd(self._keys.intents, {ticket: until * 1000}, xx=True)
+
+    async def due(self, *, now: float) -> list[tuple[TicketId, str, str]]:
+        """Waiting tickets whose time has come, with tracker and key."""
+        found = [TicketId(t) for t in await self._redis.zrangebyscore(self._keys.due, "-inf", now * 1000)]
+        wheres = await self._redis.mget([self._keys.where(t) for t in found]) if found else []
+        return [(t, *json.loads(where)) for t, where in zip(found, wheres, strict=True) if where]
+
+    async def remember_where(self, ticket: TicketId, tracker: str, key: str) -> None:
+        """Note where a ticket lives that is to be looked at again."""
+        await self._redis.set(self._keys.where(ticket), json.dumps([tracker, key]), px=WHERE_MS)
+
+    async def where(self, ticket: TicketId) -> tuple[str, str] | None:
+        """Tracker and key of a ticket that was noted."""
+        found = await self._redis.get(self._keys.where(ticket))
+        if found is None:
+            return None
+        tracker, key = json.loads(found)
+        return tracker, key
+
+    async def waiting(self) -> list[tuple[TicketId, float]]:
+        """Tickets parked until a time, soonest first."""
+        found = [TicketId(ticket) for ticket in await self._redis.zrange(self._keys.due, 0, -1)]
+        scores = [await self._redis.zscore(self._keys.due, ticket) for ticket in found]
+        return [(ticket, score / 1000) for ticket, score in zip(found, scores, strict=True) if score is not None]
+
+    async def forget_due(self, ticket: TicketId) -> None:
+        """The ticket no longer waits for a time."""
+        await self._redis.zrem(self._keys.due, ticket)
+
+    async def last_published(self, ticket: TicketId) -> str | None:
+        """The status that we published within the last hour."""
+        return await self._redis.get(self._keys.published(ticket))
+
+
+def flat_fields(intent: Intent) -> list[str]:
+    """The intent as the scripts take it: name, value, name, value, …"""
+    return [part for pair in intent.to_fields().items() for part in pair]

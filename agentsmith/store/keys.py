@@ -1,0 +1,198 @@
+"""Every key in Redis: its type, what it holds, and how long it lives. Nothing else in the code builds a key.
+
+| Key (after the namespace)            | Type   | Holds                                                  | Lives    |
+|--------------------------------------|--------|--------------------------------------------------------|----------|
+| claim-lock:{platform}:{ticket}       | string | token of whoever reads and writes the ticket's label   | 30 s     |
+| heartbeat:{ticket}                   | string | the lease: run, consumer, fence as JSON                | 2 min    |
+| fence:{ticket}                       | string | the newest fence                                       | 30 days  |
+| queue:jobs                           | list   | requests that wait, oldest first                       | for ever |
+| queue:index                          | hash   | ticket -> request, until acknowledged                  | for ever |
+| queue:processing:{consumer}          | list   | requests taken, not yet acknowledged                   | for ever |
+| dead-letters                         | list   | requests nobody could run, with the reason             | for ever |
+| running                              | hash   | ticket -> lease, of every run that has not settled     | for ever |
+| released                             | zset   | tickets whose guard let the lease go, by time          | for ever |
+| suspects                             | zset   | tickets without a sign of life, by time of first look  | for ever |
+| counters:{ticket}                    | hash   | deliveries and attempts since the last final status    | 30 days  |
+| claims:{ticket}                      | zset   | recent claims, for the loop limit                      | window   |
+| reservations                         | zset   | tickets being claimed, by the time their place lapses  | for ever |
+| intent:{ticket}                      | hash   | a decided move that is not yet known to be published   | for ever |
+| intents                              | zset   | tickets with an intent, by the time to look at it      | for ever |
+| published:{ticket}                   | string | last status that we published                          | 1 hour   |
+| sticky:{ticket}                      | string | the platform's id of our comment                        | 30 days  |
+| stop:{ticket}                        | string | a stop request, until the run ended                    | 7 days   |
+| follow-up:{ticket}                   | string | asked for again while it was running                   | 7 days   |
+| due                                  | zset   | waiting tickets, by the time they are due              | for ever |
+| where:{ticket}                       | string | tracker and key of a ticket that is parked or recovered | 30 days |
+| signals:inbox                        | list   | signals that wait                                      | for ever |
+| signals:index                        | hash   | ticket and kind of every waiting signal, to merge them | for ever |
+| signals:later                        | zset   | signals that failed, by the time to try again          | for ever |
+| signals:processing:{consumer}        | list   | signals taken, not yet acknowledged                    | for ever |
+| consumer:{consumer}                  | string | liveness of one process                                | 30 s     |
+| consumers                            | zset   | every process that may own a processing list           | for ever |
+| leader:{role}                        | string | token of the leader                                    | 30 s     |
+| leader-cycle:{role}                  | string | when the leader last finished a cycle                  | 1 day    |
+| jira-label-lock:{ticket}             | string | wraps Jira's label write inside the claim window       | 10 s     |
+| epoch                                | string | run id of the server whose state we trust              | for ever |
+| settling                             | string | stands while nothing may be declared dead              | 50 s     |
+
+"For ever" lists, hashes and sorted sets shrink to nothing as work is settled: Redis deletes them when empty.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from agentsmith.domain.ticket import TicketId
+
+HOUR_MS: Final = 3_600_000
+DAY_MS: Final = 24 * HOUR_MS
+
+FENCE_MS: Final = 30 * DAY_MS
+COUNTERS_MS: Final = 30 * DAY_MS
+STICKY_MS: Final = 30 * DAY_MS
+WHERE_MS: Final = 30 * DAY_MS
+STOP_MS: Final = 7 * DAY_MS
+PUBLISHED_MS: Final = HOUR_MS
+CYCLE_MS: Final = DAY_MS
+
+PERMANENT: Final = frozenset(
+    {
+        "queue:jobs",
+        "queue:index",
+        "dead-letters",
+        "running",
+        "released",
+        "suspects",
+        "reservations",
+        "intents",
+        "due",
+        "signals:inbox",
+        "signals:index",
+        "signals:later",
+        "consumers",
+        "epoch",
+    }
+)
+PERMANENT_FAMILIES: Final = ("queue:processing:", "signals:processing:", "intent:")
+
+
+@dataclass(frozen=True, slots=True)
+class Keys:
+    """Names every key under one namespace."""
+
+    namespace: str = "agentsmith"
+
+    def _name(self, *parts: str) -> str:
+        return ":".join((self.namespace, *parts))
+
+    @property
+    def queue(self) -> str:
+        return self._name("queue", "jobs")
+
+    @property
+    def queue_index(self) -> str:
+        return self._name("queue", "index")
+
+    @property
+    def dead_letters(self) -> str:
+        return self._name("dead-letters")
+
+    @property
+    def running(self) -> str:
+        return self._name("running")
+
+    @property
+    def released(self) -> str:
+        return self._name("released")
+
+    @property
+    def suspects(self) -> str:
+        return self._name("suspects")
+
+    @property
+    def reservations(self) -> str:
+        return self._name("reservations")
+
+    @property
+    def intents(self) -> str:
+        return self._name("intents")
+
+    @property
+    def due(self) -> str:
+        return self._name("due")
+
+    @property
+    def inbox(self) -> str:
+        return self._name("signals", "inbox")
+
+    @property
+    def inbox_index(self) -> str:
+        return self._name("signals", "index")
+
+    @property
+    def inbox_later(self) -> str:
+        return self._name("signals", "later")
+
+    @property
+    def consumers(self) -> str:
+        return self._name("consumers")
+
+    @property
+    def epoch(self) -> str:
+        return self._name("epoch")
+
+    @property
+    def settling(self) -> str:
+        return self._name("settling")
+
+    def claim_lock(self, platform: str, ticket: TicketId) -> str:
+        return self._name("claim-lock", platform, ticket)
+
+    def heartbeat(self, ticket: TicketId) -> str:
+        return self._name("heartbeat", ticket)
+
+    def fence(self, ticket: TicketId) -> str:
+        return self._name("fence", ticket)
+
+    def counters(self, ticket: TicketId) -> str:
+        return self._name("counters", ticket)
+
+    def claims(self, ticket: TicketId) -> str:
+        return self._name("claims", ticket)
+
+    def intent(self, ticket: TicketId) -> str:
+        return self._name("intent", ticket)
+
+    def published(self, ticket: TicketId) -> str:
+        return self._name("published", ticket)
+
+    def sticky(self, ticket: TicketId) -> str:
+        return self._name("sticky", ticket)
+
+    def stop(self, ticket: TicketId) -> str:
+        return self._name("stop", ticket)
+
+    def follow_up(self, ticket: TicketId) -> str:
+        return self._name("follow-up", ticket)
+
+    def where(self, ticket: TicketId) -> str:
+        return self._name("where", ticket)
+
+    def jira_label_lock(self, ticket: TicketId) -> str:
+        return self._name("jira-label-lock", ticket)
+
+    def queue_processing(self, consumer: str) -> str:
+        return self._name("queue", "processing", consumer)
+
+    def inbox_processing(self, consumer: str) -> str:
+        return self._name("signals", "processing", consumer)
+
+    def consumer(self, consumer: str) -> str:
+        return self._name("consumer", consumer)
+
+    def leader(self, role: str) -> str:
+        return self._name("leader", role)
+
+    def leader_cycle(self, role: str) -> str:
+        return self._name("leader-cycle", role)

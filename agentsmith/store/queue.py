@@ -1,0 +1,243 @@
+"""The queue of requests: a list, a processing list per consumer, and an index over both.
+
+Taking is not losing: a request moves atomically from the queue to its taker's processing list and stays there,
+and in the index, until it is acknowledged. The index holds at most one request per ticket.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from agentsmith.domain.request import PipelineRequest
+from agentsmith.domain.ticket import TicketId
+from agentsmith.store.commands import Commands, Value
+from agentsmith.store.keys import PUBLISHED_MS, Keys
+from agentsmith.store.scripting import Script
+
+_PUSH: Final = Script(f"""
+local queue, index, fence, heartbeat, intent, intents, published, claims, reservations, epoch, settling_key =
+  unpack(KEYS)
+local ticket, mine, payload, front, window, settle = unpack(ARGV)
+local waiting = redis.call('HGET', index, ticket)
+if waiting == payload then return 'pushed' end
+if tonumber(settle) > 0 and settling(epoch, settling_key, settle) then return 'settling' end
+if newest(fence) > tonumber(mine) then return 'fenced' end
+if waiting then return 'queued' end
+if redis.call('EXISTS', heartbeat) == 1 then return 'leased' end
+redis.call(front == '1' and 'LPUSH' or 'RPUSH', queue, payload)
+redis.call('HSET', index, ticket, payload)
+redis.call('DEL', intent)
+redis.call('ZREM', intents, ticket)
+redis.call('ZREM', reservations, ticket)
+redis.call('SET', published, 'enqueued', 'PX', {PUBLISHED_MS})
+if tonumber(window) > 0 then
+  redis.call('ZADD', claims, now_us(), mine)
+  redis.call('PEXPIRE', claims, window)
+end
+return 'pushed'
+""")
+_ACKNOWLEDGE_AND_TAKE: Final = Script("""
+local queue, index, processing = unpack(KEYS)
+local room = tonumber(ARGV[1])
+for i = 2, #ARGV, 2 do
+  redis.call('LREM', processing, 1, ARGV[i + 1])
+  if redis.call('HGET', index, ARGV[i]) == ARGV[i + 1] then redis.call('HDEL', index, ARGV[i]) end
+end
+local taken = {}
+while #taken < room do
+  local payload = redis.call('LMOVE', queue, processing, 'LEFT', 'RIGHT')
+  if not payload then break end
+  taken[#taken + 1] = payload
+end
+return taken
+""")
+_PUT_BACK: Final = Script("""
+local queue, index, processing, alive, consumers, epoch, settling_key = unpack(KEYS)
+local consumer, settle, heartbeat_of = unpack(ARGV)
+if redis.call('EXISTS', alive) == 1 or settling(epoch, settling_key, settle) then return -1 end
+local count = 0
+local held = redis.call('LRANGE', processing, 0, -1)
+for i = #held, 1, -1 do
+  local payload = held[i]
+  local ok, request = pcall(cjson.decode, payload)
+  local ticket = ok and type(request) == 'table' and type(request.ticket) == 'string' and request.ticket
+  -- While a lease stands its run may be alive: the request waits here until the lease is gone.
+  if not (ticket and redis.call('EXISTS', heartbeat_of .. ticket) == 1) then
+    redis.call('LREM', processing, -1, payload)
+    -- A request that is not in the index was withdrawn or replaced; one that nobody can read is to be buried.
+    if not ticket or redis.call('HGET', index, ticket) == payload then
+      redis.call('LPUSH', queue, payload)
+      count = count + 1
+    end
+  end
+end
+if redis.call('EXISTS', processing) == 0 then redis.call('ZREM', consumers, consumer) end
+return count
+""")
+_RESTORE: Final = Script("""
+local processing, index = unpack(KEYS)
+local ticket, payload = unpack(ARGV)
+if redis.call('LPOS', processing, payload) then return 0 end
+if redis.call('HEXISTS', index, ticket) == 1 then return 0 end
+redis.call('RPUSH', processing, payload)
+redis.call('HSET', index, ticket, payload)
+return 1
+""")
+_POSITION: Final = Script("""
+local payload = redis.call('HGET', KEYS[2], ARGV[1])
+if not payload then return -1 end
+return redis.call('LPOS', KEYS[1], payload) or -1
+""")
+_BURY: Final = Script("""
+local processing, index, dead = unpack(KEYS)
+local ticket, payload, entry = unpack(ARGV)
+if redis.call('LREM', processing, 1, payload) == 0 then return 0 end
+if ticket ~= '' and redis.call('HGET', index, ticket) == payload then redis.call('HDEL', index, ticket) end
+redis.call('RPUSH', dead, entry)
+return 1
+""")
+
+
+class Pushed(StrEnum):
+    """What became of a push."""
+
+    PUSHED = "pushed"
+    QUEUED = "queued"
+    """Another request for this ticket is waiting or in flight."""
+    LEASED = "leased"
+    """The ticket is running."""
+    FENCED = "fenced"
+    """Somebody took the ticket over since."""
+    SETTLING = "settling"
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """A request that nobody could run."""
+
+    payload: str
+    reason: str
+    at: float
+
+    def to_json(self) -> str:
+        """The form in which the list keeps it."""
+        return json.dumps({"payload": self.payload, "reason": self.reason, "at": self.at})
+
+    @classmethod
+    def from_json(cls, text: str) -> DeadLetter:
+        """Read back what `to_json` wrote."""
+        return cls(**json.loads(text))
+
+
+class Queue:
+    """Requests, from push to acknowledge."""
+
+    def __init__(self, redis: Commands, keys: Keys, *, settle_ms: int) -> None:
+        self._redis, self._keys, self._settle_ms = redis, keys, settle_ms
+
+    async def push(
+        self,
+        request: PipelineRequest,
+        *,
+        front: bool = False,
+        loop_window: float = 0,
+        after_settling: bool = False,
+    ) -> Pushed:
+        """Put the request on the queue, once, unless the ticket is queued, running or taken over.
+
+        `loop_window` counts it as a claim for the loop limit; `after_settling` is for recovery, which must not
+        take an empty Redis for the truth.
+        """
+        k, ticket = self._keys, request.ticket
+        keys = [
+            k.queue,
+            k.queue_index,
+            k.fence(ticket),
+            k.heartbeat(ticket),
+            k.intent(ticket),
+            k.intents,
+            k.published(ticket),
+            k.claims(ticket),
+            k.reservations,
+            k.epoch,
+            k.settling,
+        ]
+        settle = self._settle_ms if after_settling else 0
+        window = round(loop_window * 1000)
+        args: list[Value] = [ticket, request.fence, request.to_json(), int(front), window, settle]
+        return Pushed(await _PUSH(self._redis, keys, args))
+
+    async def take(self, consumer: str, *, wait: float) -> str | None:
+        """Move the oldest request to the consumer's processing list, waiting for one if there is none."""
+        return await self._redis.blmove(self._keys.queue, self._keys.queue_processing(consumer), wait, "LEFT", "RIGHT")
+
+    async def acknowledge_and_take(
+        self, consumer: str, done: Sequence[tuple[TicketId | str, str]], *, room: int
+    ) -> list[str]:
+        """Acknowledge what is `done` (ticket and payload each) and take up to `room` more, in one step."""
+        k = self._keys
+        flat = [part for pair in done for part in pair]
+        taken: list[str] = await _ACKNOWLEDGE_AND_TAKE(
+            self._redis, [k.queue, k.queue_index, k.queue_processing(consumer)], [room, *flat]
+        )
+        return taken
+
+    async def in_hand(self, consumer: str) -> list[str]:
+        """What the consumer took and did not acknowledge, also when the answer to a take was lost."""
+        return list(await self._redis.lrange(self._keys.queue_processing(consumer), 0, -1))
+
+    async def restore(self, consumer: str, ticket: TicketId, payload: str) -> bool:
+        """Put a request in hand back where it belongs after Redis lost it."""
+        k = self._keys
+        return bool(await _RESTORE(self._redis, [k.queue_processing(consumer), k.queue_index], [ticket, payload]))
+
+    async def put_back(self, consumer: str) -> int:
+        """Return a dead consumer's requests to the head of the queue; -1 when it may be alive."""
+        k = self._keys
+        keys = [
+            k.queue,
+            k.queue_index,
+            k.queue_processing(consumer),
+            k.consumer(consumer),
+            k.consumers,
+            k.epoch,
+            k.settling,
+        ]
+        return int(await _PUT_BACK(self._redis, keys, [consumer, self._settle_ms, k.heartbeat(TicketId(""))]))
+
+    async def bury(self, consumer: str, ticket: TicketId | str, payload: str, letter: DeadLetter) -> bool:
+        """Move a request that we hold to the dead letters."""
+        k = self._keys
+        return bool(
+            await _BURY(
+                self._redis,
+                [k.queue_processing(consumer), k.queue_index, k.dead_letters],
+                [ticket, payload, letter.to_json()],
+            )
+        )
+
+    async def add_dead_letter(self, letter: DeadLetter) -> None:
+        """Note a ticket that was given up."""
+        await self._redis.rpush(self._keys.dead_letters, letter.to_json())
+
+    async def dead_letters(self) -> list[DeadLetter]:
+        """Every dead letter, oldest first."""
+        entries = await self._redis.lrange(self._keys.dead_letters, 0, -1)
+        return [DeadLetter.from_json(entry) for entry in entries]
+
+    async def position(self, ticket: TicketId) -> int | None:
+        """How many requests are before this ticket's; None when it is not waiting."""
+        found = int(await _POSITION(self._redis, [self._keys.queue, self._keys.queue_index], [ticket]))
+        return found if found >= 0 else None
+
+    async def holds(self, ticket: TicketId) -> bool:
+        """Whether a request for the ticket is waiting or in flight."""
+        return bool(await self._redis.hexists(self._keys.queue_index, ticket))
+
+    async def waiting(self) -> list[str]:
+        """Every request on the queue, next one first."""
+        return list(await self._redis.lrange(self._keys.queue, 0, -1))

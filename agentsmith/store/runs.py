@@ -1,0 +1,324 @@
+"""Who runs a ticket right now: lease, counters, stop requests. Each step is one script.
+
+Every acquisition gets the next fence, and every later step is refused once a newer one stands.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Final
+
+from agentsmith.boottime import boottime
+from agentsmith.domain.intent import Intent
+from agentsmith.domain.recovery import Life
+from agentsmith.domain.request import PipelineRequest
+from agentsmith.domain.ticket import TicketId
+from agentsmith.store.commands import Commands, Value
+from agentsmith.store.intents import RECORD, flat_fields
+from agentsmith.store.keys import COUNTERS_MS, FENCE_MS, STOP_MS, Keys
+from agentsmith.store.scripting import Script
+
+_ACQUIRE: Final = Script(f"""
+local processing, index, heartbeat, fence, running, counters, suspects, released = unpack(KEYS)
+local ticket, payload, run, consumer, tracker, key, ttl, limit = unpack(ARGV)
+if not redis.call('LPOS', processing, payload) then return {{'superseded'}} end
+if redis.call('HGET', index, ticket) ~= payload then return {{'superseded'}} end
+local held = redis.call('GET', heartbeat)
+if held then
+  -- Our own lease, if only the answer to the first call was lost.
+  local lease = cjson.decode(held)
+  if lease.run == run and lease.consumer == consumer then
+    redis.call('PEXPIRE', heartbeat, ttl)
+    return {{'acquired', lease.fence, held, redis.call('HGET', counters, 'attempts') or '0'}}
+  end
+  return {{'leased'}}
+end
+local deliveries = redis.call('HINCRBY', counters, 'deliveries', 1)
+redis.call('PEXPIRE', counters, {COUNTERS_MS})
+if deliveries > tonumber(limit) then return {{'poison', tostring(deliveries)}} end
+local mine = text(raise_fence(fence))
+local since = text(now_us() / 1000)
+local value = cjson.encode({{
+  run = run, consumer = consumer, tracker = tracker, key = key, fence = mine, since = since}})
+redis.call('SET', heartbeat, value, 'PX', ttl)
+redis.call('HSET', running, ticket, value)
+redis.call('ZREM', suspects, ticket)
+redis.call('ZREM', released, ticket)
+return {{'acquired', mine, value, redis.call('HGET', counters, 'attempts') or '0'}}
+""")
+_RENEW: Final = Script("""
+local heartbeat, fence, running = unpack(KEYS)
+local ticket, mine, value, ttl = unpack(ARGV)
+local newest_fence = newest(fence)
+if newest_fence > tonumber(mine) then return 'lost' end
+local held = redis.call('GET', heartbeat)
+if held == value then
+  redis.call('PEXPIRE', heartbeat, ttl)
+  return 'renewed'
+end
+if held then return 'lost' end
+-- A missing heartbeat alone is not a loss: nobody took over, so it is put back.
+redis.call('SET', heartbeat, value, 'PX', ttl)
+redis.call('HSET', running, ticket, value)
+if newest_fence < tonumber(mine) then redis.call('SET', fence, mine, 'PX', ARGV[5]) end
+return 'restored'
+""")
+_START: Final = Script(f"""
+local counters, fence, heartbeat = unpack(KEYS)
+local mine, value, limit = unpack(ARGV)
+if newest(fence) > tonumber(mine) or redis.call('GET', heartbeat) ~= value then return {{'lost', 0}} end
+local attempts = redis.call('HINCRBY', counters, 'attempts', 1)
+redis.call('HSET', counters, 'deliveries', 0)
+redis.call('PEXPIRE', counters, {COUNTERS_MS})
+if attempts > tonumber(limit) then return {{'poison', attempts}} end
+return {{'started', attempts}}
+""")
+_SETTLE: Final = Script(
+    RECORD
+    + """
+local heartbeat, fence, running, intent, intents, stop, counters, processing, index = unpack(KEYS)
+local ticket, mine, value, look_in, uncount, fence_ms, payload = unpack(ARGV)
+local held = redis.call('GET', heartbeat)
+if newest(fence) > tonumber(mine) or (held and held ~= value) then
+  -- Settled already, if only the answer to the first call was lost.
+  if redis.call('HGET', intent, 'fence') == mine then return 'settled' end
+  return 'fenced'
+end
+if newest(fence) < tonumber(mine) then redis.call('SET', fence, mine, 'PX', fence_ms) end
+redis.call('DEL', heartbeat, stop)
+redis.call('HDEL', running, ticket)
+if redis.call('EXISTS', counters) == 1 then
+  -- Whoever settles did not die of the request; only deliveries in a row that nobody lived to tell of are poison.
+  redis.call('HDEL', counters, 'deliveries')
+  if uncount == '1' then redis.call('HINCRBY', counters, 'attempts', -1) end
+end
+if redis.call('LREM', processing, 1, payload) > 0 and redis.call('HGET', index, ticket) == payload then
+  redis.call('HDEL', index, ticket)
+end
+if #ARGV > 7 then record(intent, intents, ticket, tonumber(mine), tonumber(look_in), from(8)) end
+return 'settled'
+"""
+)
+_RELEASE_DEAD: Final = Script("""
+local heartbeat, running, released, lock = unpack(KEYS)
+local ticket, value, token = unpack(ARGV)
+if redis.call('GET', lock) == token then redis.call('DEL', lock) end
+if redis.call('HGET', running, ticket) ~= value then return 0 end
+local held = redis.call('GET', heartbeat)
+if held and held ~= value then return 0 end
+redis.call('DEL', heartbeat)
+redis.call('ZADD', released, now_us() / 1000, ticket)
+return 1
+""")
+_LOOK: Final = Script("""
+local heartbeat, running, suspects, released, epoch, settling_key = unpack(KEYS)
+local ticket, consumer_of, renew_ms, settle, patient = unpack(ARGV)
+if redis.call('EXISTS', heartbeat) == 1 then
+  redis.call('ZREM', suspects, ticket)
+  return 'alive'
+end
+if settling(epoch, settling_key, settle) then return 'settling' end
+if patient == '0' or redis.call('ZSCORE', released, ticket) then return 'dead' end
+local value = redis.call('HGET', running, ticket)
+local now = now_us() / 1000
+local first = redis.call('ZSCORE', suspects, ticket)
+if value and redis.call('EXISTS', consumer_of .. cjson.decode(value).consumer) == 1 then
+  redis.call('ZREM', suspects, ticket)
+  return 'alive'
+end
+if not first then
+  redis.call('ZADD', suspects, now, ticket)
+  return 'suspected'
+end
+if now - tonumber(first) < tonumber(renew_ms) then return 'suspected' end
+return 'dead'
+""")
+_RESTORE_ATTEMPTS: Final = Script(f"""
+if redis.call('HSETNX', KEYS[1], 'attempts', ARGV[1]) == 1 then redis.call('PEXPIRE', KEYS[1], {COUNTERS_MS}) end
+return redis.call('HGET', KEYS[1], 'attempts')
+""")
+
+
+@dataclass(frozen=True, slots=True)
+class RunLease:
+    """The lease of one run as Redis holds it; `value` is what renewal compares."""
+
+    ticket: TicketId
+    tracker: str
+    key: str
+    run: str
+    consumer: str
+    fence: int
+    since: float
+    value: str
+
+    @classmethod
+    def parse(cls, ticket: TicketId, value: str) -> RunLease:
+        """Read the lease from its value in Redis."""
+        data = json.loads(value)
+        return cls(
+            ticket=ticket,
+            tracker=data["tracker"],
+            key=data["key"],
+            run=data["run"],
+            consumer=data["consumer"],
+            fence=int(data["fence"]),
+            since=float(data["since"]) / 1000,
+            value=value,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Acquired:
+    """The lease is ours. `attempts` were begun before this one."""
+
+    lease: RunLease
+    attempts: int
+    sent_at: float
+    """Boot-time clock, from before the request was sent: the trust window counts from here."""
+
+
+@dataclass(frozen=True, slots=True)
+class NotAcquired:
+    """Why not: `superseded`, `leased` or `poison`, with a figure for the latter."""
+
+    word: str
+    count: int = 0
+
+
+class Runs:
+    """Ownership of tickets."""
+
+    def __init__(self, redis: Commands, keys: Keys, *, settle_ms: int, renew_ms: int) -> None:
+        self._redis, self._keys = redis, keys
+        self._settle_ms, self._renew_ms = settle_ms, renew_ms
+
+    async def acquire(
+        self, request: PipelineRequest, payload: str, *, consumer: str, ttl: float, max_deliveries: int
+    ) -> Acquired | NotAcquired:
+        """Turn a taken request into a lease, counting the delivery."""
+        k, t = self._keys, request.ticket
+        keys = [
+            k.queue_processing(consumer),
+            k.queue_index,
+            k.heartbeat(t),
+            k.fence(t),
+            k.running,
+            k.counters(t),
+            k.suspects,
+            k.released,
+        ]
+        args: list[Value] = [t, payload, request.run, consumer, request.tracker, request.key, _ms(ttl), max_deliveries]
+        sent_at = boottime()
+        word, *rest = await _ACQUIRE(self._redis, keys, args)
+        if word != "acquired":
+            return NotAcquired(word, int(rest[0]) if rest else 0)
+        return Acquired(RunLease.parse(t, rest[1]), int(rest[2]), sent_at)
+
+    async def renew(self, lease: RunLease, *, ttl: float) -> str:
+        """Extend the lease: `renewed`, `restored` after Redis had lost it, or `lost`."""
+        k, t = self._keys, lease.ticket
+        keys = [k.heartbeat(t), k.fence(t), k.running]
+        return str(await _RENEW(self._redis, keys, [t, lease.fence, lease.value, _ms(ttl), FENCE_MS]))
+
+    async def start(self, lease: RunLease, *, max_attempts: int) -> tuple[str, int]:
+        """Count an attempt: `started`, `poison` or `lost`, and the number of attempts."""
+        k, t = self._keys, lease.ticket
+        keys = [k.counters(t), k.fence(t), k.heartbeat(t)]
+        word, attempts = await _START(self._redis, keys, [lease.fence, lease.value, max_attempts])
+        return word, int(attempts)
+
+    async def settle(
+        self, lease: RunLease, payload: str, intent: Intent | None, *, look_in: float, uncount: bool = False
+    ) -> bool:
+        """End the run in Redis, acknowledge its request and record what is to be published.
+
+        False when it was fenced off (P6): then nothing was changed. Without an intent the request is dropped: the
+        lease goes and nothing is published.
+        """
+        k, t = self._keys, lease.ticket
+        keys = [
+            k.heartbeat(t),
+            k.fence(t),
+            k.running,
+            k.intent(t),
+            k.intents,
+            k.stop(t),
+            k.counters(t),
+            k.queue_processing(lease.consumer),
+            k.queue_index,
+        ]
+        head: list[Value] = [t, lease.fence, lease.value, _ms(look_in), int(uncount), FENCE_MS, payload]
+        word = await _SETTLE(self._redis, keys, [*head, *(flat_fields(intent) if intent else ())])
+        return str(word) == "settled"
+
+    async def release_dead(self, lease: RunLease, *, lock_key: str) -> bool:
+        """The guard's farewell: the run is over and its children are gone; housekeeping may have the ticket."""
+        k, t = self._keys, lease.ticket
+        keys = [k.heartbeat(t), k.running, k.released, lock_key]
+        return bool(await _RELEASE_DEAD(self._redis, keys, [t, lease.value, lease.run]))
+
+    async def look(self, ticket: TicketId, *, patient: bool) -> Life:
+        """Whether the ticket's run lives. `patient` asks for two looks before calling it dead."""
+        k = self._keys
+        keys = [k.heartbeat(ticket), k.running, k.suspects, k.released, k.epoch, k.settling]
+        args: list[Value] = [ticket, k.consumer(""), self._renew_ms, self._settle_ms, int(patient)]
+        return Life(await _LOOK(self._redis, keys, args))
+
+    async def restore_attempts(self, ticket: TicketId, attempts: int) -> int:
+        """Remember attempts that the ticket's memo tells of, if Redis forgot them; answers the count."""
+        return int(await _RESTORE_ATTEMPTS(self._redis, [self._keys.counters(ticket)], [attempts]))
+
+    async def attempts(self, ticket: TicketId) -> int | None:
+        """How many attempts were begun since the last final status; None when Redis knows nothing."""
+        found = await self._redis.hget(self._keys.counters(ticket), "attempts")
+        return int(found) if found is not None else None
+
+    async def lease(self, ticket: TicketId) -> RunLease | None:
+        """The live lease of the ticket."""
+        value = await self._redis.get(self._keys.heartbeat(ticket))
+        return RunLease.parse(ticket, value) if value else None
+
+    async def running(self) -> list[RunLease]:
+        """Every run that has not settled, dead ones included."""
+        entries = await self._redis.hgetall(self._keys.running)
+        return [RunLease.parse(TicketId(ticket), value) for ticket, value in entries.items()]
+
+    async def unsettled(self, ticket: TicketId) -> RunLease | None:
+        """The run of the ticket that has not settled, dead or alive."""
+        value = await self._redis.hget(self._keys.running, ticket)
+        return RunLease.parse(ticket, value) if value else None
+
+    async def released(self) -> list[TicketId]:
+        """Tickets whose guard let the lease go."""
+        return [TicketId(t) for t in await self._redis.zrange(self._keys.released, 0, -1)]
+
+    async def suspects(self) -> list[TicketId]:
+        """Tickets whose run showed no sign of life in a first look."""
+        return [TicketId(t) for t in await self._redis.zrange(self._keys.suspects, 0, -1)]
+
+    async def forget_suspicion(self, ticket: TicketId) -> None:
+        """The ticket needs no recovery (any more)."""
+        await self._redis.zrem(self._keys.suspects, ticket)
+        await self._redis.zrem(self._keys.released, ticket)
+
+    async def request_stop(self, ticket: TicketId, reason: str) -> None:
+        """Ask whoever runs the ticket to stop; it stands until the run ended."""
+        await self._redis.set(self._keys.stop(ticket), reason, px=STOP_MS)
+
+    async def stop_requested(self, ticket: TicketId) -> str | None:
+        """The reason why the ticket's run is to stop, if somebody asked."""
+        return await self._redis.get(self._keys.stop(ticket))
+
+    async def withdraw_stop(self, ticket: TicketId) -> None:
+        """There is nothing (any more) that could be stopped."""
+        await self._redis.delete(self._keys.stop(ticket))
+
+    async def note_follow_up(self, ticket: TicketId, by: str) -> None:
+        """Run it once more after the live run."""
+        await self._redis.set(self._keys.follow_up(ticket), by or "someone", px=STOP_MS)
+
+
+def _ms(seconds: float) -> int:
+    return max(1, round(seconds * 1000))

@@ -1,0 +1,210 @@
+"""The embedded Redis server: one real server per data directory, started, watched and restarted by us.
+
+The first process on a data directory becomes the server's *keeper*; others *join* and use the same server.
+The server dies with its keeper, even by kill -9, and whichever joined process is first to get the keeper's
+lock starts it again on the same data. A write that was acknowledged survives all of that.
+
+Where things lie and how they are locked is `server_home`'s; which program is run is `server_binary`'s; a
+single run of it is `server_process`'s.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+from urllib.parse import quote
+
+import structlog
+
+from agentsmith.store.server_binary import ServerUnavailable, find_binary
+from agentsmith.store.server_home import ServerHome
+from agentsmith.store.server_process import ParentDeath, ServerProcess, ping
+
+__all__ = ["EmbeddedServer", "ParentDeath", "ServerUnavailable", "find_binary"]
+
+_POLL = 0.005
+_LOOK_AROUND = 1.0  # for what announces itself by nothing: an orphaned server, a socket that was cleaned away
+_JOIN_WITHIN = 20.0  # longer than a keeper needs to clear away an old server and to start a new one
+_STEADY_AFTER = 1.0  # a server that dies younger counts as one that did not start
+_FAILURES_TO_GIVE_UP = 6
+_FIRST_PAUSE = 0.05  # after one failure; doubled with every further one
+
+log = structlog.get_logger()
+
+
+class EmbeddedServer:
+    """One real Redis-compatible server per data directory, under our supervision."""
+
+    def __init__(self, data_dir: Path, *, binary: Path | None = None, parent_death: ParentDeath | None = None) -> None:
+        self._home = ServerHome(data_dir)
+        self._named_binary = binary
+        self._binary: Path | None = None
+        self._parent_death = parent_death
+        self._socket: Path | None = None  # set from start to stop
+        self._keeper_lock: int | None = None
+        self._process: ServerProcess | None = None  # the keeper's
+        self._changing = asyncio.Lock()  # start, restart and stop, one at a time
+
+    async def __aenter__(self) -> Self:
+        """Start, or join."""
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Stop, or let go."""
+        await self.stop()
+
+    @property
+    def url(self) -> str:
+        """Where to connect, the same from start to stop whoever keeps the server meanwhile."""
+        if self._socket is None:
+            raise RuntimeError("the embedded server has an address only from start to stop")
+        return f"unix://{quote(str(self._socket))}"
+
+    async def start(self) -> None:
+        """Return when the data directory's server takes commands, joined or started by us as its keeper."""
+        async with self._changing:
+            if self._started():
+                return
+            self._binary = await asyncio.to_thread(find_binary, self._named_binary)
+            self._home.prepare()
+            give_up = time.monotonic() + _JOIN_WITHIN
+            while not await self._became_keeper():
+                socket = self._home.published_socket()
+                answer = await ping(socket) if socket else "silent"
+                if answer == "ready":
+                    self._socket = socket
+                    log.info("embedded redis joined", socket=str(socket))
+                    return
+                if answer == "loading":
+                    give_up = time.monotonic() + _JOIN_WITHIN
+                elif time.monotonic() > give_up:
+                    raise ServerUnavailable(
+                        f"Another process keeps the Redis server of {self._home.data_dir}, but none answers "
+                        f"at {socket or 'a known place'}. Stop that process, or use another data directory: "
+                        "processes that share one must run as the same user on the same machine or container."
+                    )
+                await asyncio.sleep(_POLL)
+
+    async def keep(self) -> None:
+        """Keep the started server alive, or stand by to take over; runs until cancelled or stopped.
+
+        Raises ServerUnavailable when the server fails again and again at, or right after, its start.
+        """
+        failures = 0
+        while self._started():
+            if self._keeper_lock is None:
+                await self._stand_by()
+            elif self._process is not None:
+                steady = await self._outlived_its_start(self._process)
+                failures = 0 if steady else failures + 1
+            try:
+                if failures:
+                    await asyncio.sleep(_FIRST_PAUSE * 2 ** (failures - 1))
+                await self._restart()
+            except ServerUnavailable as error:
+                failures += 1
+                if failures >= _FAILURES_TO_GIVE_UP:
+                    raise
+                log.warning("embedded redis does not start", failures=failures, error=str(error))
+            if failures >= _FAILURES_TO_GIVE_UP:
+                raise ServerUnavailable(
+                    f"The embedded Redis server died {failures} times in a row right after its start. "
+                    f"The whole story is in {self._home.log}."
+                )
+
+    async def stop(self) -> None:
+        """End the server if we are its keeper, else just let go; a joined process that keeps takes over."""
+        async with self._changing:
+            process, self._process = self._process, None
+            self._socket = None
+            try:
+                if process is not None:
+                    await process.end()
+            finally:
+                self._let_go()
+
+    def _started(self) -> bool:
+        return self._socket is not None
+
+    async def _became_keeper(self) -> bool:
+        self._keeper_lock = self._home.lock_as_keeper()
+        if self._keeper_lock is None:
+            return False
+        try:
+            await self._launch()
+        except BaseException:
+            self._let_go()
+            raise
+        return True
+
+    def _let_go(self) -> None:
+        if self._keeper_lock is not None:
+            self._home.remove_socket_folder()
+            os.close(self._keeper_lock)
+            self._keeper_lock = None
+
+    async def _stand_by(self) -> None:
+        """Return as keeper, or when stopped. A connection that ends is the sign to look for the lock."""
+        while (socket := self._socket) is not None:
+            self._keeper_lock = self._home.lock_as_keeper()
+            if self._keeper_lock is not None:
+                log.warning("embedded redis lost its keeper, taking over", socket=str(socket))
+                return
+            try:
+                reader, writer = await asyncio.open_unix_connection(socket)
+            except OSError:
+                await asyncio.sleep(_POLL)
+                continue
+            try:
+                with suppress(OSError):
+                    await asyncio.wait_for(reader.read(1), _LOOK_AROUND)
+            finally:
+                writer.close()
+
+    async def _outlived_its_start(self, process: ServerProcess) -> bool:
+        """Return after the server's end: whether it had lived long enough to call its start a success."""
+        while not await process.ended(within=_LOOK_AROUND):
+            if self._socket is not None and not self._socket.exists():
+                # Temp directories get cleaned; without its socket the server takes no new connection.
+                log.warning("embedded redis lost its socket, restarting", socket=str(self._socket))
+                await process.end()
+                return True
+        if self._started():
+            log.warning("embedded redis died, restarting", pid=process.pid, exit=process.exit_code)
+        return process.age > _STEADY_AFTER
+
+    async def _restart(self) -> None:
+        async with self._changing:
+            if self._started() and self._keeper_lock is not None:
+                self._process = None
+                await self._launch()
+
+    async def _launch(self) -> None:
+        began = time.monotonic()
+        try:
+            socket = self._home.publish_socket()
+            if self._socket not in (None, socket):
+                raise ServerUnavailable(
+                    f"The directory of the server's socket {self._socket} is gone and cannot be made again. "
+                    "Start agentsmith anew."
+                )
+            assert self._binary is not None  # noqa: S101 - start found it
+            self._process = await ServerProcess.launch(
+                self._home, binary=self._binary, socket=socket, parent_death=self._parent_death
+            )
+        except OSError as error:
+            raise ServerUnavailable(
+                f"The embedded Redis server cannot be started in {self._home.folder}: {error}. "
+                "See that there is room and that this user may write there."
+            ) from error
+        self._socket = socket
+        milliseconds = round((time.monotonic() - began) * 1000)
+        log.info("embedded redis started", pid=self._process.pid, socket=str(socket), ms=milliseconds)

@@ -1,0 +1,81 @@
+"""The store: one Redis connection pool and everything that is kept there."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from agentsmith.domain.ticket import TicketId
+from agentsmith.store.commands import Commands
+from agentsmith.store.connection import Outage, check_requirements, connect
+from agentsmith.store.intents import Intents
+from agentsmith.store.keys import STICKY_MS, Keys
+from agentsmith.store.leases import Lease
+from agentsmith.store.presence import Presence
+from agentsmith.store.queue import Queue
+from agentsmith.store.runs import Runs
+from agentsmith.store.signals import Signals
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseTimes:
+    """How long things are held, in seconds; config.lease has the defaults."""
+
+    ttl: float
+    renew_every: float
+    margin: float
+    lock: float
+    leader: float
+
+    @property
+    def settle(self) -> float:
+        """Long enough for every live process to put back what it holds."""
+        return self.renew_every + self.margin
+
+
+class Store:
+    """Everything in Redis. Holds no state of its own but the connection pool."""
+
+    def __init__(self, url: str, *, times: LeaseTimes, namespace: str = "agentsmith") -> None:
+        self.redis: Commands = connect(url)
+        self.keys = Keys(namespace)
+        self.times = times
+        self.outage = Outage()
+        settle_ms, renew_ms = round(times.settle * 1000), round(times.renew_every * 1000)
+        self.queue = Queue(self.redis, self.keys, settle_ms=settle_ms)
+        self.signals = Signals(self.redis, self.keys, settle_ms=settle_ms)
+        self.runs = Runs(self.redis, self.keys, settle_ms=settle_ms, renew_ms=renew_ms)
+        self.intents = Intents(self.redis, self.keys, settle_ms=settle_ms)
+        self.presence = Presence(self.redis, self.keys, settle_ms=settle_ms)
+
+    def ticket_lock(self, platform: str, ticket: TicketId, token: str) -> Lease:
+        """The mutex around every read and write of a ticket's label."""
+        key, ttl = self.keys.claim_lock(platform, ticket), self.times.lock
+        return Lease(self.redis, key, token, ttl=ttl, margin=ttl / 6)
+
+    def leadership(self, role: str, token: str) -> Lease:
+        """The lease that makes a process the leader of `role`."""
+        ttl = self.times.leader
+        return Lease(self.redis, self.keys.leader(role), token, ttl=ttl, margin=ttl / 6)
+
+    async def remember_sticky(self, ticket: TicketId, ref: str) -> None:
+        """Keep the platform's name for our comment, so that it need not be looked up."""
+        await self.redis.set(self.keys.sticky(ticket), ref, px=STICKY_MS)
+
+    async def remembered_sticky(self, ticket: TicketId) -> str | None:
+        """What `remember_sticky` kept."""
+        return await self.redis.get(self.keys.sticky(ticket))
+
+    async def check(self) -> str:
+        """The server's name and version; StoreUnavailable when it cannot serve us."""
+        return await check_requirements(self.redis)
+
+    async def aclose(self) -> None:
+        """Let go of every connection."""
+        await self.redis.aclose()
+
+    async def __aenter__(self) -> Store:
+        return self
+
+    async def __aexit__(self, *_: Any) -> None:
+        await self.aclose()

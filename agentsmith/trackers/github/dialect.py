@@ -1,0 +1,71 @@
+"""GitHub's HTTP: its headers, its two kinds of limits, and its error bodies."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Mapping
+from typing import Final
+
+from agentsmith.trackers.http.dialect import Dialect, Limit, retry_after, whole_number
+from agentsmith.trackers.http.governor import Quota
+
+API_VERSION: Final = "2022-11-28"
+
+_SECONDARY: Final = re.compile(r"secondary rate|abuse detection|abuse-rate", re.I)
+_ANY_LIMIT: Final = re.compile(r"rate limit|too many requests", re.I)
+_REFUSAL: Final = re.compile(
+    r"not accessible|must have|permission|forbidden|saml|suspended|blocked|archived|locked", re.I
+)
+
+
+def quota(headers: Mapping[str, str]) -> Quota | None:
+    """The allowance that an answer reports; None on servers without limits."""
+    limit = whole_number(headers, "x-ratelimit-limit")
+    remaining = whole_number(headers, "x-ratelimit-remaining")
+    reset = whole_number(headers, "x-ratelimit-reset")
+    if limit is None or remaining is None or reset is None:
+        return None
+    return Quota(headers.get("x-ratelimit-resource", "core"), limit, remaining, float(reset))
+
+
+def limit(status: int, headers: Mapping[str, str], message: str) -> Limit | None:
+    """Whether a 403 or 429 is a limit. A refusal that used up the last request of the hour is still a refusal."""
+    if status not in (403, 429):
+        return None
+    told = retry_after(headers)
+    if told is not None:
+        return Limit(max(told, 1.0), everywhere=True, reason=f"GitHub asked to wait {told:g} s: {message}")
+    if _SECONDARY.search(message):
+        return Limit(None, everywhere=True, reason=f"GitHub's secondary limit: {message}")
+    left = quota(headers)
+    if left is not None and left.remaining == 0 and not _REFUSAL.search(message):
+        wait = max(left.reset - time.time(), 1.0)
+        return Limit(wait, everywhere=False, reason=f"GitHub's hourly limit: {message}")
+    if status == 429 or _ANY_LIMIT.search(message):
+        return Limit(None, everywhere=True, reason=f"GitHub's limit: {message}")
+    return None
+
+
+def message(data: object) -> str:
+    """`message`, and what `errors` adds to it."""
+    if not isinstance(data, dict):
+        return ""
+    parts = [data["message"]] if isinstance(data.get("message"), str) else []
+    errors = data.get("errors")
+    for error in errors if isinstance(errors, list) else []:
+        if isinstance(error, str):
+            parts.append(error)
+        elif isinstance(error, dict):
+            words = [error.get(name) for name in ("resource", "field", "code", "message")]
+            parts.append(" ".join(word for word in words if isinstance(word, str)))
+    return "; ".join(part for part in parts if part)
+
+
+GITHUB: Final = Dialect(
+    name="GitHub",
+    headers={"Accept": "application/vnd.github+json", "X-GitHub-Api-Version": API_VERSION},
+    quota=quota,
+    limit=limit,
+    message=message,
+)

@@ -1,0 +1,174 @@
+"""GitHub's JSON as far as we read it: strict about what we use, blind to the rest. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Annotated, Any, TypeVar
+
+from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError
+
+from agentsmith.domain.errors import BadAnswer
+from agentsmith.domain.ticket import Actor, Ticket
+from agentsmith.trackers.github.site import Site
+
+
+class _Record(BaseModel):
+    model_config = ConfigDict(extra="ignore", frozen=True, strict=True, hide_input_in_errors=True)
+
+
+class User(_Record):
+    """A person or a program. `null` stands for somebody who deleted their account."""
+
+    id: int
+    login: str
+    type: str = "User"
+
+    def to_actor(self) -> Actor:
+        """The same as the core sees it."""
+        return Actor(id=str(self.id), name=self.login, bot=self.type == "Bot")
+
+
+def _as_label(value: object) -> object:
+    """Labels inside an issue may be plain names."""
+    return {"name": value} if isinstance(value, str) else value
+
+
+class Label(_Record):
+    """A label; `node_id` is what GraphQL calls it."""
+
+    name: str
+    node_id: str = ""
+
+
+_Label = Annotated[Label, BeforeValidator(_as_label)]
+_Moment = Annotated[AwareDatetime, Field(strict=False)]
+
+
+class Issue(_Record):
+    """An issue, or a pull request where `pull_request` is there."""
+
+    number: int
+    title: str
+    state: str
+    html_url: str
+    labels: list[_Label]
+    body: str | None = None
+    node_id: str = ""
+    comments: int = 0
+    user: User | None = None
+    assignees: list[User] = []
+    updated_at: _Moment | None = None
+    pull_request: dict[str, Any] | None = None
+
+
+class Comment(_Record):
+    """A comment on an issue."""
+
+    id: int
+    body: str | None = None
+    user: User | None = None
+
+
+class Event(_Record):
+    """One line of an issue's history; only labelled ones carry a label."""
+
+    event: str
+    actor: User | None = None
+    label: _Label | None = None
+
+
+class Permission(_Record):
+    """What a user may do in a repository: the old coarse word, and the name of the role."""
+
+    permission: str
+    role_name: str = ""
+    user: User | None = None
+
+
+class App(_Record):
+    """A GitHub App, as it sees itself."""
+
+    slug: str
+
+
+class InstallationToken(_Record):
+    """A token for one installation of an App."""
+
+    token: Annotated[str, Field(min_length=1)]
+    expires_at: _Moment
+
+
+class Repository(_Record):
+    """A repository under its present name."""
+
+    full_name: str
+
+
+class Commit(_Record):
+    """A commit; all that matters is that it exists."""
+
+    sha: str
+
+
+T = TypeVar("T")
+
+
+def read(shape: type[T] | Any, data: object, what: str) -> T:
+    """`data` as `shape`; raises BadAnswer that names the first wrong field and shows no value."""
+    try:
+        adapted: T = TypeAdapter(shape).validate_python(data)
+        return adapted
+    except ValidationError as error:
+        first = error.errors(include_input=False, include_url=False)[0]
+        where = ".".join(str(part) for part in first["loc"]) or "the answer"
+        raise BadAnswer(f"GitHub: {what} is malformed: {where}: {first['msg']}") from None
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """What the tracker knows beside the ticket itself; travels in `Ticket.native`."""
+
+    number: str
+    node_id: str = ""
+    comments: int | None = None
+    """How many comments there were; None when that is not known."""
+    label_ids: Mapping[str, str] = field(default_factory=dict)
+    """GraphQL ids of the labels on the ticket, by name."""
+    etag: str | None = None
+    read_at: float = 0.0
+    """On the boot-time clock."""
+    verified: bool = False
+    """Whether the labels are what GitHub answered to our own last write."""
+
+
+def to_ticket(issue: Issue, site: Site, tracker: str, *, etag: str | None, read_at: float) -> Ticket:
+    """The issue as the core sees it."""
+    number = str(issue.number)
+    names = frozenset(label.name for label in issue.labels)
+    updated: datetime | None = issue.updated_at
+    stamp = updated.isoformat() if updated else ""
+    return Ticket(
+        id=site.ticket_id(number),
+        key=number,
+        tracker=tracker,
+        title=issue.title,
+        body=issue.body or "",
+        url=issue.html_url,
+        labels=names,
+        open=issue.state == "open",
+        revision=etag or f"{stamp} {' '.join(sorted(names))}",
+        author=issue.user.login if issue.user else "ghost",
+        assignees=frozenset(user.login for user in issue.assignees),
+        updated_at=updated,
+        pull_request=issue.pull_request is not None,
+        native=Snapshot(
+            number,
+            issue.node_id,
+            issue.comments,
+            {label.name: label.node_id for label in issue.labels if label.node_id},
+            etag,
+            read_at,
+        ),
+    )

@@ -1,0 +1,109 @@
+"""Where a repository is: API root, web host and GraphQL address, and how its issues are named. No I/O."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import unquote, urlsplit
+
+from agentsmith.domain.ticket import TicketId
+
+GITHUB: Final = "https://api.github.com"
+
+_NUMBER: Final = re.compile(r"[1-9][0-9]{0,9}")
+_REPOSITORY: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_-]*[A-Za-z0-9_])?/[A-Za-z0-9._-]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """One repository on one GitHub. `repository` is `owner/name`, as spelled in the configuration."""
+
+    repository: str
+    base_url: str = GITHUB
+    """The API root, to which nothing is appended but paths."""
+
+    def __post_init__(self) -> None:
+        root = urlsplit(self.base_url)
+        if root.scheme not in ("http", "https") or not root.hostname or root.query or root.fragment:
+            raise ValueError(f"base_url must be the address of an API root, like {GITHUB}")
+        if not _REPOSITORY.fullmatch(self.repository) or self.repository.endswith(("/.", "/..")):
+            raise ValueError("repository must be owner/name, like acme/web")
+
+    @property
+    def api_host(self) -> str:
+        """The host of the API, with its port where that is unusual."""
+        return _host(self.base_url)
+
+    @property
+    def public(self) -> bool:
+        """Whether this is github.com itself, whose limits are strict."""
+        return self.api_host == "api.github.com"
+
+    @property
+    def web_host(self) -> str:
+        """The host that people see: `github.com`, or the Enterprise Server's own."""
+        return self.api_host.removeprefix("api.") if self._dedicated_api_host else self.api_host
+
+    @property
+    def graphql_url(self) -> str:
+        """The GraphQL address that belongs to the API root."""
+        root = self.base_url.rstrip("/")
+        return root.removesuffix("/v3") + "/graphql"
+
+    @property
+    def project(self) -> str:
+        """The canonical project: `github.com/acme/web`."""
+        return f"{self.web_host}/{self.repository.lower()}"
+
+    def path(self, number: str = "", rest: str = "") -> str:
+        """The API path of the repository, or of one issue and what belongs to it."""
+        issue = f"/issues/{number}" if number else ""
+        return f"/repos/{self.repository}{issue}{rest}"
+
+    def ticket_id(self, number: str) -> TicketId:
+        """`github.com/acme/web#12`."""
+        return TicketId(f"{self.project}#{number}")
+
+    def number(self, key: str) -> str | None:
+        """The key itself, if it can be the number of an issue."""
+        return key if _NUMBER.fullmatch(key) else None
+
+    def identify(self, text: str) -> str | None:
+        """The number in `12`, `#12`, `acme/web#12`, `github.com/acme/web#12` or the issue's URL, if it is ours."""
+        text = text.strip()
+        if "://" in text:
+            return self._from_url(text)
+        name, hash_, number = text.rpartition("#")
+        if name.lower() not in ("", self.repository.lower(), self.project):
+            return None
+        return self.number(number) if hash_ or not name else None
+
+    def same_repository(self, web_url: str) -> bool:
+        """Whether the address of an issue lies in this repository."""
+        return self._from_url(web_url) is not None
+
+    def _from_url(self, text: str) -> str | None:
+        try:
+            url = urlsplit(text)
+            host = url.netloc.lower()
+        except ValueError:
+            return None
+        parts = unquote(url.path).strip("/").split("/")
+        if url.scheme not in ("http", "https") or host.removeprefix("www.") != self.web_host or len(parts) != 4:
+            return None
+        owner, name, kind, number = parts
+        if f"{owner}/{name}".lower() != self.repository.lower() or kind not in ("issues", "pull"):
+            return None
+        return self.number(number) if kind == "issues" else None
+
+    @property
+    def _dedicated_api_host(self) -> bool:
+        return self.public or self.api_host.endswith(".ghe.com")
+
+
+def _host(url: str) -> str:
+    parts = urlsplit(url)
+    usual = {"http": 80, "https": 443}[parts.scheme]
+    host = (parts.hostname or "").lower()
+    return host if parts.port in (None, usual) else f"{host}:{parts.port}"

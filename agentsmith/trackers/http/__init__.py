@@ -1,0 +1,45 @@
+"""The one HTTP layer under all trackers: auth, pacing, retries, ETags, redirects, redaction, counting.
+
+A platform brings a `Dialect` (what its headers and error bodies mean) and a `Credential`; everything else is here,
+once. Whatever must be shared between replicas (`Governor`, `EtagCache`, `Ledger`) is a small protocol with an
+in-memory implementation beside it; this package knows nothing of Redis.
+"""
+
+from __future__ import annotations
+
+from agentsmith.trackers.http.calls import Pace
+from agentsmith.trackers.http.client import ApiClient
+from agentsmith.trackers.http.credentials import Credential
+from agentsmith.trackers.http.dialect import Dialect, Limit
+from agentsmith.trackers.http.etags import Cached, EtagCache, LocalEtags
+from agentsmith.trackers.http.governor import Governor, Hold, LocalGovernor, Quota
+from agentsmith.trackers.http.ledger import Ledger, LocalLedger, Spent, spending_for
+from agentsmith.trackers.http.paging import NextPage, link_header
+from agentsmith.trackers.http.replies import Answer, OutcomeUnknown
+from agentsmith.trackers.http.shared import Shared
+from agentsmith.trackers.http.transport import open_http
+
+__all__ = [
+    "Answer",
+    "ApiClient",
+    "Cached",
+    "Credential",
+    "Dialect",
+    "EtagCache",
+    "Governor",
+    "Hold",
+    "Ledger",
+    "Limit",
+    "LocalEtags",
+    "LocalGovernor",
+    "LocalLedger",
+    "NextPage",
+    "OutcomeUnknown",
+    "Pace",
+    "Quota",
+    "Shared",
+    "Spent",
+    "link_header",
+    "open_http",
+    "spending_for",
+]

@@ -1,0 +1,261 @@
+"""ApiClient: waits its turn, authenticates, retries where that is safe, keeps the deadline, and types every failure."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Mapping
+from typing import Any, Final
+
+import httpx
+
+from agentsmith.domain.errors import (
+    BadAnswer,
+    RateLimited,
+    TicketNotFound,
+    TrackerError,
+    TrackerUnavailable,
+)
+from agentsmith.trackers.http.calls import Broken, Call, Pace
+from agentsmith.trackers.http.credentials import Credential
+from agentsmith.trackers.http.dialect import Dialect, Limit, http_date, retry_after
+from agentsmith.trackers.http.etags import Cached
+from agentsmith.trackers.http.governor import EVERYWHERE, Hold
+from agentsmith.trackers.http.paging import NextPage, Page, link_header
+from agentsmith.trackers.http.redaction import excerpt
+from agentsmith.trackers.http.replies import Answer, OutcomeUnknown, Reply, error_for, parsed
+from agentsmith.trackers.http.shared import Shared
+from agentsmith.trackers.http.wire import Wire
+
+_MOST_PAGES: Final = 1000
+_NONE: Final[frozenset[int]] = frozenset()
+
+
+class ApiClient:
+    """Speaks JSON over HTTP to one API root with one credential. Raises the errors of `domain.errors` only."""
+
+    def __init__(
+        self,
+        http: httpx.AsyncClient,
+        *,
+        base_url: str,
+        dialect: Dialect,
+        credential: Credential,
+        shared: Shared,
+        write_spacing: float = 0.0,
+        pace: Pace | None = None,
+    ) -> None:
+        self._root = base_url.rstrip("/")
+        self._dialect = dialect
+        self._credential = credential
+        self._shared = shared
+        self._spacing = write_spacing
+        self._pace = pace or Pace()
+        self._wire = Wire(http, dialect, shared.ledger, self._pace)
+
+    async def get(
+        self,
+        path: str,
+        *,
+        params: Mapping[str, str] | None = None,
+        etag: str | None = None,
+        deadline: float | None = None,
+        allow: frozenset[int] = _NONE,
+        missing: type[TrackerError] = TicketNotFound,
+    ) -> Answer:
+        """Read, always asking the platform: a 304 gives the cached body and costs no quota.
+
+        `etag` is what the caller itself holds: if it still stands while the cache has forgotten the body, `data` is
+        None and `unchanged` is true. Statuses in `allow` are answers; 404 and 410 otherwise raise `missing`.
+        """
+        url = self._url(path, params)
+        cached = await self._shared.etags.load(self._credential.name, str(url))
+        call = self._call("GET", url, deadline, etag=cached.etag if cached else etag)
+        reply = await self._send(call, allow=allow, missing=missing)
+        if reply.status == 304:
+            body, link = (cached.body, cached.link) if cached else (b"", "")
+            data = self._parsed(call, Reply(200, {"content-type": "application/json"}, body, reply.url))
+            return Answer(200, reply.headers, data, reply.url, etag=call.etag, link=link, unchanged=True)
+        answer = self._answer(call, reply)
+        if answer.status == 200 and answer.etag:
+            kept = Cached(answer.etag, reply.body, answer.link)
+            await self._shared.etags.save(self._credential.name, str(url), kept)
+        return answer
+
+    async def write(
+        self,
+        method: str,
+        path: str,
+        body: Mapping[str, Any] | None = None,
+        *,
+        deadline: float | None = None,
+        repeatable: bool = False,
+        bucket: str = "core",
+        allow: frozenset[int] = _NONE,
+        missing: type[TrackerError] = TicketNotFound,
+    ) -> Answer:
+        """Send one write, never with a conditional header; what may have been applied raises OutcomeUnknown.
+
+        Only a write declared `repeatable` is sent again after that. One that certainly never left, or that a rate
+        limit turned away, is sent again in any case, within the deadline.
+        """
+        content = None if body is None else json.dumps(body).encode()
+        url = self._url(path, None)
+        call = self._call(method, url, deadline, content=content, repeatable=repeatable, bucket=bucket)
+        return self._answer(call, await self._send(call, allow=allow, missing=missing))
+
+    async def pages(
+        self,
+        path: str,
+        *,
+        params: Mapping[str, str] | None = None,
+        next_page: NextPage = link_header,
+        missing: type[TrackerError] = TicketNotFound,
+    ) -> AsyncIterator[Answer]:
+        """Every page of a list, each revalidated by its ETag; ends after the last page, or with an error."""
+        page: Page | None = Page(path, params or {})
+        seen: set[str] = set()
+        while page is not None:
+            url = str(self._url(page.url, page.params))
+            if url in seen or len(seen) >= _MOST_PAGES:
+                raise BadAnswer(f"{self._dialect.name}: the pages of {excerpt(path)} do not end")
+            seen.add(url)
+            answer = await self.get(page.url, params=page.params, missing=missing)
+            yield answer
+            page = next_page(page, answer)
+
+    # --- one call, until there is an answer or an error -------------------------------------------------------
+
+    async def _send(self, call: Call, *, allow: frozenset[int], missing: type[TrackerError]) -> Reply:
+        failures, limited, renewed = 0, 0, False
+        while True:
+            await self._turn(call)
+            auth = await self._auth(call)
+            try:
+                reply = await self._wire.exchange(call, auth, self._credential.name)
+            except Broken as broken:
+                failures += 1
+                unknown = broken.sent and call.write
+                text = f"{broken}; it may have been carried out" if unknown else str(broken)
+                error: TrackerError = OutcomeUnknown(text) if unknown else TrackerUnavailable(text)
+                again = call.repeatable or not broken.sent
+                await self._back_off(call, error, failures, again=again)
+                continue
+            said = self._said(reply)
+            limit = self._dialect.limit(reply.status, reply.headers, said)
+            await self._note(call, reply, limit)
+            if limit is not None:
+                limited += 1
+                if limited >= self._pace.tries:
+                    hold = await self._hold(call, spacing=0.0, patience=0.0)
+                    raise RateLimited(f"{call.told}: {limit.reason}", retry_at=hold.until)
+                continue
+            if reply.status == 401 and not renewed:
+                renewed = True
+                if await self._credential.renew(auth, server_time=http_date(reply.headers)):
+                    continue
+            if 200 <= reply.status < 300 or reply.status in allow or (call.etag and reply.status == 304):
+                return reply
+            error = error_for(reply, call.told, said=said, missing=missing, write=call.write)
+            if not isinstance(error, TrackerUnavailable):
+                raise error
+            failures += 1
+            told = retry_after(reply.headers)
+            await self._back_off(call, error, failures, again=call.repeatable, told=told)
+
+    async def _turn(self, call: Call) -> None:
+        """Wait until the governor lets the request go; raises at once when that would be too late."""
+        spacing = self._spacing if call.write else 0.0
+        while True:
+            patience = call.finish - self._pace.now()
+            if patience <= 0:
+                raise TrackerUnavailable(f"{call.told} was not sent: its deadline has passed")
+            hold = await self._hold(call, spacing=spacing, patience=patience)
+            if hold.seconds <= 0:
+                return
+            if hold.seconds >= patience:
+                raise RateLimited(f"{call.told} was not sent: {hold.reason}", retry_at=hold.until)
+            await self._pace.sleep(hold.seconds)
+            spacing = 0.0  # the slot is ours; only a pause that began meanwhile can still hold us back
+
+    async def _hold(self, call: Call, *, spacing: float, patience: float) -> Hold:
+        name = self._credential.name
+        return await self._shared.governor.reserve(name, call.bucket, spacing=spacing, patience=patience)
+
+    async def _auth(self, call: Call) -> Mapping[str, str]:
+        try:
+            async with asyncio.timeout(max(0.0, call.finish - self._pace.now())):
+                return await self._credential.headers()
+        except TimeoutError:
+            raise TrackerUnavailable(f"{call.told} was not sent: no token in time") from None
+
+    async def _back_off(
+        self, call: Call, error: TrackerError, failures: int, *, again: bool, told: float | None = None
+    ) -> None:
+        """Wait before another try, or raise `error` where none is left, allowed, or possible in time."""
+        delay = self._pace.delay(failures) if told is None else told
+        if not again or failures >= self._pace.tries or self._pace.now() + delay >= call.finish:
+            raise error from None
+        await self._pace.sleep(delay)
+
+    async def _note(self, call: Call, reply: Reply, limit: Limit | None) -> None:
+        """Tell the governor what the answer says about the pace that the platform wants."""
+        governor, name = self._shared.governor, self._credential.name
+        quota = self._dialect.quota(reply.headers)
+        if quota is not None:
+            await governor.report(name, quota)
+        if limit is not None:
+            bucket = EVERYWHERE if limit.everywhere else call.bucket
+            await governor.pause(name, bucket, seconds=limit.seconds, reason=limit.reason)
+        elif reply.status < 400 and (wait := retry_after(reply.headers)):
+            reason = f"{self._dialect.name} asked for a pause of {wait:g} s"
+            await governor.pause(name, call.bucket, seconds=wait, reason=reason)
+
+    # --- texts and URLs ---------------------------------------------------------------------------------------
+
+    def _call(
+        self,
+        method: str,
+        url: httpx.URL,
+        deadline: float | None,
+        *,
+        content: bytes | None = None,
+        repeatable: bool = True,
+        bucket: str = "core",
+        etag: str | None = None,
+    ) -> Call:
+        finish = self._pace.now() + self._pace.call if deadline is None else deadline
+        told = f"{self._dialect.name}: {method} {excerpt(url.path)}"
+        return Call(method, url, finish, told, content, repeatable, bucket, etag)
+
+    def _url(self, path: str, params: Mapping[str, str] | None) -> httpx.URL:
+        """An address under the API root; one that a page's answer names must be on the same host."""
+        root = httpx.URL(self._root)
+        try:
+            url = httpx.URL(path if "://" in path else self._root + path)
+        except httpx.InvalidURL:
+            raise BadAnswer(f"{self._dialect.name}: not a URL: {excerpt(path)}") from None
+        if (url.scheme, url.host, url.port) != (root.scheme, root.host, root.port):
+            raise BadAnswer(f"{self._dialect.name}: refusing to follow a link to {excerpt(url.host)}")
+        return url.copy_merge_params(params) if params else url
+
+    def _answer(self, call: Call, reply: Reply) -> Answer:
+        etag, link = reply.headers.get("etag"), reply.headers.get("link", "")
+        return Answer(reply.status, reply.headers, self._parsed(call, reply), reply.url, etag=etag, link=link)
+
+    def _parsed(self, call: Call, reply: Reply) -> Any:
+        try:
+            return parsed(reply, self._credential.secrets())
+        except BadAnswer as error:
+            raise BadAnswer(f"{call.told}: {error}") from None
+
+    def _said(self, reply: Reply) -> str:
+        """The platform's own words in an error, redacted and cut; the body's beginning where it has none."""
+        if reply.status < 400:
+            return ""
+        secrets = self._credential.secrets()
+        try:
+            message = self._dialect.message(parsed(reply, secrets))
+        except BadAnswer:
+            message = reply.body.decode("utf-8", "replace")
+        return excerpt(message, secrets)

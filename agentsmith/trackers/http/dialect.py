@@ -1,0 +1,66 @@
+"""What HTTP means on one platform: header names, limits, error bodies. Plain functions, no state."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+
+from agentsmith.trackers.http.governor import Quota
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """The platform refused a request only because there were too many. `seconds` None: it named no time."""
+
+    seconds: float | None
+    everywhere: bool
+    """Whether other buckets of the credential are held back too."""
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """How one platform speaks HTTP."""
+
+    name: str
+    """As people know it, for messages: `GitHub`."""
+    headers: Mapping[str, str]
+    """Sent with every request."""
+    quota: Callable[[Mapping[str, str]], Quota | None]
+    """What the headers of an answer say about the allowance."""
+    limit: Callable[[int, Mapping[str, str], str], Limit | None]
+    """Whether this status, with these headers and this message, is a limit and not a refusal."""
+    message: Callable[[object], str]
+    """The platform's own words in a parsed error body; empty where there are none."""
+    hosts: frozenset[str] = field(default_factory=frozenset)
+    """Other hosts that a redirect may lead to; they never see the credential."""
+
+
+def retry_after(headers: Mapping[str, str]) -> float | None:
+    """The seconds that a Retry-After header asks for, in either of its two forms; None where it is absent."""
+    value = headers.get("retry-after", "").strip()
+    if value.isdecimal():
+        return float(value)
+    try:
+        when = parsedate_to_datetime(value)
+    except ValueError:
+        return None
+    if when.tzinfo is None:
+        when = when.replace(tzinfo=UTC)
+    return max(0.0, (when - datetime.now(UTC)).total_seconds())
+
+
+def http_date(headers: Mapping[str, str]) -> float | None:
+    """What time the server says it is, in seconds since the epoch."""
+    try:
+        return parsedate_to_datetime(headers.get("date", "")).timestamp()
+    except ValueError:
+        return None
+
+
+def whole_number(headers: Mapping[str, str], name: str) -> int | None:
+    """A header that must be a whole number; None for anything else."""
+    value = headers.get(name, "").strip()
+    return int(value) if value.isdecimal() and len(value) < 19 else None

@@ -1,0 +1,64 @@
+"""The ETag cache: bodies that a 304 lets us use again without paying for them."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+LARGEST_ENTRY: Final = 2 * 1024 * 1024
+"""Bigger bodies are not worth keeping: they are rare, and a few would push out everything else."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cached:
+    """One answer to a GET: its ETag, its body as received, and the Link header that paging needs."""
+
+    etag: str
+    body: bytes
+    link: str = ""
+
+
+class EtagCache(Protocol):
+    """Bodies by credential and URL. May forget anything at any time; never answers for another credential."""
+
+    async def load(self, credential: str, url: str) -> Cached | None:
+        """What was last saved, if it is still there."""
+
+    async def save(self, credential: str, url: str, cached: Cached) -> None:
+        """Keep an answer in place of an older one."""
+
+
+class LocalEtags:
+    """A cache for one process, bounded in bytes; what was not used for longest goes first."""
+
+    def __init__(self, limit: int = 32 * 1024 * 1024) -> None:
+        self._limit = limit
+        self._size = 0
+        self._entries: OrderedDict[tuple[str, str], Cached] = OrderedDict()
+
+    async def load(self, credential: str, url: str) -> Cached | None:
+        """See EtagCache."""
+        key = (credential, url)
+        if key in self._entries:
+            self._entries.move_to_end(key)
+        return self._entries.get(key)
+
+    async def save(self, credential: str, url: str, cached: Cached) -> None:
+        """See EtagCache."""
+        self._forget((credential, url))
+        if _size(cached) > min(LARGEST_ENTRY, self._limit):
+            return
+        self._entries[(credential, url)] = cached
+        self._size += _size(cached)
+        while self._size > self._limit:
+            self._forget(next(iter(self._entries)))
+
+    def _forget(self, key: tuple[str, str]) -> None:
+        old = self._entries.pop(key, None)
+        if old is not None:
+            self._size -= _size(old)
+
+
+def _size(cached: Cached) -> int:
+    return len(cached.body) + len(cached.etag) + len(cached.link) + 200

@@ -1,0 +1,121 @@
+"""The rate governor: when the next request of a credential may go. One per credential, shared by all replicas."""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final, Protocol
+
+EVERYWHERE: Final = "*"
+"""The bucket of a pause that holds for all buckets of a credential."""
+FIRST_BACKOFF: Final = 60.0
+"""How long to stay away, at least, when the platform names no time."""
+LONGEST_BACKOFF: Final = 3600.0
+FORGIVEN_AFTER: Final = 600.0
+"""So long after the end of a pause the next one starts at `FIRST_BACKOFF` again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Quota:
+    """What the platform said about one allowance. `reset` is seconds since the epoch."""
+
+    bucket: str
+    limit: int
+    remaining: int
+    reset: float
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """How long a request has to wait, until when (seconds since the epoch), and why."""
+
+    seconds: float
+    until: float
+    reason: str
+
+
+class Governor(Protocol):
+    """Keeps all replicas of one credential within the platform's limits. Times are on the governor's own clock."""
+
+    async def reserve(self, credential: str, bucket: str, *, spacing: float, patience: float) -> Hold:
+        """How long to wait before sending (0: now).
+
+        A write asks for a slot by its `spacing` > 0: the next slot is `spacing` seconds later. The slot is taken
+        only when the wait is at most `patience`; who would wait longer takes nothing and must not send.
+        """
+
+    async def report(self, credential: str, quota: Quota) -> None:
+        """Remember what the platform said is left; 0 holds everybody back until the reset."""
+
+    async def pause(self, credential: str, bucket: str, *, seconds: float | None, reason: str) -> None:
+        """Hold the bucket (`EVERYWHERE`: all) back. None: no time was named, so 60 s, doubling while it goes on."""
+
+    async def quotas(self) -> dict[str, list[Quota]]:
+        """What was last reported, by credential; for people to read."""
+
+
+@dataclass(slots=True)
+class _Books:
+    quotas: dict[str, Quota] = field(default_factory=dict)
+    pauses: dict[str, tuple[float, str]] = field(default_factory=dict)
+    next_write: float = 0.0
+    strikes: int = 0
+    struck_until: float = 0.0
+
+
+class LocalGovernor:
+    """A governor for one process."""
+
+    def __init__(self, clock: Callable[[], float] = time.time) -> None:
+        self._clock = clock
+        self._books: defaultdict[str, _Books] = defaultdict(_Books)
+
+    async def reserve(self, credential: str, bucket: str, *, spacing: float, patience: float) -> Hold:
+        """See Governor."""
+        books, now = self._books[credential], self._clock()
+        until, reason = now, ""
+        for held, why in self._holds(books, bucket):
+            if held > until:
+                until, reason = held, why
+        if spacing > 0 and books.next_write > until:
+            until, reason = books.next_write, f"writes are kept {spacing:g} s apart"
+        wait = until - now
+        if spacing > 0 and wait <= patience:
+            books.next_write = until + spacing
+        return Hold(seconds=wait, until=until, reason=reason)
+
+    async def report(self, credential: str, quota: Quota) -> None:
+        """See Governor."""
+        quotas = self._books[credential].quotas
+        known = quotas.get(quota.bucket)
+        # Answers overtake each other: of one window the lower count is the later one.
+        if known is None or (quota.reset, -quota.remaining) >= (known.reset, -known.remaining):
+            quotas[quota.bucket] = quota
+
+    async def pause(self, credential: str, bucket: str, *, seconds: float | None, reason: str) -> None:
+        """See Governor."""
+        books, now = self._books[credential], self._clock()
+        if seconds is None:
+            if now > books.struck_until + FORGIVEN_AFTER:
+                books.strikes = 0
+            seconds = min(FIRST_BACKOFF * 2**books.strikes, LONGEST_BACKOFF)
+            if now >= books.struck_until:  # several requests that were under way together are one strike
+                books.strikes += 1
+                books.struck_until = now + seconds
+        until = now + seconds
+        if until > books.pauses.get(bucket, (0.0, ""))[0]:
+            books.pauses[bucket] = (until, reason)
+
+    async def quotas(self) -> dict[str, list[Quota]]:
+        """See Governor."""
+        return {name: sorted(b.quotas.values(), key=lambda q: q.bucket) for name, b in self._books.items()}
+
+    @staticmethod
+    def _holds(books: _Books, bucket: str) -> list[tuple[float, str]]:
+        holds = [books.pauses[name] for name in (bucket, EVERYWHERE) if name in books.pauses]
+        quota = books.quotas.get(bucket)
+        if quota is not None and quota.remaining <= 0:
+            holds.append((quota.reset, f"the {bucket} quota of {quota.limit} requests is used up"))
+        return holds

@@ -1,0 +1,226 @@
+"""The local tracker: tickets in a SQLite file. No credential, no network; the reference of the contract.
+
+It is also the plainest reading of `domain.tracker`: a platform with a true compare-and-set can copy `move`.
+"""
+
+from __future__ import annotations
+
+import logging
+import shlex
+import sqlite3
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from agentsmith.boottime import boottime
+from agentsmith.domain.errors import BadAnswer, TicketNotFound, TrackerUnavailable
+from agentsmith.domain.lifecycle import LabelSet, Status
+from agentsmith.domain.memo import Memo
+from agentsmith.domain.ticket import Actor, Ticket, TicketId
+from agentsmith.domain.tracker import (
+    Access,
+    AlreadySo,
+    Applied,
+    Blocker,
+    Gone,
+    Labelling,
+    LostRace,
+    Move,
+    MoveOutcome,
+    Sticky,
+    Unknown,
+)
+from agentsmith.trackers.local.book import ME, Book, fold
+from agentsmith.trackers.local.change import Change, Hand, StaleRevision
+from agentsmith.trackers.local.database import Database
+
+COMMENT_LIMIT: Final = 65_536
+"""Characters in our comment: what GitHub allows, so that a text that fits here fits there."""
+_CUT: Final = "\n\n… (cut)"
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _Relabel:
+    """What a write has to do: add first, then remove (T8)."""
+
+    add: frozenset[str]
+    remove: frozenset[str]
+
+
+class LocalTracker:
+    """Tickets of one project in the SQLite file at `path`; see `domain.tracker` for what each method owes."""
+
+    platform: Final = "local"
+
+    def __init__(self, *, name: str, path: Path, project: str, labels: LabelSet) -> None:
+        self.name = name
+        self.labels = labels
+        self.page_size = 100
+        self.database = Database(path)
+        self._book = Book(tracker=name, project=project)
+
+    @property
+    def project(self) -> str:
+        """The canonical project: `local/tickets`."""
+        return self._book.identity
+
+    def ticket_id(self, key: str) -> TicketId:
+        """`local/tickets#3`."""
+        return self._book.ticket_id(key)
+
+    def identify(self, text: str) -> str | None:
+        """The key behind `3`, `local/tickets#3` or `local://tickets/3` (T15)."""
+        return self._book.identify(text)
+
+    def filter_hint(self, status: Status) -> str:
+        """The command that lists the tickets in `status`."""
+        return f"agentsmith ticket list --label {shlex.quote(self.labels.label(status))}"
+
+    async def get(self, key: str) -> Ticket:
+        """The ticket as it is now (T1, T3)."""
+        return await self.database.read(partial(self._book.read, key=key))
+
+    async def find(self, label: str) -> AsyncIterator[Ticket]:
+        """Every open ticket that carries `label`, by number, page by page (T2)."""
+        after = 0
+        while True:
+            page = await self.database.read(
+                partial(self._book.page, label=label, states=("open", "open"), after=after, limit=self.page_size)
+            )
+            for row, found in page:
+                after = row
+                if isinstance(found, BadAnswer):
+                    _log.warning("skipped a malformed ticket", extra={"tracker": self.name, "error": str(found)})
+                else:
+                    yield found
+            if len(page) < self.page_size:
+                return
+
+    async def move(self, ticket: Ticket, move: Move) -> MoveOutcome:
+        """Publish one edge by compare-and-set, starting from `ticket` as it was read (T4 to T11)."""
+        by = Hand(ME, run=move.run, fence=move.fence)
+        seen, fresh = ticket, False
+        try:
+            while boottime() < move.deadline:
+                plan = _plan(self.labels, seen.labels, move)
+                if isinstance(plan, _Relabel):
+                    try:
+                        write = partial(self._relabel, ticket=seen, plan=plan, by=by)
+                        return Applied(await self.database.write(write, deadline=move.deadline))
+                    except StaleRevision:
+                        pass  # somebody was quicker: look again, the edit may have been unrelated (T10)
+                elif fresh:
+                    return plan(seen)
+                seen, fresh = await self.get(ticket.key), True
+        except TicketNotFound as error:
+            return Gone(str(error))
+        except TrackerUnavailable as error:
+            return Unknown(str(error))
+        return Unknown("the deadline passed before the write began")
+
+    async def tidy(self, ticket: Ticket, *, keep: Status | None, deadline: float) -> Ticket:
+        """Leave one lifecycle label (T12); nothing is written if those changed since `ticket` was read.
+
+        The caller chose `keep` from what it saw: a `done` that appeared since must not be swept away (P4).
+        """
+
+        def work(con: sqlite3.Connection) -> Ticket:
+            now = self._book.read(con, ticket.key)
+            if self.labels.lifecycle(now.labels) != self.labels.lifecycle(ticket.labels):
+                return now
+            plan = _only(self.labels, now.labels, keep)
+            return self._relabel(con, now, plan, Hand(ME)) if plan.add or plan.remove else now
+
+        return await self.database.write(work, deadline=deadline)
+
+    async def read_sticky(self, ticket: Ticket) -> Sticky | None:
+        """Our comment on the ticket (T13)."""
+        comment = await self.database.read(partial(self._book.sticky, key=ticket.key))
+        if comment is None:
+            return None
+        return Sticky(ref=str(comment.id), text=comment.body, memo=Memo.from_line(comment.memo or ""))
+
+    async def write_sticky(
+        self, ticket: Ticket, text: str, memo: Memo, *, known: Sticky | None, deadline: float
+    ) -> Sticky:
+        """Make our comment or edit it in place (T13)."""
+        del known  # the look-up that it would save is a part of the transaction here
+        body, line = _storable(text), memo.to_line()
+
+        def work(con: sqlite3.Connection) -> int:
+            now = self._book.read(con, ticket.key)
+            old = self._book.sticky(con, ticket.key)
+            if old is not None and (old.body, old.memo) == (body, line):
+                return old.id
+            change = Change(con, self._book, now, Hand(ME, run=memo.run, fence=memo.fence))
+            if old is None:
+                return change.comment(body, line)
+            change.edit_comment(old.id, body, line)
+            return old.id
+
+        ref = await self.database.write(work, deadline=deadline)
+        return Sticky(ref=str(ref), text=body, memo=memo)
+
+    async def me(self) -> Actor:
+        """Ourselves; opens the file, so that start-up shows what is wrong with it."""
+        await self.database.open()
+        return ME
+
+    async def labelled_by(self, ticket: Ticket, label: str) -> Labelling | None:
+        """Who last put `label` on the ticket, from the record of events."""
+        actor = await self.database.read(partial(self._book.labelled_by, key=ticket.key, label=label))
+        return None if actor is None else Labelling(actor, await self.access_of(actor))
+
+    async def access_of(self, actor: Actor) -> Access:
+        """WRITE for every person, for whoever can write the file may; nothing for programs (P7)."""
+        return Access.NONE if actor.bot else Access.WRITE
+
+    async def blockers(self, ticket: Ticket) -> tuple[Blocker, ...]:
+        """The tickets that people linked this one to as blocked by."""
+        return await self.database.read(partial(self._book.blockers, key=ticket.key))
+
+    async def aclose(self) -> None:
+        """Close the file."""
+        await self.database.aclose()
+
+    def _relabel(self, con: sqlite3.Connection, ticket: Ticket, plan: _Relabel, by: Hand) -> Ticket:
+        change = Change(con, self._book, ticket, by)
+        for label in plan.add:
+            change.add(label)
+        for label in sorted(plan.remove):
+            change.remove(label)
+        return self._book.read(con, ticket.key)
+
+
+def _plan(labels: LabelSet, on_ticket: frozenset[str], move: Move) -> _Relabel | type[AlreadySo] | type[LostRace]:
+    """What the move has to write, or why it must not.
+
+    A status beside `expect` and `to` is somebody else's word: the race is lost, and `tidy` is for repairing it.
+    """
+    present = labels.statuses(on_ticket)
+    shown = present or frozenset({Status.PENDING})
+    if shown == {move.to} or (move.to is None and not present):
+        return AlreadySo
+    if move.expect not in shown or shown - {move.expect, move.to}:
+        return LostRace
+    return _only(labels, on_ticket, move.to)
+
+
+def _only(labels: LabelSet, on_ticket: frozenset[str], status: Status | None) -> _Relabel:
+    """The writes after which the label of `status` is the only lifecycle label."""
+    wanted = frozenset() if status is None else frozenset({labels.label(status)})
+    # Without regard to case: a `Agent-Smith:Done` that stands is the label, not one to replace.
+    names = {fold(label) for label in wanted}
+    surplus = frozenset(label for label in labels.lifecycle(on_ticket) if fold(label) not in names)
+    missing = frozenset(label for label in wanted if fold(label) not in {fold(name) for name in on_ticket})
+    return _Relabel(add=missing, remove=surplus)
+
+
+def _storable(text: str) -> str:
+    """The text as the file can hold it: without what UTF-8 lacks, cut to the limit."""
+    clean = text.replace("\0", "\ufffd").encode("utf-8", "replace").decode("utf-8")
+    return clean if len(clean) <= COMMENT_LIMIT else clean[: COMMENT_LIMIT - len(_CUT)] + _CUT

@@ -1,0 +1,72 @@
+"""Which platforms there are. Adding one is a folder and a line here, or a package with an entry point.
+
+A package offers a platform by an entry point in the group `agentsmith.trackers` whose name is the platform and whose
+object is a `Platform`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Any, Final
+
+from agentsmith.config import Config, TrackerSettings
+from agentsmith.domain.errors import ConfigError
+from agentsmith.domain.lifecycle import LabelSet
+from agentsmith.domain.tracker import Tracker
+from agentsmith.trackers.local.settings import LocalSettings
+from agentsmith.trackers.local.tracker import LocalTracker
+
+ENTRY_POINTS: Final = "agentsmith.trackers"
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What a tracker may need to know beside its own settings."""
+
+    data_dir: Path
+    labels: LabelSet
+
+
+@dataclass(frozen=True, slots=True)
+class Platform:
+    """A kind of tracker: how it is configured and how it is made."""
+
+    settings: type[TrackerSettings]
+    build: Callable[[str, Any, Surroundings], Tracker]
+    """Takes the tracker's name, its settings (an instance of `settings`) and the surroundings."""
+
+
+def _local(name: str, settings: LocalSettings, around: Surroundings) -> Tracker:
+    path = settings.file(around.data_dir)
+    return LocalTracker(name=name, path=path, project=settings.project, labels=around.labels)
+
+
+BUILT_IN: Final[Mapping[str, Platform]] = {"local": Platform(LocalSettings, _local)}
+
+
+def platforms() -> dict[str, Platform]:
+    """Every platform by name, those of installed packages included; a built-in name cannot be taken."""
+    found = dict(BUILT_IN)
+    for point in entry_points(group=ENTRY_POINTS):
+        offered = point.load()
+        if not isinstance(offered, Platform):
+            raise ConfigError(
+                f"the package that offers the tracker platform {point.name!r} ({point.value}) must name a "
+                "agentsmith.trackers.registry.Platform; correct or uninstall it"
+            )
+        found.setdefault(point.name, offered)
+    return found
+
+
+def settings_models() -> dict[str, type[TrackerSettings]]:
+    """How each platform is configured: what reading a configuration needs."""
+    return {name: platform.settings for name, platform in platforms().items()}
+
+
+def build(config: Config) -> dict[str, Tracker]:
+    """Every configured tracker, by name."""
+    known, around = platforms(), Surroundings(config.data_dir, config.labels)
+    return {name: known[s.platform].build(name, s, around) for name, s in config.trackers.items()}

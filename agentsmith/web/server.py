@@ -1,0 +1,60 @@
+"""Serving the app: uvicorn inside our own event loop, started and stopped by the daemon."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+from collections.abc import Iterator
+
+import uvicorn
+from starlette.applications import Starlette
+
+from agentsmith.domain.errors import ConfigError
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A listening socket; ConfigError when the address cannot be had."""
+    try:
+        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0][0]
+        listener = socket.socket(family, socket.SOCK_STREAM)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((host, port))
+        listener.listen(128)
+    except OSError as error:
+        raise ConfigError(
+            f"cannot listen on {host} port {port}: {error.strerror or error}; "
+            "set server.port (0 picks a free one) or server.host, or end what uses it"
+        ) from None
+    listener.setblocking(False)
+    return listener
+
+
+class _Quiet(uvicorn.Server):
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Leave signals to the daemon."""
+        yield
+
+
+class WebServer:
+    """Serves until told to stop."""
+
+    def __init__(self, app: Starlette, listener: socket.socket) -> None:
+        self._listener = listener
+        config = uvicorn.Config(
+            app, log_config=None, access_log=False, lifespan="off", timeout_graceful_shutdown=5, server_header=False
+        )
+        self._server = _Quiet(config)
+
+    @property
+    def port(self) -> int:
+        """The port that is listened on."""
+        return int(self._listener.getsockname()[1])
+
+    async def serve(self) -> None:
+        """Serve until `stop`."""
+        await self._server.serve(sockets=[self._listener])
+
+    def stop(self) -> None:
+        """Accept no more, finish what is under way."""
+        self._server.should_exit = True

@@ -1,0 +1,58 @@
+"""Runs every conformance test once per platform that can do what the test needs."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from tests.conformance.harness import Capabilities, Fault, Platform
+from tests.conformance.local import LocalPlatform
+from tests.conformance.steps import LABELS
+
+PLATFORMS: dict[str, type[Platform]] = {"local": LocalPlatform}
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Make the marker known."""
+    config.addinivalue_line("markers", "needs(what): a Fault or the name of a flag of Capabilities")
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Every test for every platform."""
+    if "platform_name" in metafunc.fixturenames:
+        metafunc.parametrize("platform_name", sorted(PLATFORMS))
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out a test for the platforms that lack a capability it needs."""
+    unfit = [item for item in items if isinstance(item, pytest.Function) and not _fit(item)]
+    if unfit:
+        config.hook.pytest_deselected(items=unfit)
+        items[:] = [item for item in items if item not in unfit]
+
+
+def _fit(item: pytest.Function) -> bool:
+    marks = list(item.iter_markers("needs"))
+    if not marks:
+        return True
+    capabilities = PLATFORMS[str(item.callspec.params["platform_name"])].capabilities
+    return all(_has(capabilities, what) for mark in marks for what in mark.args)
+
+
+def _has(capabilities: Capabilities, what: Fault | str) -> bool:
+    return what in capabilities.faults if isinstance(what, Fault) else bool(getattr(capabilities, what))
+
+
+@pytest.fixture
+async def platform(platform_name: str, tmp_path: Path) -> AsyncIterator[Platform]:
+    """A platform with an empty project."""
+    async with PLATFORMS[platform_name].start(tmp_path, LABELS) as started:
+        yield started
+
+
+@pytest.fixture
+def platform_type(platform_name: str) -> type[Platform]:
+    """The platform's class, for tests that run event loops of their own."""
+    return PLATFORMS[platform_name]

@@ -1,0 +1,167 @@
+"""What the conformance suite needs of a platform beside its tracker: a hand on the other side of the wire.
+
+A new platform is one subclass of `Platform` and one entry in `conftest.PLATFORMS`. The suite talks to the tracker
+under test only through `domain.tracker.Tracker`; everything that a person or the network does goes through here
+and must not use the tracker, its client or its caches.
+
+All tickets live in one empty project, made by `start`. Whoever is named as an author or an actor exists there and
+may write (set labels, close tickets); `agentsmith`, the credential under test, is none of them. Page sizes should
+be small (about 3), so that paging is tested with few tickets.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import ClassVar
+
+from agentsmith.domain.lifecycle import LabelSet
+from agentsmith.domain.tracker import Tracker
+
+
+class Fault(StrEnum):
+    """What can go wrong on the way; each lasts until `heal`, but for LOST_ANSWER, which happens once."""
+
+    UNAVAILABLE = "unavailable"
+    """Every request is answered with a server error."""
+    UNREACHABLE = "unreachable"
+    """Every connection breaks before an answer."""
+    RATE_LIMITED = "rate limited"
+    """Every request is refused, with a time at which to come back (60 s or more from now)."""
+    UNAUTHORIZED = "unauthorized"
+    """The credential is refused."""
+    FORBIDDEN = "forbidden"
+    """Reads work; every write is refused for lack of permission."""
+    LOST_ANSWER = "lost answer"
+    """The next write is carried out, but its answer is lost; later requests work."""
+    MALFORMED = "malformed"
+    """The record of one ticket (`key`) lacks or garbles what the platform documents; others are well."""
+
+
+@dataclass(frozen=True, slots=True)
+class Capabilities:
+    """How platforms may differ. Tests ask for these by `@needs(...)`; as few as possible."""
+
+    compare_and_set: bool
+    """The platform itself refuses a write on a stale revision; elsewhere the core's claim lock stands guard."""
+    comment_limit: int
+    """The longest comment, in characters, as the platform counts them."""
+    faults: frozenset[Fault] = frozenset()
+    """What `inject` can do."""
+    pull_requests: bool = False
+    """Lists of tickets may also hold pull requests, made by `open_pull_request`."""
+    tells_who_labelled: bool = True
+    """`labelled_by` can answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class RawComment:
+    """A comment as the platform stores it, machine-read lines included where they are part of the text."""
+
+    author: str
+    body: str
+
+
+class Platform(ABC):
+    """One empty project, the tracker under test, and everybody else who works there."""
+
+    capabilities: ClassVar[Capabilities]
+    tracker: Tracker
+    """The tracker under test."""
+    secrets: tuple[str, ...] = ()
+    """Texts that no error message may hold: the token, for one."""
+
+    @classmethod
+    @abstractmethod
+    def start(cls, folder: Path, labels: LabelSet) -> AbstractAsyncContextManager[Platform]:
+        """A platform with an empty project and a tracker that writes `labels`; `folder` is for its files.
+
+        May be entered in many event loops one after the other. A simulator may be kept running between calls.
+        """
+
+    # --- what people do ---------------------------------------------------------------------------------------
+
+    @abstractmethod
+    async def open_ticket(
+        self,
+        title: str = "a ticket",
+        body: str = "",
+        labels: tuple[str, ...] = (),
+        author: str = "alice",
+    ) -> str:
+        """A new open ticket; answers its key."""
+
+    @abstractmethod
+    async def person_adds(self, key: str, label: str, actor: str = "alice") -> None:
+        """A person puts one label on, and changes nothing else."""
+
+    @abstractmethod
+    async def person_removes(self, key: str, label: str, actor: str = "alice") -> None:
+        """A person takes one label off, and changes nothing else."""
+
+    @abstractmethod
+    async def person_comments(self, key: str, body: str, actor: str = "alice") -> None:
+        """A person writes a comment."""
+
+    @abstractmethod
+    async def edit(self, key: str, *, title: str | None = None, body: str | None = None) -> None:
+        """A person changes the text."""
+
+    @abstractmethod
+    async def close(self, key: str) -> None:
+        """A person closes the ticket."""
+
+    @abstractmethod
+    async def reopen(self, key: str) -> None:
+        """A person opens it again."""
+
+    @abstractmethod
+    async def delete(self, key: str) -> None:
+        """The ticket is gone for good (or out of our sight)."""
+
+    async def open_pull_request(self, labels: tuple[str, ...]) -> str:
+        """A pull request that the platform lists among its tickets; with `capabilities.pull_requests` only."""
+        raise NotImplementedError
+
+    # --- what is really there, read past the tracker --------------------------------------------------------------
+
+    @abstractmethod
+    async def labels(self, key: str) -> set[str]:
+        """The labels, as spelled on the ticket."""
+
+    @abstractmethod
+    async def comments(self, key: str) -> list[RawComment]:
+        """All comments, oldest first."""
+
+    @abstractmethod
+    async def label_history(self, key: str) -> list[frozenset[str]]:
+        """Every label set that somebody could have seen on the ticket, oldest first, the present one last.
+
+        One entry per change that the platform makes at once: a tracker that removes before it adds shows here.
+        """
+
+    @abstractmethod
+    async def writes(self) -> int:
+        """How many writes the platform has carried out so far, whoever sent them; reads never count."""
+
+    # --- what goes wrong ------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def between_read_and_write(self, callback: Callable[[], Awaitable[None]]) -> None:
+        """Await `callback` once, after the tracker's last read and right before its next write takes effect."""
+
+    @abstractmethod
+    async def second_tracker(self) -> Tracker:
+        """Another client of the same project with the same credential; closed with the platform."""
+
+    @abstractmethod
+    async def inject(self, fault: Fault, key: str | None = None) -> None:
+        """Let `fault` happen from now on; only those in `capabilities.faults` are asked for."""
+
+    @abstractmethod
+    async def heal(self) -> None:
+        """End every fault."""

@@ -1,0 +1,647 @@
+"""The guard, with real processes: P1 (one live run, its child processes included) and P6 stand on it."""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import inspect
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agentsmith.boottime import boottime
+from agentsmith.pipelines import guard as program
+from agentsmith.pipelines import guarded
+from agentsmith.pipelines.guarded import CommandNotStarted, Exit, Farewell, Guard, GuardDied
+from tests.support.wait import wait_until
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
+
+CONSUMER = """
+import asyncio, dataclasses, json, pathlib, signal, sys
+from agentsmith.boottime import boottime
+from agentsmith.pipelines.guarded import Farewell, Guard
+
+async def main():
+    plan = json.loads(sys.argv[1])
+    place = pathlib.Path(plan["place"])
+    farewell = Farewell(tuple(plan["farewell"]), "last words")
+    guard = await Guard.open(trusted_until=boottime() + plan["trust"], grace=plan["grace"], farewell=farewell)
+    loop = asyncio.get_running_loop()
+    loop.add_signal_handler(signal.SIGINT, lambda: print("interrupted", flush=True))
+    loop.add_signal_handler(signal.SIGTERM, lambda: loop.create_task(guard.stop("asked")))
+    print("guard", guard.pid, flush=True)
+    ended = await guard.run(plan["argv"], env=plan["env"], cwd=place, log=place / "log", log_limit=10**6)
+    print(json.dumps(dataclasses.asdict(ended)), flush=True)
+    await guard.close()
+
+asyncio.run(main())
+"""
+
+# A command that is hard to be rid of: deaf to SIGTERM, with a deaf orphan in a session of its own beside it.
+DEAF = "trap '' TERM; while :; do sleep 0.05; done"
+STUBBORN = f"""(setsid sh -c "{DEAF}" >/dev/null 2>&1 &); echo ::up; {DEAF}"""
+
+
+class Stage:
+    """One test's processes: all commands carry a mark in their environment, so that none can hide."""
+
+    def __init__(self, place: Path) -> None:
+        self.place = place
+        self.log = place / "log"
+        self.mark = f"GUARD_TEST={uuid.uuid4().hex}"
+        name, _, value = self.mark.partition("=")
+        self.env = {"PATH": os.environ["PATH"], name: value}
+        self.guards: list[int] = []
+        self.consumers: list[subprocess.Popen[bytes]] = []
+        self.said: list[str] = []
+
+    async def open(self, *, trust: float = 60.0, grace: float = 5.0, farewell: Farewell | None = None) -> Guard:
+        """Opens a guard that the end of the test clears away, whatever happens."""
+        guard = await Guard.open(trusted_until=boottime() + trust, grace=grace, farewell=farewell)
+        self.guards.append(guard.pid)
+        return guard
+
+    async def run(self, guard: Guard, *argv: str, **options: Any) -> Exit:
+        """Runs a command; one argument alone is a shell script."""
+        given: dict[str, Any] = {"env": self.env, "cwd": self.place, "log": self.log, "log_limit": 10**6}
+        given |= {"on_line": self.said.append} | options
+        return await guard.run(argv if len(argv) > 1 else ("sh", "-c", *argv), **given)
+
+    async def begin(self, guard: Guard, *argv: str, **options: Any) -> asyncio.Task[Exit]:
+        """Starts a command, which says `::up` when it is."""
+        running = asyncio.create_task(self.run(guard, *argv, **options))
+        await wait_until(lambda: "::up" in self.said or running.done(), what="the command is up")
+        return running
+
+    def consume(self, script: str, *, trust: float = 60.0, grace: float = 0.2) -> subprocess.Popen[bytes]:
+        """Starts a consumer in a process group of its own, which opens a guard and runs the script."""
+        plan = {
+            "place": str(self.place),
+            "env": self.env,
+            "argv": ["sh", "-c", script],
+            "trust": trust,
+            "grace": grace,
+            "farewell": self.farewell().argv,
+        }
+        with open(self.place / "consumer", "wb") as output:
+            consumer = subprocess.Popen(
+                [sys.executable, "-c", CONSUMER, json.dumps(plan)],
+                cwd=Path(__file__).parents[2],
+                stdout=output,
+                process_group=0,
+            )
+        self.consumers.append(consumer)
+        return consumer
+
+    def consumer_says(self) -> str:
+        """What the consumer printed so far."""
+        said = (self.place / "consumer").read_text()
+        self.guards += [int(pid) for pid in re.findall(r"guard (\d+)", said)]
+        return said
+
+    def logged(self) -> str:
+        """The log so far."""
+        return self.log.read_text() if self.log.exists() else ""
+
+    def farewell(self) -> Farewell:
+        """A farewell that keeps its input, and whether any process of the run was still there to see it."""
+        looks = f"tr '\\0' '\\n' 2>/dev/null </proc/$p/environ | grep -q {self.mark} && echo survivor $p"
+        script = f"cat >said; for p in $(ls /proc | grep '^[0-9]'); do {looks}; done >>said; mv said farewell"
+        return Farewell(("sh", "-c", f"cd '{self.place}'; {script}"), "last words")
+
+    def farewell_said(self) -> str | None:
+        """What the farewell left, or None if it has not run to its end."""
+        kept = self.place / "farewell"
+        return kept.read_text() if kept.exists() else None
+
+    def commands(self) -> list[int]:
+        """The living processes of this test's commands."""
+        return [pid for pid in map(int, filter(str.isdigit, os.listdir("/proc"))) if self._marked(pid)]
+
+    def _marked(self, pid: int) -> bool:
+        try:
+            return self.mark.encode() in Path(f"/proc/{pid}/environ").read_bytes()  # empty for a zombie
+        except OSError:
+            return False
+
+    def of_guards(self) -> list[int]:
+        """The living processes in the sessions of this test's guards: keeper, guard proper, tame commands."""
+        pids = map(int, filter(str.isdigit, os.listdir("/proc")))
+        return [pid for pid in pids if program.session_of(pid) in self.guards and state(pid) not in "ZX"]
+
+    async def clear(self) -> None:
+        """Kills what is left, by pid."""
+        for consumer in self.consumers:
+            consumer.kill()
+            consumer.wait()
+        for _ in range(100):
+            left = self.of_guards() + self.commands()
+            for pid in left:
+                try:
+                    os.kill(pid, signal.SIGKILL)
+                except ProcessLookupError:
+                    continue
+            if not left:
+                return
+
+
+def state(pid: int) -> str:
+    """The one-letter state of a process; X when it is gone."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return "X"
+
+
+def peak_memory(pid: int) -> int:
+    """The most memory that a process ever had, in bytes."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    return int(status.partition("VmHWM:")[2].split()[0]) * 1024
+
+
+def arguments(*pids: int) -> bytes:
+    """What everybody can see of how the processes were started."""
+    return b"".join(Path(f"/proc/{pid}/cmdline").read_bytes() for pid in pids)
+
+
+def proper(guard: Guard) -> int:
+    """The pid of the guard proper, the keeper's only child."""
+    return next(pid for pid, (parent, _) in program.process_table().items() if parent == guard.pid)
+
+
+@pytest.fixture
+async def stage(tmp_path: Path) -> AsyncIterator[Stage]:
+    stage = Stage(tmp_path)
+    yield stage
+    left = stage.commands()
+    await stage.clear()
+    assert not left, "processes of the run were left"
+
+
+@pytest.fixture
+async def guard(stage: Stage) -> AsyncIterator[Guard]:
+    guard = await stage.open()
+    yield guard
+    await guard.close()
+    assert not stage.of_guards()
+
+
+# One command after another
+
+
+async def test_a_command_ends_with_its_exit_code_or_signal(stage: Stage, guard: Guard) -> None:
+    plain = await stage.run(guard, "exit 7")
+    assert (plain.code, plain.signal, plain.timed_out, plain.stopped) == (7, None, False, None)
+    killed = await stage.run(guard, "kill -USR1 $$")
+    assert (killed.code, killed.signal) == (None, signal.SIGUSR1)
+
+
+async def test_the_environment_is_exactly_what_was_passed(stage: Stage, guard: Guard) -> None:
+    env = {"ONLY": "this = that", "LATIN": "\udce9"}  # a byte that is not UTF-8, as os.environ holds it
+    ended = await stage.run(guard, "/usr/bin/env", "-0", env=env, log_limit=1000)
+    assert ended.code == 0
+    assert stage.log.read_bytes().split(b"\0") == [b"ONLY=this = that", b"LATIN=\xe9", b""]
+
+
+async def test_a_command_has_no_input_and_runs_where_it_should(stage: Stage, guard: Guard) -> None:
+    ended = await stage.run(guard, "cat; pwd -P", timeout=5)
+    assert ended.tail == f"{stage.place.resolve()}\n"
+
+
+async def test_output_of_both_streams_is_logged_for_the_owner_only(stage: Stage, guard: Guard) -> None:
+    first = await stage.run(guard, "echo out; echo err >&2")
+    await stage.run(guard, "echo again")
+    assert first.tail == "out\nerr\n"
+    assert not first.truncated
+    assert stage.logged() == "out\nerr\nagain\n"
+    assert stage.log.stat().st_mode & 0o777 == 0o600
+
+
+async def test_the_log_ends_at_its_limit_and_the_tail_does_not(stage: Stage, guard: Guard) -> None:
+    ended = await stage.run(guard, "seq 100000; echo the end", log_limit=1000, tail_limit=12)
+    assert stage.logged()[1000:] == "\n[output truncated at 1000 bytes]\n"
+    assert ended.truncated
+    assert ended.tail == "000\nthe end\n"
+
+
+async def test_the_tail_is_text_that_any_store_takes(stage: Stage, guard: Guard) -> None:
+    ended = await stage.run(guard, r"printf 'a\0b\377c'")
+    assert ended.tail == "ab\ufffdc"
+    cut = await stage.run(guard, "printf '\u20ac\u20ac'", tail_limit=4)
+    assert cut.tail == "\u20ac"
+    assert (await stage.run(guard, "echo x", tail_limit=0)).tail == ""
+
+
+async def test_marked_lines_are_passed_on_within_bounds(stage: Stage, guard: Guard) -> None:
+    halves = r"printf '::th'; sleep 0.1; printf 'ree\r\n'"
+    long = "printf ::; head -c 100000 /dev/zero | tr '\\0' x; echo"
+    await stage.run(guard, f"echo ::one; echo no ::two; {halves}; {long}; printf ::end")
+    assert [line[:8] for line in stage.said] == ["::one", "::three", "::xxxxxx", "::end"]
+    assert len(stage.said[2]) == program.LINE_LIMIT
+    stage.said.clear()
+    await stage.run(guard, "yes ::y | head -n 5000")
+    assert stage.said == ["::y"] * program.LINES_PER_STEP
+
+
+async def test_a_flood_is_neither_slow_nor_kept_in_memory(stage: Stage, guard: Guard) -> None:
+    began = time.monotonic()
+    ended = await stage.run(guard, "yes | head -c 100000000", log_limit=1000)
+    assert ended.tail.endswith("y\ny\n")
+    assert time.monotonic() - began < 10  # takes 0.3 s on an idle machine
+    assert peak_memory(proper(guard)) < 40_000_000
+
+
+async def test_a_full_disk_costs_the_log_and_nothing_else(stage: Stage, guard: Guard) -> None:
+    ended = await stage.run(guard, "echo kept", log=Path("/dev/full"))
+    assert (ended.code, ended.tail, ended.truncated) == (0, "kept\n", True)
+
+
+@pytest.mark.parametrize(
+    ("argv", "options", "message"),
+    [
+        (("no-such-program", ""), {}, "command not found: no-such-program"),
+        (("./missing", ""), {}, "command not found: ./missing"),
+        (("./plain", ""), {}, r"cannot run ./plain: not permitted \(is it executable\?\)"),
+        (("./orphan", ""), {}, "cannot run ./orphan: the interpreter named in its first line was not found"),
+        (("./nothing", ""), {}, "cannot run ./nothing: neither a program nor a script"),
+        (("echo", "a\0b"), {}, "not a valid command: embedded null byte"),
+        (("echo", ""), {"env": {"A=B": "secret"}}, "not a valid command: illegal environment variable name"),
+        (("/bin/echo", ""), {"env": {"A": "secret" * 10**6}}, "cannot run /bin/echo: its arguments .* too long"),
+        (("echo", ""), {"cwd": Path("/no/such/place")}, "working directory not found: /no/such/place"),
+        (("echo", ""), {"log": Path("/no/such/log")}, "cannot write the log /no/such/log: No such file"),
+    ],
+)
+async def test_a_command_that_cannot_start_says_why(
+    stage: Stage, guard: Guard, argv: tuple[str, ...], options: dict[str, Any], message: str
+) -> None:
+    for name, text, mode in (("plain", "", 0o600), ("orphan", "#!/no/sh\n", 0o700), ("nothing", "?", 0o700)):
+        (stage.place / name).write_text(text)
+        (stage.place / name).chmod(mode)
+    with pytest.raises(CommandNotStarted, match=f"^{message}") as failure:
+        await stage.run(guard, *argv, **options)
+    assert "secret" not in str(failure.value)
+    assert (await stage.run(guard, "exit 0")).code == 0  # the guard goes on
+
+
+async def test_an_empty_command_is_refused(stage: Stage, guard: Guard) -> None:
+    with pytest.raises(CommandNotStarted, match="empty"):
+        await guard.run((), env={}, cwd=stage.place, log=stage.log, log_limit=0)
+
+
+# Nothing is left of a command
+
+
+async def test_a_timeout_ends_the_command(stage: Stage, guard: Guard) -> None:
+    ended = await stage.run(guard, "sleep 300", timeout=0.1)
+    assert (ended.signal, ended.timed_out, ended.stopped) == (signal.SIGTERM, True, None)
+    assert 0.1 <= ended.duration < 4
+
+
+async def test_stop_lets_a_polite_command_finish(stage: Stage, guard: Guard) -> None:
+    running = await stage.begin(guard, "trap 'sleep 0.2; echo bye; exit 3' TERM; echo ::up; while :; do sleep 0.01; done")
+    began = time.monotonic()
+    await guard.stop("trigger removed")
+    ended = await running
+    assert (ended.code, ended.stopped, ended.timed_out) == (3, "trigger removed", False)
+    assert ended.tail.endswith("bye\n")
+    assert time.monotonic() - began < 4  # well within the grace of 5 s
+
+
+async def test_stop_kills_what_is_deaf_after_the_grace(stage: Stage) -> None:
+    guard = await stage.open(grace=0.3)
+    running = await stage.begin(guard, STUBBORN)
+    await wait_until(lambda: len(stage.commands()) >= 2, what="the orphan runs")
+    began = time.monotonic()
+    await guard.stop("cancelled by X")
+    ended = await running
+    assert 0.3 <= time.monotonic() - began < 4
+    assert (ended.signal, ended.stopped) == (signal.SIGKILL, "cancelled by X")
+    assert not stage.commands()
+    await guard.close()
+
+
+async def test_stop_reaches_a_command_that_is_suspended(stage: Stage, guard: Guard) -> None:
+    running = await stage.begin(guard, "trap 'exit 4' TERM; echo ::up; kill -STOP $$; sleep 300")
+    await wait_until(lambda: [state(pid) for pid in stage.commands()] == ["T"], what="it is suspended")
+    await guard.stop("enough")
+    assert (await running).code == 4
+
+
+async def test_stop_without_a_command_does_nothing(stage: Stage, guard: Guard) -> None:
+    await guard.stop("nothing to stop")
+    assert (await stage.run(guard, "exit 0")).stopped is None
+
+
+async def test_what_a_finished_command_left_running_is_ended(stage: Stage) -> None:
+    guard = await stage.open(grace=0.2)
+    ended = await stage.run(guard, f"sleep 300 & (setsid sh -c '{DEAF}' &); exit 0")
+    assert (ended.code, ended.stopped) == (0, None)
+    assert not stage.commands()
+    assert stage.of_guards() != []  # and the guard is ready for the next command
+    assert (await stage.run(guard, "echo next")).tail == "next\n"
+    await guard.close()
+
+
+async def test_a_process_that_never_stops_forking_away_is_caught(stage: Stage) -> None:
+    guard = await stage.open(grace=0.1)
+    chain = "import os\nwhile True:\n  if os.fork(): os._exit(0)\n  os.setsid()"
+    ended = await stage.run(guard, sys.executable, "-I", "-S", "-c", chain)
+    assert ended.stopped is None
+    assert not stage.commands()
+    await guard.close()
+
+
+async def test_a_command_may_close_its_output_and_live_on(stage: Stage, guard: Guard) -> None:
+    ended = await stage.run(guard, "echo last; exec >&- 2>&-; sleep 0.2; exit 6")
+    assert (ended.code, ended.tail) == (6, "last\n")
+    assert ended.duration >= 0.2
+
+
+async def test_output_held_open_by_a_stranger_does_not_hold_up_the_guard(stage: Stage, guard: Guard) -> None:
+    running = await stage.begin(guard, "echo ::up; while [ ! -e go ]; do sleep 0.01; done; echo end")
+    output = os.open(f"/proc/{stage.commands()[0]}/fd/1", os.O_WRONLY)
+    try:
+        (stage.place / "go").touch()
+        ended = await asyncio.wait_for(running, 5)
+    finally:
+        os.close(output)
+    assert (ended.code, ended.tail) == (0, "::up\nend\n")
+
+
+async def test_a_cancelled_run_stops_its_command_first(stage: Stage) -> None:
+    guard = await stage.open(grace=0.2)
+    running = await stage.begin(guard, STUBBORN)
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert not stage.commands()
+    assert (await stage.run(guard, "exit 0")).code == 0
+    await guard.close()
+
+
+async def test_trouble_with_a_line_stops_the_command_and_is_raised(stage: Stage, guard: Guard) -> None:
+    def refuse(line: str) -> None:
+        raise ValueError(f"cannot read {line}")
+
+    with pytest.raises(ValueError, match="cannot read ::up"):
+        await stage.run(guard, "echo ::up; sleep 300", on_line=refuse)
+    assert not stage.commands()
+
+
+async def test_a_guard_runs_one_command_at_a_time(stage: Stage, guard: Guard) -> None:
+    running = await stage.begin(guard, "echo ::up; sleep 300")
+    with pytest.raises(RuntimeError, match="one command at a time"):
+        await stage.run(guard, "exit 0")
+    await guard.stop("enough")
+    await running
+
+
+# The end of a guard
+
+
+async def test_close_ends_everything_without_the_farewell(stage: Stage) -> None:
+    guard = await stage.open(grace=0.2, farewell=stage.farewell())
+    running = await stage.begin(guard, STUBBORN)
+    await asyncio.gather(guard.close(), guard.close())
+    assert not stage.commands()
+    assert not stage.of_guards()
+    assert stage.farewell_said() is None
+    assert (await running).stopped == "the run was closed"
+    await guard.close()
+    with pytest.raises(GuardDied):
+        await stage.run(guard, "exit 0")
+
+
+async def test_the_death_of_the_consumer_ends_the_run_and_the_farewell_is_said(stage: Stage) -> None:
+    consumer = stage.consume(STUBBORN)
+    await wait_until(lambda: "::up" in stage.logged() and len(stage.commands()) >= 2, what="the run is up")
+    stage.consumer_says()
+    consumer.kill()
+    await wait_until(lambda: stage.farewell_said() is not None, what="the farewell is said")
+    assert stage.farewell_said() == "last words"  # and no survivors
+    assert not stage.commands()
+    await wait_until(lambda: not stage.of_guards(), what="the guard is gone")
+
+
+async def test_a_paused_consumer_loses_its_run_when_the_trust_window_closes(stage: Stage) -> None:
+    consumer = stage.consume(STUBBORN, trust=1.5)
+    await wait_until(lambda: "::up" in stage.logged() and len(stage.commands()) >= 2, what="the run is up")
+    stage.consumer_says()
+    consumer.send_signal(signal.SIGSTOP)
+    await wait_until(lambda: stage.farewell_said() is not None, what="the farewell is said")
+    assert stage.farewell_said() == "last words"
+    assert not stage.commands()
+    await wait_until(lambda: not stage.of_guards(), what="the guard is gone")
+    assert state(consumer.pid) == "T"
+    consumer.send_signal(signal.SIGCONT)
+    await wait_until(lambda: consumer.poll() is not None, what="the consumer ends")
+    assert json.loads(stage.consumer_says().splitlines()[-1])["stopped"] == "the trust window closed"
+
+
+async def test_renewed_trust_keeps_the_run_going(stage: Stage) -> None:
+    guard = await stage.open(trust=0.4)
+    running = await stage.begin(guard, "echo ::up; sleep 0.9; exit 5")
+    while not running.done():
+        guard.trust(boottime() + 0.4)
+        await asyncio.sleep(0.05)  # the renewals of a consumer
+    assert (await running).code == 5
+    await guard.close()
+
+
+async def test_trust_that_runs_out_between_commands_ends_the_guard(stage: Stage) -> None:
+    guard = await stage.open(trust=0.2, farewell=stage.farewell())
+    await wait_until(lambda: stage.farewell_said() is not None, what="the farewell is said")
+    await wait_until(lambda: not stage.of_guards(), what="the guard is gone")
+    with pytest.raises(GuardDied, match="the trust window closed"):
+        await stage.run(guard, "exit 0")
+    guard.trust(boottime() + 60)  # too late, and harmless
+    await guard.stop("too late")
+    await guard.close()
+
+
+@pytest.mark.parametrize("victim", ["keeper", "proper"])
+async def test_kill_9_of_either_half_of_the_guard_leaves_nothing(stage: Stage, victim: str) -> None:
+    guard = await stage.open(grace=0.2, farewell=stage.farewell())
+    running = await stage.begin(guard, STUBBORN)
+    await wait_until(lambda: len(stage.commands()) >= 2, what="the orphan runs")
+    os.kill(guard.pid if victim == "keeper" else proper(guard), signal.SIGKILL)
+    with pytest.raises(GuardDied, match="exit status -9" if victim == "keeper" else "exit status 137"):
+        await running
+    assert not stage.commands()
+    await wait_until(lambda: not stage.of_guards(), what="the guard is gone")
+    with pytest.raises(GuardDied):
+        await stage.run(guard, "exit 0")
+    await guard.close()
+    assert stage.farewell_said() is None  # the consumer lives, and settles the run itself
+
+
+async def test_kill_9_of_the_whole_guard_takes_the_command_with_it(stage: Stage) -> None:
+    guard = await stage.open()
+    running = await stage.begin(guard, f"({DEAF}) & echo ::up; {DEAF}")
+    halves = [proper(guard), guard.pid]
+    for pid in halves:  # stopped first, so that neither can act on the death of the other
+        os.kill(pid, signal.SIGSTOP)
+    for pid in halves:
+        os.kill(pid, signal.SIGKILL)
+    with pytest.raises(GuardDied, match="exit status -9"):
+        await running
+    await wait_until(lambda: not stage.commands(), what="the command is gone")
+    await guard.close()
+
+
+async def test_a_command_does_not_outlive_both_consumer_and_guard(stage: Stage) -> None:
+    consumer = stage.consume("echo $$ >pid; echo ::up; while :; do :; done")
+    await wait_until(lambda: "::up" in stage.logged(), what="the run is up")
+    await wait_until(lambda: "guard" in stage.consumer_says(), what="the guard is known")
+    command = int((stage.place / "pid").read_text())
+    everybody = [consumer.pid, *(pid for pid in stage.of_guards() if pid != command)]
+    assert len(everybody) == 3
+    for number in (signal.SIGSTOP, signal.SIGKILL):
+        for pid in everybody:
+            os.kill(pid, number)
+    await wait_until(lambda: not stage.commands(), what="the command is gone")
+
+
+async def test_close_ends_a_guard_that_somebody_stopped(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(program, "PATIENCE", 0.1)
+    monkeypatch.setattr(guarded, "_SLACK", 0.1)
+    guard = await stage.open(grace=0.1)
+    monkeypatch.undo()
+    running = await stage.begin(guard, STUBBORN)
+    await wait_until(lambda: len(stage.commands()) >= 2, what="the orphan runs")
+    for pid in (proper(guard), guard.pid):
+        os.kill(pid, signal.SIGSTOP)
+    await guard.close()
+    assert not stage.commands()
+    assert not stage.of_guards()
+    with pytest.raises(GuardDied):
+        await running
+
+
+# Who may tell the guard what
+
+
+async def test_an_interrupt_of_the_consumers_group_does_not_reach_the_command(stage: Stage) -> None:
+    script = "trap 'echo interrupted' INT; trap 'echo bye; exit 0' TERM; echo up; while :; do sleep 0.01; done"
+    consumer = stage.consume(script, grace=5)
+    await wait_until(lambda: "up" in stage.logged(), what="the command is up")
+    os.killpg(consumer.pid, signal.SIGINT)
+    await wait_until(lambda: "interrupted" in stage.consumer_says(), what="the consumer is interrupted")
+    # A shell handles signals in the order of their numbers: an INT would have been heard before this TERM.
+    consumer.send_signal(signal.SIGTERM)
+    await wait_until(lambda: consumer.poll() is not None, what="the consumer ends")
+    ended = json.loads(stage.consumer_says().splitlines()[-1])
+    assert ended["stopped"] == "asked"
+    assert ended["tail"].endswith("bye\n")
+    assert "interrupted" not in ended["tail"]
+
+
+async def test_only_the_consumer_ends_a_guard_politely(stage: Stage, guard: Guard) -> None:
+    running = await stage.begin(guard, "echo ::up; while [ ! -e go ]; do sleep 0.01; done; kill -TERM $$")
+    for pid in (guard.pid, proper(guard)):
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            os.kill(pid, number)
+    (stage.place / "go").touch()
+    ended = await running
+    assert ended.signal == signal.SIGTERM  # the command itself is not made deaf
+    assert ended.stopped is None
+
+
+async def test_a_reader_that_is_stuck_does_not_stop_the_guarding(stage: Stage) -> None:
+    def order(op: str, **fields: object) -> None:
+        assert raw.stdin is not None
+        raw.stdin.write(json.dumps({"op": op, **fields}).encode() + b"\n")
+        raw.stdin.flush()
+
+    raw = subprocess.Popen(  # noqa: ASYNC220
+        [sys.executable, "-I", "-S", program.__file__],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        start_new_session=True,
+    )
+    assert raw.stdout is not None
+    stage.guards.append(raw.pid)
+    try:
+        order("hello", trusted_until=boottime() + 60, grace=0.1, farewell=None)
+        noise = "head -c 8000 /dev/zero | tr '\\0' : ; echo"
+        script = f"i=0; while [ $i -lt 500 ]; do {noise}; i=$((i+1)); done; touch done; {DEAF}"
+        limits = {"log_limit": 0, "tail_limit": 10, "timeout": None}
+        argv, env, place = ["sh", "-c", script], stage.env, str(stage.place)
+        order("start", argv=argv, env=env, cwd=place, log=str(stage.log), **limits)
+        await wait_until((stage.place / "done").exists, what="the output is taken though nobody reads")
+        order("stop", reason="stuck")
+        await wait_until(lambda: not stage.commands(), what="the command is ended though nobody reads")
+        order("end")
+        events = [json.loads(line) for line in await asyncio.to_thread(raw.stdout.readlines)]
+        kinds = [event["event"] for event in events]
+        assert kinds[:2] == ["ready", "started"]
+        assert kinds[-1] == "exited"
+        assert 100 < kinds.count("said") < 400  # about a megabyte was kept, of four
+        assert events[-1]["stopped"] == "stuck"
+    finally:
+        for pipe in (raw.stdin, raw.stdout):
+            assert pipe is not None
+            pipe.close()
+        await stage.clear()
+        raw.wait()
+
+
+# What the guard does not tell
+
+
+async def test_the_farewells_input_is_in_nobodys_arguments(stage: Stage) -> None:
+    guard = await stage.open(farewell=Farewell(("true",), "password"))
+    shown = arguments(guard.pid, proper(guard))
+    await guard.close()
+    assert shown.count(b"guard.py") == 2
+    assert b"password" not in shown
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="nothing can be kept from root")
+async def test_a_command_cannot_read_the_guards_environment(stage: Stage, guard: Guard) -> None:
+    ended = await stage.run(guard, "cat /proc/$PPID/environ")
+    assert "Permission denied" in ended.tail
+
+
+# The program
+
+
+def test_the_guard_needs_nothing_but_the_standard_library() -> None:
+    tree = ast.parse(inspect.getsource(program))
+    imported = {name.name for node in ast.walk(tree) if isinstance(node, ast.Import) for name in node.names}
+    imported |= {str(node.module) for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+    assert {name.partition(".")[0] for name in imported} <= sys.stdlib_module_names
+
+
+@pytest.mark.skipif(not shutil.which("ps"), reason="needs ps")
+async def test_elsewhere_than_on_linux_the_guards_session_is_ended(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On the assumption that `ps` and sessions are alike everywhere, which is all that this can show."""
+    text = inspect.getsource(program)
+    portable = stage.place / "guard.py"
+    portable.write_text(text.replace('LINUX = sys.platform == "linux"', "LINUX = False"))
+    assert portable.read_text() != text
+    monkeypatch.setattr(program, "__file__", str(portable))
+    guard = await stage.open(grace=0.1)
+    ended = await stage.run(guard, f"({DEAF}) & (sleep 300 &) ; exit 2")
+    assert ended.code == 2
+    assert not stage.commands()
+    running = await stage.begin(guard, f"({DEAF}) & echo ::up; {DEAF}")
+    os.kill(proper(guard), signal.SIGKILL)
+    with pytest.raises(GuardDied):
+        await running
+    assert not stage.commands()
+    await guard.close()
