@@ -126,7 +126,7 @@ class Claims:
         told = await self._store.intents.last_published(ticket.id)
         shown = resolve(tracker.labels.statuses(ticket.labels))
         # A read that disagrees with what we published lately may be a stale one: look twice before acting.
-        return ticket if told in (None, shown.value) else await tracker.get(key)
+        return ticket if told in (None, shown) else await tracker.get(key)
 
     async def _retry(
         self, tracker: Tracker, ticket: Ticket, status: Status, signal: Signal, lock: Lease
@@ -138,7 +138,15 @@ class Claims:
             return None
         by = signal.by or "a person"
         intent = Intent(
-            ticket.id, tracker.name, ticket.key, 0, status, Status.PENDING, run="retry", outcome=f"retried by {by}"
+            ticket.id,
+            tracker.name,
+            ticket.key,
+            0,
+            status,
+            Status.PENDING,
+            run="retry",
+            outcome=f"retried by {by}",
+            by_person=True,
         )
         await self._recovery.decide_and_publish(intent, ticket=ticket, lock=lock)
         return AlreadyClaimed(intent.outcome)
@@ -180,6 +188,8 @@ class Claims:
             labelling = await tracker.labelled_by(ticket, matches[0].label)
             results.append(gates.is_allowed(labelling, matches[0], self._rules.policies[tracker.name]))
         if not all(result.passed for result in results):
+            # Until the ticket changes the answer stays the same; the poller need not ask again.
+            await self._store.signals.note_rejected(ticket.id, ticket.revision)
             return Rejected(tuple(results))
         run = new_run_id()
         intent = Intent(ticket.id, tracker.name, ticket.key, 0, Status.PENDING, Status.ENQUEUED, run)

@@ -99,7 +99,7 @@ class Consumer:
         queue, name = self.store.queue, self.process.name
         if self._adopt:
             held = [p for p in await queue.in_hand(name) if p not in self._tasks]
-            self._adopt = False
+            self._adopt = len(held) > free
             if held:
                 return held[:free]
         taken = await queue.acknowledge_and_take(name, (), room=free)

@@ -15,6 +15,7 @@ from agentsmith.store import AWAY, Process, Store
 log = structlog.get_logger()
 
 _LONGEST_WAIT: Final = 1.0
+_AFTER_A_BUG: Final = 60.0
 _SHORTEST_WAIT: Final = 0.01
 """Redis reads a wait of 0 as for ever."""
 
@@ -27,6 +28,7 @@ class Intake:
     claims: Claims
     process: Process
     hands: int = 4
+    _adopt: bool = False
 
     async def serve(self) -> None:
         """Deal with signals for ever."""
@@ -35,11 +37,10 @@ class Intake:
                 group.create_task(self._hand(number))
 
     async def _hand(self, number: int) -> None:
-        adopt = number == 0
         while True:
             try:
-                if adopt:
-                    adopt = False
+                if self._adopt and number == 0:
+                    self._adopt = False
                     for held in await self.store.signals.in_hand(self.process.name):
                         await self._deal_with(held)
                 soon = await self.store.signals.ripen()
@@ -49,9 +50,9 @@ class Intake:
                 if payload is not None:
                     await self._deal_with(payload)
             except AWAY as error:
-                # What was taken without our knowing goes back to the inbox when this process is gone; until then
-                # the first hand looks after it. Dealing with a signal twice is harmless.
-                adopt = number == 0
+                # The answer to a take may be lost while the signal already stands in our list: the first hand
+                # looks after those. Dealing with a signal twice is harmless.
+                self._adopt = True
                 await asyncio.sleep(self.store.outage.noticed(error))
 
     async def _deal_with(self, payload: str) -> None:
@@ -62,7 +63,14 @@ class Intake:
             await self.store.signals.acknowledge(self.process.name, payload)
             return
         await self.store.signals.opened(signal)
-        outcome = await self.claims.consider(signal)
+        try:
+            outcome = await self.claims.consider(signal)
+        except AWAY:
+            raise
+        except Exception as error:
+            # One ticket that breaks us must not stop the others, nor be lost.
+            log.error("looking at a ticket failed", ticket=signal.ticket, exc_info=error)
+            outcome = Deferred(f"internal error: {type(error).__name__}", _AFTER_A_BUG)
         _tell(signal, outcome)
         if isinstance(outcome, Deferred):
             await self.store.signals.later(self.process.name, payload, signal, wait=outcome.wait)

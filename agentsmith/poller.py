@@ -18,7 +18,7 @@ from agentsmith.domain.gates import Trigger
 from agentsmith.domain.lifecycle import Status, resolve
 from agentsmith.domain.request import MalformedRequest, PipelineRequest
 from agentsmith.domain.signal import Signal
-from agentsmith.domain.ticket import TicketId
+from agentsmith.domain.ticket import Ticket, TicketId
 from agentsmith.domain.tracker import Tracker
 from agentsmith.rhythm import Beat, beating
 from agentsmith.store import Store
@@ -75,12 +75,19 @@ class Poller:
     async def poll(self, tracker: Tracker) -> Polled:
         """Look for tickets once; any error raises, so that an outage is never an empty list (P9)."""
         found: set[TicketId] = set()
-        signals: dict[TicketId, Signal] = {}
+        pending: dict[TicketId, Ticket] = {}
         for label in self._labels_on(tracker):
             async for ticket in tracker.find(label):
                 found.add(ticket.id)
                 if resolve(tracker.labels.statuses(ticket.labels)) is Status.PENDING:
-                    signals[ticket.id] = Signal(tracker.name, ticket.key, ticket.id, cause="poll")
+                    pending[ticket.id] = ticket
+        # A ticket that was turned away and has not changed since would only be turned away again.
+        rejected = await self.store.signals.rejected(tuple(pending))
+        signals = {
+            ticket.id: Signal(tracker.name, ticket.key, ticket.id, cause="poll")
+            for ticket in pending.values()
+            if rejected.get(ticket.id) != ticket.revision
+        }
         # What we have in hand and did not find lost its trigger or was closed: it wants to be stopped.
         for ticket_id, key in await self._in_hand(tracker.name):
             if ticket_id not in found:

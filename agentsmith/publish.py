@@ -30,7 +30,7 @@ from agentsmith.domain.tracker import (
     Tracker,
     Unknown,
 )
-from agentsmith.store import Lease, Store
+from agentsmith.store import Lease, Pushed, Store
 
 log = structlog.get_logger()
 
@@ -115,11 +115,11 @@ class Publisher:
         if status is Status.ENQUEUED and intent.request:
             request = PipelineRequest.from_json(intent.request)
             request = request.again(run=intent.run, fence=intent.fence, wake_reason=request.wake_reason)
-            await self._store.queue.push(request, front=True)
-            done = True
+            done = await self._store.queue.push(request, front=True) in (Pushed.PUSHED, Pushed.QUEUED)
         else:
             wake = Signal(intent.tracker, intent.key, intent.ticket, cause=intent.outcome)
-            fresh = status is None or status.final
+            asks_a_person = status is Status.WAITING and intent.due is None
+            fresh = status is None or status.final or asks_a_person or intent.by_person
             done = await self._store.intents.published(
                 intent, status, wake=wake, wake_now=status is Status.PENDING, fresh_start=fresh
             )

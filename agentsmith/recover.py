@@ -70,6 +70,11 @@ class Recovery:
         if intent is not None:
             # A claim that died: whoever holds the lock now knows that nobody is in the middle of it.
             await self._store.intents.drop(ticket.id, intent.fence)
+        ticket, settled = await self._doubt(tracker, ticket)
+        if settled is not None:
+            await tracker.tidy(ticket, keep=settled, deadline=lock.trust.until)
+            log.warning("a late write was repaired", ticket=ticket.id, kept=settled.value)
+            return Tidy(settled)
         facts, pipeline = await self._facts(tracker, ticket)
         action = recovery.decide(facts)
         match action:
@@ -147,6 +152,20 @@ class Recovery:
                 return
             intent = Intent(ticket, tracker.name, key, 0, Status.WAITING, Status.PENDING, "due", "its time has come")
             await self.decide_and_publish(intent, ticket=seen, lock=lock)
+
+    async def _doubt(self, tracker: Tracker, ticket: Ticket) -> tuple[Ticket, Status | None]:
+        """Look twice when a read says that the ticket is in hand, but we published its end lately.
+
+        Answers the ticket to go by, and the final status to restore when it is no stale read but a late write: no
+        person sets these labels.
+        """
+        told = await self._store.intents.last_published(ticket.id)
+        in_hand = {Status.ENQUEUED, Status.IN_PROGRESS}
+        if told is None or not told.final or not tracker.labels.statuses(ticket.labels) & in_hand:
+            return ticket, None
+        again = await tracker.get(ticket.key)
+        still = tracker.labels.statuses(again.labels)
+        return again, told if still & in_hand and told not in still else None
 
     async def _facts(self, tracker: Tracker, ticket: Ticket) -> tuple[Facts, str]:
         statuses = tracker.labels.statuses(ticket.labels)

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 import structlog
 
@@ -27,7 +27,7 @@ from agentsmith.domain.signal import Signal
 from agentsmith.domain.ticket import Ticket
 from agentsmith.domain.tracker import AlreadySo, Applied, LostRace, Move, Tracker
 from agentsmith.farewell import farewell_for
-from agentsmith.pipelines.guarded import Guard, GuardDied
+from agentsmith.pipelines.guarded import Farewell, Guard, GuardDied
 from agentsmith.pipelines.outcome import Outcome
 from agentsmith.pipelines.steps import Limits, Workplace, environment, passed_on, run_steps
 from agentsmith.publish import LOOK_AGAIN, Publisher
@@ -40,6 +40,12 @@ WITHDRAWN: Final = "withdrawn: "
 """How a stop request begins when the person took the ticket back, rather than cancelled it."""
 _RENEW_RETRY: Final = 0.2
 _LOOK_AFTER_TROUBLE: Final = 30.0
+
+
+class OpenGuard(Protocol):
+    """Start a guard; see `Guard.open`."""
+
+    def __call__(self, *, trusted_until: float, grace: float, farewell: Farewell | None) -> Awaitable[Guard]: ...
 
 
 class Dropped(Exception):
@@ -63,6 +69,8 @@ class RunContext:
     limits: Limits
     kill_grace: float
     data_dir: Path
+    open_guard: OpenGuard = Guard.open
+    """A model of the protocol puts its own workers in place of processes."""
 
 
 class RunScope:
@@ -173,7 +181,7 @@ class RunScope:
         context, store = self._context, self._context.store
         if self._tracker is None:
             raise Dropped(f"no tracker is called {self.request.tracker!r}", look=_LOOK_AFTER_TROUBLE)
-        self._guard = await Guard.open(
+        self._guard = await context.open_guard(
             trusted_until=self._trust.until,
             grace=context.kill_grace,
             farewell=farewell_for(
@@ -245,6 +253,7 @@ class RunScope:
             match await tracker.move(ticket, move):
                 case Applied(ticket=moved) | AlreadySo(ticket=moved):
                     self._ticket = moved
+                    await self._context.store.intents.note_published(moved.id, Status.IN_PROGRESS)
                 case LostRace():
                     raise Dropped("its label was changed meanwhile", look=0.0, uncount=True)
                 case trouble:

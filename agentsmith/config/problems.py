@@ -15,7 +15,9 @@ from agentsmith.config.sections import TrackerSettings
 
 _LONGEST_SHOWN: Final = 40
 _LONGEST_KEY: Final = 100
-_WITHOUT_VALUE: Final = ("rule", "string_too_short", "string_too_long", "too_short")
+_WITHOUT_VALUE: Final = frozenset(
+    {"rule", "string_too_short", "string_too_long", "too_short", "dict_type", "model_type", "model_attributes_type"}
+)
 
 _TEXTS: Final[Mapping[str, str]] = {
     "string_type": "must be a text; put it in quotation marks",
@@ -93,7 +95,7 @@ class Explainer:
         else:
             text = error["msg"]
         shown = str(value).lower() if isinstance(value, bool) else repr(value)
-        if kind in _WITHOUT_VALUE or str(value) in text or not quotable or not self._showable(loc, value):
+        if kind in _WITHOUT_VALUE or f"`{value}`" in text or not quotable or not self._showable(loc, value):
             return text
         return f"{shown} {text}" if text.startswith(("is ", "has ", "holds ")) else f"{text} (found {shown})"
 

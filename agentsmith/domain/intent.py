@@ -31,6 +31,8 @@ class Intent:
     attempt: int = 0
     text: str = ""
     """Hash of the pinned text, for the memo."""
+    by_person: bool = False
+    """A person asked for it, so attempts are counted afresh."""
 
     @property
     def decided(self) -> bool:
@@ -51,6 +53,7 @@ class Intent:
             "request": self.request,
             "attempt": str(self.attempt),
             "text": self.text,
+            "by_person": "1" if self.by_person else "",
         }
 
     @classmethod
@@ -70,4 +73,5 @@ class Intent:
             request=fields["request"],
             attempt=int(fields["attempt"]),
             text=fields["text"],
+            by_person=bool(fields["by_person"]),
         )

@@ -517,4 +517,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    os._exit(main())  # nothing is buffered, and taking the interpreter down would be half of the time to close

@@ -47,6 +47,8 @@ class Call:
     caller_name: str | None = None
     counted: bool = False
     """Whether the call cost quota; the platform says so."""
+    free: bool = False
+    """Set where a call must not cost quota."""
     behind: int = 0
     """How many versions ago a read should look: the `stale_read` fault."""
     quirks: dict[str, Fault] = field(default_factory=dict)

@@ -19,6 +19,7 @@ from redis.exceptions import (
     ClusterDownError,
     ConnectionError,
     NoPermissionError,
+    OutOfMemoryError,
     ReadOnlyError,
     RedisError,
     TimeoutError,
@@ -44,6 +45,7 @@ AWAY: Final = (
     ReadOnlyError,
     TryAgainError,
     ClusterDownError,
+    OutOfMemoryError,
 )
 """What Redis being away looks like: trying the same again later can help."""
 

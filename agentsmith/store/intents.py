@@ -243,7 +243,7 @@ class Intents:
         args: list[Value] = [
             t,
             intent.fence,
-            status.value if status else "none",
+            (status or Status.PENDING).value,
             int(fresh_start),
             str(round(intent.due * 1000)) if intent.due is not None else "",
             wake.to_json(),
@@ -301,9 +301,14 @@ class Intents:
         """The ticket no longer waits for a time."""
         await self._redis.zrem(self._keys.due, ticket)
 
-    async def last_published(self, ticket: TicketId) -> str | None:
-        """The status that we published within the last hour."""
-        return await self._redis.get(self._keys.published(ticket))
+    async def last_published(self, ticket: TicketId) -> Status | None:
+        """The status that we published within the last hour; no label at all counts as pending."""
+        found = await self._redis.get(self._keys.published(ticket))
+        return Status(found) if found else None
+
+    async def note_published(self, ticket: TicketId, status: Status) -> None:
+        """Remember what the label says now; the caller holds the ticket's lock and just wrote it."""
+        await self._redis.set(self._keys.published(ticket), status.value, px=PUBLISHED_MS)
 
 
 def flat_fields(intent: Intent) -> list[str]:

@@ -29,6 +29,7 @@
 | signals:processing:{consumer}        | list   | signals taken, not yet acknowledged                    | for ever |
 | consumer:{consumer}                  | string | liveness of one process                                | 30 s     |
 | consumers                            | zset   | every process that may own a processing list           | for ever |
+| rejected:{ticket}                    | string | revision of a ticket that a gate turned away           | 10 min   |
 | leader:{role}                        | string | token of the leader                                    | 30 s     |
 | leader-cycle:{role}                  | string | when the leader last finished a cycle                  | 1 day    |
 | jira-label-lock:{ticket}             | string | wraps Jira's label write inside the claim window       | 10 s     |
@@ -54,6 +55,7 @@ STICKY_MS: Final = 30 * DAY_MS
 WHERE_MS: Final = 30 * DAY_MS
 STOP_MS: Final = 7 * DAY_MS
 PUBLISHED_MS: Final = HOUR_MS
+REJECTED_MS: Final = 600_000
 CYCLE_MS: Final = DAY_MS
 
 PERMANENT: Final = frozenset(
@@ -181,6 +183,9 @@ class Keys:
 
     def jira_label_lock(self, ticket: TicketId) -> str:
         return self._name("jira-label-lock", ticket)
+
+    def rejected(self, ticket: TicketId) -> str:
+        return self._name("rejected", ticket)
 
     def queue_processing(self, consumer: str) -> str:
         return self._name("queue", "processing", consumer)

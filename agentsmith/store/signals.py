@@ -6,12 +6,13 @@ whatever they announce may be newer than what the taker reads.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from agentsmith.domain.signal import Signal
+from agentsmith.domain.ticket import TicketId
 from agentsmith.store.commands import Commands
-from agentsmith.store.keys import Keys
+from agentsmith.store.keys import REJECTED_MS, Keys
 from agentsmith.store.scripting import Script
 
 _SEND: Final = Script("""
@@ -102,6 +103,15 @@ class Signals:
         k = self._keys
         keys = [k.inbox, k.inbox_processing(consumer), k.consumer(consumer), k.epoch, k.settling]
         return int(await _PUT_BACK(self._redis, keys, [self._settle_ms]))
+
+    async def note_rejected(self, ticket: TicketId, revision: str) -> None:
+        """A gate turned the ticket away as it stands."""
+        await self._redis.set(self._keys.rejected(ticket), revision, px=REJECTED_MS)
+
+    async def rejected(self, tickets: Sequence[TicketId]) -> dict[TicketId, str]:
+        """The revisions in which these tickets were turned away lately."""
+        found = await self._redis.mget([self._keys.rejected(t) for t in tickets]) if tickets else []
+        return {ticket: revision for ticket, revision in zip(tickets, found, strict=True) if revision}
 
     async def count(self) -> int:
         """How many signals wait, those for later included."""

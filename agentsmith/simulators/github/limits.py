@@ -6,7 +6,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Any
 
-from starlette.responses import Response
+from starlette.responses import JSONResponse, Response
 
 from agentsmith.simulators.clock import Clock
 from agentsmith.simulators.github.answers import problem
@@ -109,13 +109,16 @@ class Limits:
         if self.limit is None:
             return None
         if self.bucket(who, resource).remaining == 0:
-            return self.primary_refusal(who)
+            return self.primary_refusal(who, resource)
         return self._check_secondary(who, method, content=content) if self.secondary else None
 
     @staticmethod
-    def primary_refusal(who: str, status: int = 403) -> Response:
-        """The answer to a request beyond the hourly quota; the headers tell when it ends."""
-        return problem(status or 403, f"API rate limit exceeded for {who}.")
+    def primary_refusal(who: str, resource: str, status: int = 0) -> Response:
+        """The answer beyond the hourly quota; the headers tell when it ends. GraphQL has its own manner."""
+        message = f"API rate limit exceeded for {who}."
+        if resource == "graphql":
+            return JSONResponse({"errors": [{"type": "RATE_LIMITED", "message": message}]})
+        return problem(status or 403, message)
 
     @staticmethod
     def secondary_refusal(status: int = 403, retry_after: int | None = None) -> Response:

@@ -10,78 +10,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from agentsmith.simulators.frame import operation
-from agentsmith.simulators.github.access import Credential
 from agentsmith.simulators.github.changes import By
-from agentsmith.simulators.github.hub import Hub
-from agentsmith.simulators.github.state import ROLES, Issue, Pull, Repository, new_commit
-from agentsmith.simulators.github.webhooks import Hooks
+from agentsmith.simulators.github.settings import Settings
+from agentsmith.simulators.github.state import Issue, Pull, Repository, new_commit
 
 
-class People:
-    """The operations; `repo` is always `owner/name`, and an unknown one is a LookupError."""
-
-    hub: Hub
-    hooks: Hooks
-
-    @operation
-    def add_repository(
-        self,
-        repo: str,
-        *,
-        private: bool = False,
-        empty: bool = False,
-        default_branch: str = "main",
-        owner_type: str = "Organization",
-    ) -> str:
-        """Make a repository, with one commit unless `empty`; answers its full name."""
-        owner, _, name = repo.partition("/")
-        if not owner or not name or "/" in name:
-            raise ValueError(f"a repository is called owner/name, not {repo!r}")
-        world = self.hub.world
-        world.user(owner, owner_type)
-        made = Repository(world.next_id(), owner, name, self.hub.clock.stamp(), private, default_branch=default_branch)
-        world.repositories[made.id] = made
-        if not empty:
-            self.hub.changes.first_commit(made)
-        return made.full_name
-
-    @operation
-    def add_token(
-        self,
-        token: str,
-        *,
-        login: str = "smith-bot",
-        permission: str | None = "write",
-        permissions: dict[str, str] | None = None,
-        repositories: Sequence[str] | None = None,
-        expires_in: float | None = None,
-    ) -> str:
-        """Make a token known. `permission` is its user's role wherever a repository says nothing else;
-        `permissions` (area → read, write) make it fine-grained; `repositories` limit what it sees."""
-        self.hub.world.user(login)
-        if permission is not None:
-            self.hub.world.roles[login.casefold()] = _role(permission)
-        self.hub.credentials.add(
-            Credential(
-                token,
-                login,
-                permissions,
-                None if repositories is None else frozenset(name.casefold() for name in repositories),
-                None if expires_in is None else self.hub.clock.now() + expires_in,
-            )
-        )
-        return token
-
-    @operation
-    def revoke_token(self, token: str) -> None:
-        """Refuse a token from now on."""
-        self.hub.credentials.revoke(token)
-
-    @operation
-    def set_permission(self, repo: str, login: str, permission: str) -> None:
-        """Give somebody a role in one repository: none, read, triage, write, maintain, admin."""
-        self.hub.world.user(login)
-        self.repository(repo).collaborators[login.casefold()] = _role(permission)
+class People(Settings):
+    """The operations on issues."""
 
     @operation
     def open_issue(
@@ -241,44 +176,6 @@ class People:
         self.hub.changes.set_blockers(repository, issue, ids)
 
     @operation
-    def rename_repository(self, repo: str, name: str) -> str:
-        """Rename within the owner: the old name redirects. Answers the new full name."""
-        repository = self.repository(repo)
-        self.hub.world.renamed[repository.full_name.casefold()] = repository.id
-        repository.name = name
-        return repository.full_name
-
-    @operation
-    def disable_issues(self, repo: str) -> None:
-        """Switch the issues of a repository off: they are 410."""
-        self.repository(repo).has_issues = False
-
-    @operation
-    def exhaust_quota(self, login: str, *, reset_in: float | None = None, resource: str = "core") -> None:
-        """Use up the hourly quota of a user's tokens."""
-        self.hub.limits.exhaust(f"user {login.casefold()}", resource, reset_in)
-
-    @operation
-    def register_webhook(
-        self,
-        repo: str,
-        url: str,
-        *,
-        secret: str | None = None,
-        events: Sequence[str] = ("*",),
-        content_type: str = "json",
-        ping: bool = False,
-    ) -> int:
-        """Add a hook as an admin would in the settings; answers its id."""
-        repository = self.repository(repo)
-        hook = self.hooks.add(
-            url, secret=secret, events=list(events), repository=repository.id, content_type=content_type
-        )
-        if ping:
-            self.hooks.ping(hook, repository, repository.owner)
-        return hook.id
-
-    @operation
     def labels(self, repo: str, number: int) -> list[str]:
         """The names of the labels on an issue, in order."""
         repository, issue = self._issue(repo, number)
@@ -298,10 +195,6 @@ class People:
             {"event": e.event, "actor": e.actor, "label": e.details.get("label", {}).get("name")} for e in issue.events
         ]
 
-    def repository(self, repo: str) -> Repository:
-        """A repository's state."""
-        return self.hub.world.repository(repo)
-
     def issue(self, repo: str, number: int) -> Issue:
         """The current version of an issue."""
         return self._issue(repo, number)[1]
@@ -312,9 +205,3 @@ class People:
         if issue is None:
             raise LookupError(f"no issue {repo}#{number}")
         return repository, issue
-
-
-def _role(permission: str) -> str:
-    if permission not in ROLES:
-        raise ValueError(f"a permission is one of {', '.join(ROLES)}, not {permission!r}")
-    return permission

@@ -138,9 +138,7 @@ class GitHubSimulator(People, Simulator):
         """ETag and 304 per token, quota, and the headers that every answer has."""
         who, resource = self._purse(call)
         response = _conditional(call, response)
-        refused = response.status_code in (403, 429) and b"rate limit" in bytes(response.body)
-        free = response.status_code == 304 or refused or call.path == "/rate_limit"
-        if not free and call.caller is not None:
+        if not call.free and response.status_code != 304 and call.caller is not None:
             call.counted = self.hub.limits.spend(who, resource)
         headers = {
             **self.hub.limits.headers(who, resource),
@@ -172,15 +170,20 @@ class GitHubSimulator(People, Simulator):
 
     def _limit(self, call: Call) -> Response | None:
         who, resource = self._purse(call)
-        if fault := call.quirks.get("primary_limit"):
-            self.hub.limits.exhaust(who, resource, fault.seconds)
-            return self.hub.limits.primary_refusal(who, fault.status)
-        if fault := call.quirks.get("secondary_limit"):
-            return self.hub.limits.secondary_refusal(fault.status, fault.retry_after)
+        if burst := call.quirks.get("secondary_limit"):
+            call.free = True
+            return self.hub.limits.secondary_refusal(burst.status, burst.retry_after)
         if call.path == "/rate_limit":
+            call.free = True
             return None
-        content = call.method == "POST" and bool(CONTENT.search(call.path))
-        return self.hub.limits.check(who, resource, call.method, content=content)
+        if spent := call.quirks.get("primary_limit"):
+            self.hub.limits.exhaust(who, resource, spent.seconds)
+            refusal: Response | None = self.hub.limits.primary_refusal(who, resource, spent.status)
+        else:
+            content = call.method == "POST" and bool(CONTENT.search(call.path))
+            refusal = self.hub.limits.check(who, resource, call.method, content=content)
+        call.free = refusal is not None
+        return refusal
 
     def _purse(self, call: Call) -> tuple[str, str]:
         """Whose quota a call touches, and which."""

@@ -35,10 +35,18 @@ class Hook:
     repository: int | None = None
     app: int | None = None
     installation: int | None = None
+    repositories: frozenset[str] | None = None
+    """For an App: lower-case full names of what it is installed on; None: all."""
     content_type: str = "json"
     insecure_ssl: str = "0"
     active: bool = True
     last: Delivery | None = field(default=None, repr=False)
+
+    def covers(self, repository: Repository) -> bool:
+        """Whether it hears of what happens there."""
+        if self.repository is not None:
+            return self.repository == repository.id
+        return self.repositories is None or repository.full_name.casefold() in self.repositories
 
     def wants(self, event: str) -> bool:
         """Whether it is subscribed; a ping always comes."""
@@ -66,13 +74,11 @@ class Hooks:
         secret: str | None,
         events: list[str],
         repository: int | None = None,
-        app: int | None = None,
-        installation: int | None = None,
         content_type: str = "json",
     ) -> Hook:
         """Register a hook; nothing is sent yet."""
         now = self._clock.stamp()
-        hook = Hook(self._next_id(), url, secret, list(events), now, now, repository, app, installation)
+        hook = Hook(self._next_id(), url, secret, list(events), now, now, repository)
         hook.content_type = content_type
         self.hooks[hook.id] = hook
         return hook
@@ -83,11 +89,8 @@ class Hooks:
 
     def notify(self, notice: Notice) -> None:
         """Tell every subscribed hook; the payload is made once and only if somebody listens."""
-        listening = [
-            hook
-            for hook in self.hooks.values()
-            if hook.repository in (None, notice.repository.id) and hook.wants(notice.event)
-        ]
+        hooks = [hook for hook in self.hooks.values() if hook.covers(notice.repository)]
+        listening = [hook for hook in hooks if hook.wants(notice.event)]
         if listening:
             payload = self._payload(notice)
             for hook in listening:

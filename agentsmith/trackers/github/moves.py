@@ -17,7 +17,7 @@ import hashlib
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Final, TypeVar
+from typing import Final
 
 import structlog
 
@@ -115,3 +115,158 @@ class Moves:
         self._notes = notes
         self._claims = claims
         self._now = now
+
+    async def move(self, ticket: Ticket, move: Move) -> MoveOutcome:
+        """Publish one edge (T4 to T11); every failure becomes one of the outcomes."""
+        try:
+            number = self._issues.number(ticket.key)
+            async with self._notes.lock(number):
+                outcome = await self._publish(number, ticket, move)
+                if isinstance(outcome, Forbidden | Limited | Unknown | Gone):
+                    self._notes.doubt(number)
+                return outcome
+        except TicketNotFound as error:
+            return Gone(str(error))
+
+    async def tidy(self, ticket: Ticket, *, keep: Status | None, deadline: float) -> Ticket:
+        """Leave the label of `keep` only (T12); nothing is written if the statuses changed since `ticket` was read.
+
+        The caller chose `keep` from what it saw: a `done` that appeared since must not be swept away (P4).
+        """
+        number = self._issues.number(ticket.key)
+        async with self._notes.lock(number):
+            seen = await self._issues.read(ticket.key, known=ticket, deadline=deadline)
+            if self._labels.lifecycle(seen.labels) != self._labels.lifecycle(ticket.labels):
+                return seen
+            todo = only(self._labels, seen.labels, keep)
+            try:
+                shown = _ids(seen)
+                if todo.add:
+                    shown = self._verified(todo.add, await self._writer.add(number, todo.add, deadline=deadline))
+                for label in todo.remove:
+                    shown = await self._remove(number, label, shown, deadline)
+            except Dropped as error:
+                raise Refused(str(error)) from None
+            except TrackerError:
+                self._notes.doubt(number)
+                raise
+            return self._after(seen, shown) if todo.add or todo.remove else seen
+
+    async def _publish(self, number: str, ticket: Ticket, move: Move) -> MoveOutcome:
+        claiming = self._claims is not None and (move.expect, move.to) == CLAIM
+        taken = False
+        seen = ticket
+        try:
+            seen = await self._current(ticket, move)
+            todo = plan(self._labels, seen.labels, move)
+            if isinstance(todo, type):
+                return todo(seen)
+            if self._claims is not None and claiming:
+                taken = await self._claims.take(number, move)
+                if not taken:
+                    return LostRace(seen)
+            shown = await self._relabel(number, seen, todo, move)
+        except Overtaken as overtaken:
+            return LostRace(self._after(seen, overtaken.labels))
+        except (Dropped, TrackerError) as error:
+            outcome = outcome_of(error)
+            if self._claims is not None and taken and not isinstance(outcome, Unknown):
+                await self._claims.release(number, deadline=move.deadline)
+            return outcome
+        if self._claims is not None and move.to not in (Status.ENQUEUED, Status.IN_PROGRESS):
+            await self._claims.release(number, deadline=move.deadline)
+        return Applied(self._after(seen, shown))
+
+    async def _current(self, ticket: Ticket, move: Move) -> Ticket:
+        """The ticket to start from: read again, unless the write's own answer will tell as much."""
+        claim = (move.expect, move.to) == CLAIM
+        if not claim and self._now() < move.deadline and self._notes.stands(snapshot_of(ticket), self._now()):
+            return ticket
+        return await self._issues.read(ticket.key, known=ticket, deadline=move.deadline)
+
+    async def _relabel(self, number: str, seen: Ticket, todo: Relabel, move: Move) -> Labels:
+        """Write what is to do; raises Overtaken as soon as an answer shows that somebody else moved the ticket."""
+        shown, told = _ids(seen), False
+        if todo.add:
+            shown = await self._add(number, seen, todo, move)
+            told = True
+        for label in only(self._labels, frozenset(shown), move.to).remove:
+            left = await self._writer.remove(number, label, deadline=move.deadline)
+            if left is None and not told:
+                # The label was gone before we came, and no answer has told yet what is there instead.
+                shown = _ids(await self._issues.read(number, deadline=move.deadline))
+            else:
+                shown = _without(shown, label) if left is None else left
+            if any(name.casefold() == label.casefold() for name in shown):
+                raise Dropped(f"GitHub answered 200, but the label {label} is still there")
+            self._check_strangers(shown, move)
+            told = True
+        return shown
+
+    async def _add(self, number: str, seen: Ticket, todo: Relabel, move: Move) -> Labels:
+        """Put `to` on, by GraphQL together with the removal where that is safe; answers the labels there then."""
+        assert todo.add is not None  # noqa: S101 - the caller asks only then
+        snapshot = snapshot_of(seen)
+        edge = (move.expect, move.to)
+        if snapshot and todo.remove and edge in _NOT_BEGUN and self._writer.can_swap(snapshot, todo.add, todo.remove):
+            swapped = await self._writer.swap(snapshot, todo.add, todo.remove, deadline=move.deadline)
+            if swapped is not None and swapped.added is not None:
+                self._check_strangers(self._verified(todo.add, swapped.added), move, gone_is_lost=True)
+                return swapped.added if swapped.removed is None else swapped.removed
+            if swapped is not None:
+                log.warning("GitHub removed a label and failed to add the next; adding it now", ticket=seen.id)
+                return self._verified(todo.add, await self._writer.add(number, todo.add, deadline=move.deadline))
+        shown = self._verified(todo.add, await self._writer.add(number, todo.add, deadline=move.deadline))
+        self._check_strangers(shown, move, gone_is_lost=True)
+        return shown
+
+    async def _remove(self, number: str, label: str, shown: Labels, deadline: float) -> Labels:
+        left = await self._writer.remove(number, label, deadline=deadline)
+        return _without(shown, label) if left is None else left
+
+    def _check_strangers(self, shown: Labels, move: Move, *, gone_is_lost: bool = False) -> None:
+        """Raise Overtaken when the labels show a status that this move knows nothing of, or `expect` no more."""
+        statuses = self._labels.statuses(shown)
+        gone = gone_is_lost and move.expect is not Status.PENDING and move.expect not in statuses
+        if gone or statuses - {move.expect, move.to}:
+            raise Overtaken(shown)
+
+    @staticmethod
+    def _verified(label: str, shown: Labels) -> Labels:
+        if not any(name.casefold() == label.casefold() for name in shown):
+            raise Dropped(f"GitHub answered 200, but did not add the label {label}: the token may not write labels")
+        return shown
+
+    def _after(self, before: Ticket, shown: Labels) -> Ticket:
+        """The ticket with the labels that GitHub's last answer showed."""
+        names = frozenset(shown)
+        old = snapshot_of(before) or Snapshot(before.key)
+        snapshot = replace(old, label_ids=dict(shown), etag=None, read_at=self._now(), verified=True)
+        self._notes.saw(snapshot)
+        digest = hashlib.sha256(" ".join([before.revision, *sorted(names)]).encode()).hexdigest()
+        return replace(before, labels=names, revision=f"after {digest[:16]}", native=snapshot)
+
+
+def outcome_of(error: Exception) -> MoveOutcome:
+    """What a failure means for the move."""
+    text = str(error)
+    match error:
+        case TicketNotFound():
+            return Gone(text)
+        case RateLimited():
+            return Limited(error.retry_at or time.time() + 60, text)
+        case Refused() | Unauthorized() | Dropped():
+            return Forbidden(text)
+        case TrackerUnavailable() | BadAnswer():
+            return Unknown(text)
+    raise error
+
+
+def _ids(ticket: Ticket) -> Labels:
+    snapshot = snapshot_of(ticket)
+    known = snapshot.label_ids if snapshot else {}
+    return {name: known.get(name, "") for name in ticket.labels}
+
+
+def _without(shown: Labels, label: str) -> Labels:
+    return {name: id_ for name, id_ in shown.items() if name.casefold() != label.casefold()}

@@ -11,7 +11,9 @@ from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Fiel
 
 from agentsmith.domain.errors import BadAnswer
 from agentsmith.domain.ticket import Actor, Ticket
+from agentsmith.trackers.github.dialect import message
 from agentsmith.trackers.github.site import Site
+from agentsmith.trackers.http.redaction import excerpt
 
 
 class _Record(BaseModel):
@@ -104,15 +106,52 @@ class Repository(_Record):
     """A repository under its present name."""
 
     full_name: str
+    default_branch: str = "main"
 
 
-class Commit(_Record):
-    """A commit; all that matters is that it exists."""
-
+class _Sha(_Record):
     sha: str
 
 
+class GitRef(_Record):
+    """A git ref and what it points to."""
+
+    ref: str
+    object: _Sha
+
+
+class _Stamp(_Record):
+    date: _Moment
+
+
+class Commit(_Record):
+    """A git commit; `committer` carries GitHub's own date."""
+
+    sha: str
+    committer: _Stamp | None = None
+
+
+class _Content(_Record):
+    tree: _Sha
+
+
+class _Tip(_Record):
+    sha: str
+    commit: _Content
+
+
+class Branch(_Record):
+    """A branch and the tree at its tip."""
+
+    commit: _Tip
+
+
 T = TypeVar("T")
+
+
+def said(data: object) -> str:
+    """GitHub's own words in an error body, short."""
+    return excerpt(message(data))
 
 
 def read(shape: type[T] | Any, data: object, what: str) -> T:

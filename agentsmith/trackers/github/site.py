@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from typing import Final
-from urllib.parse import unquote, urlsplit
+from urllib.parse import urlsplit
 
 from agentsmith.domain.ticket import TicketId
 
@@ -71,31 +71,28 @@ class Site:
 
     def identify(self, text: str) -> str | None:
         """The number in `12`, `#12`, `acme/web#12`, `github.com/acme/web#12` or the issue's URL, if it is ours."""
-        text = text.strip()
         if "://" in text:
             return self._from_url(text)
         name, hash_, number = text.rpartition("#")
-        if name.lower() not in ("", self.repository.lower(), self.project):
+        if name.lower() not in ("", self.repository.lower(), self.project) or (name and not hash_):
             return None
-        return self.number(number) if hash_ or not name else None
+        return self.number(number)
 
-    def same_repository(self, web_url: str) -> bool:
-        """Whether the address of an issue lies in this repository."""
-        return self._from_url(web_url) is not None
+    def holds(self, web_url: str) -> bool:
+        """Whether a page that people see (of an issue or a pull request) lies in this repository, on any host."""
+        parts = _path(web_url)
+        return len(parts) >= 2 and "/".join(parts[:2]).lower() == self.repository.lower()
 
     def _from_url(self, text: str) -> str | None:
         try:
             url = urlsplit(text)
-            host = url.netloc.lower()
         except ValueError:
             return None
-        parts = unquote(url.path).strip("/").split("/")
-        if url.scheme not in ("http", "https") or host.removeprefix("www.") != self.web_host or len(parts) != 4:
+        parts = _path(text)
+        ours = url.scheme in ("http", "https") and url.netloc.lower().removeprefix("www.") == self.web_host
+        if not ours or len(parts) != 4 or parts[2] != "issues" or not self.holds(text):
             return None
-        owner, name, kind, number = parts
-        if f"{owner}/{name}".lower() != self.repository.lower() or kind not in ("issues", "pull"):
-            return None
-        return self.number(number) if kind == "issues" else None
+        return self.number(parts[3])
 
     @property
     def _dedicated_api_host(self) -> bool:
@@ -107,3 +104,10 @@ def _host(url: str) -> str:
     usual = {"http": 80, "https": 443}[parts.scheme]
     host = (parts.hostname or "").lower()
     return host if parts.port in (None, usual) else f"{host}:{parts.port}"
+
+
+def _path(url: str) -> list[str]:
+    try:
+        return urlsplit(url).path.strip("/").split("/")
+    except ValueError:
+        return []

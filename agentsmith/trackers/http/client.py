@@ -75,7 +75,8 @@ class ApiClient:
         if reply.status == 304:
             body, link = (cached.body, cached.link) if cached else (b"", "")
             data = self._parsed(call, Reply(200, {"content-type": "application/json"}, body, reply.url))
-            return Answer(200, reply.headers, data, reply.url, etag=call.etag, link=link, unchanged=True)
+            moved = reply.url != str(url)
+            return Answer(200, reply.headers, data, reply.url, call.etag, link, unchanged=True, redirected=moved)
         answer = self._answer(call, reply)
         if answer.status == 200 and answer.etag:
             kept = Cached(answer.etag, reply.body, answer.link)
@@ -241,7 +242,8 @@ class ApiClient:
 
     def _answer(self, call: Call, reply: Reply) -> Answer:
         etag, link = reply.headers.get("etag"), reply.headers.get("link", "")
-        return Answer(reply.status, reply.headers, self._parsed(call, reply), reply.url, etag=etag, link=link)
+        data, moved = self._parsed(call, reply), reply.url != str(call.url)
+        return Answer(reply.status, reply.headers, data, reply.url, etag, link, redirected=moved)
 
     def _parsed(self, call: Call, reply: Reply) -> Any:
         try:

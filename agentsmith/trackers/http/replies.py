@@ -39,6 +39,8 @@ class Answer:
     link: str = ""
     unchanged: bool = False
     """A 304: `data` is what the cache held; None where the caller alone knew the ETag."""
+    redirected: bool = False
+    """Whether `url` is not where the request was sent."""
 
 
 @dataclass(frozen=True, slots=True)

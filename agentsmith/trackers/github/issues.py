@@ -1,0 +1,128 @@
+"""Reading issues: one by number, and all that carry a label. Pull requests, moved and malformed ones told apart."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
+from typing import Any, Final
+
+import structlog
+
+from agentsmith.domain.errors import BadAnswer, ConfigError, Refused, TicketNotFound
+from agentsmith.domain.ticket import Ticket
+from agentsmith.trackers.github import payloads
+from agentsmith.trackers.github.labels import LabelWriter
+from agentsmith.trackers.github.notes import Notes
+from agentsmith.trackers.github.payloads import Issue, Repository, Snapshot
+from agentsmith.trackers.github.site import Site
+from agentsmith.trackers.http import Answer, ApiClient
+
+log = structlog.get_logger()
+
+PAGE_SIZE: Final = 100
+
+
+def snapshot_of(ticket: Ticket) -> Snapshot | None:
+    """What we put into the ticket when we read it; None for a ticket that came some other way."""
+    return ticket.native if isinstance(ticket.native, Snapshot) else None
+
+
+class Issues:
+    """The issues of one repository."""
+
+    def __init__(
+        self,
+        *,
+        tracker: str,
+        site: Site,
+        client: ApiClient,
+        writer: LabelWriter,
+        notes: Notes,
+        now: Callable[[], float],
+        page_size: int,
+    ) -> None:
+        self._tracker = tracker
+        self._site = site
+        self._client = client
+        self._writer = writer
+        self._notes = notes
+        self._now = now
+        self._page_size = page_size
+
+    def number(self, key: str) -> str:
+        """The key as an issue number; what cannot be one names no ticket."""
+        number = self._site.number(key)
+        if number is None:
+            raise TicketNotFound(f"GitHub: {self._site.repository} has no issue {key[:40]!r}")
+        return number
+
+    async def read(self, key: str, *, known: Ticket | None = None, deadline: float | None = None) -> Ticket:
+        """The issue as it is now: asked for every time, free of charge while unchanged since `known` (T1, T3)."""
+        number = self.number(key)
+        snapshot = snapshot_of(known) if known else None
+        path = self._site.path(number)
+        read_at = self._now()
+        answer = await self._client.get(path, etag=snapshot.etag if snapshot else None, deadline=deadline)
+        if answer.data is None and answer.unchanged and known is not None and snapshot is not None:
+            ticket = replace(known, native=replace(snapshot, read_at=read_at))
+        else:
+            issue: Issue = payloads.read(Issue, answer.data, f"issue {number}")
+            await self._check_place(number, issue, answer)
+            self._writer.learn(issue.labels)
+            ticket = payloads.to_ticket(issue, self._site, self._tracker, etag=answer.etag, read_at=read_at)
+        fresh = snapshot_of(ticket)
+        if fresh is not None:
+            self._notes.saw(fresh)
+        return ticket
+
+    async def find(self, label: str) -> AsyncIterator[Ticket]:
+        """Every open issue that carries `label`, oldest first, so that unchanged pages stay unchanged (T2)."""
+        if "," in label:
+            raise ConfigError(f"GitHub cannot search for the label {label!r}: a comma separates labels there")
+        wanted = label.casefold()
+        params = {
+            "state": "open",
+            "labels": label,
+            "sort": "created",
+            "direction": "asc",
+            "per_page": str(self._page_size),
+        }
+        seen: set[int] = set()
+        async for page in self._client.pages(self._site.path(rest="/issues"), params=params, missing=Refused):
+            records: list[Any] = payloads.read(list[Any], page.data, "a list of issues")
+            for record in records:
+                issue = self._listed(record)
+                # The filter is repeated here because GitHub has been seen to answer with the wrong issues.
+                if issue is None or issue.state != "open" or issue.number in seen:
+                    continue
+                if wanted not in {name.name.casefold() for name in issue.labels}:
+                    continue
+                seen.add(issue.number)
+                yield payloads.to_ticket(issue, self._site, self._tracker, etag=None, read_at=0.0)
+
+    def _listed(self, record: object) -> Issue | None:
+        """One record of a list; None for a pull request, and for a malformed one, which is logged."""
+        if isinstance(record, dict) and record.get("pull_request") is not None:
+            return None
+        try:
+            issue: Issue = payloads.read(Issue, record, "an issue in a list")
+        except BadAnswer as error:
+            number = record.get("number") if isinstance(record, dict) else None
+            log.warning("skipped a malformed issue", tracker=self._tracker, number=number, error=str(error))
+            return None
+        self._writer.learn(issue.labels)
+        return issue
+
+    async def _check_place(self, number: str, issue: Issue, answer: Answer) -> None:
+        """Follow a renamed repository, but not an issue that was transferred: that is another ticket now."""
+        here = str(issue.number) == number
+        if here and self._site.holds(issue.html_url):
+            return
+        if not answer.redirected:
+            if here:
+                return  # an Enterprise Server may show people another host than the one we call
+            raise BadAnswer(f"GitHub: asked for issue {number}, got {issue.number}")
+        repository = await self._client.get(self._site.path(), missing=Refused)
+        name: Repository = payloads.read(Repository, repository.data, "a repository")
+        if not here or not replace(self._site, repository=name.full_name).holds(issue.html_url):
+            raise TicketNotFound(f"GitHub: issue {number} was moved to {issue.html_url[:200]}")
