@@ -107,7 +107,7 @@ def redact(text: str) -> str:
 class Log(Protocol):
     """What `transition` needs of a logger; any structlog logger will do."""
 
-    def info(self, event: str, /, **fields: Any) -> Any:
+    def info(self, event: str, **fields: Any) -> Any:
         """Write one event."""
 
 
@@ -142,6 +142,9 @@ def configure(
         structlog.stdlib.add_log_level,
         structlog.stdlib.add_logger_name,
         _timestamp,
+        _short_exception if console else _whole_exception,
+        # Before anything leaves us: another handler on the root logger sees no secret either.
+        _redacted,
     ]
     structlog.configure(
         processors=[
@@ -160,8 +163,6 @@ def configure(
             foreign_pre_chain=before,
             processors=[
                 structlog.stdlib.ProcessorFormatter.remove_processors_meta,
-                _short_exception if console else _whole_exception,
-                _redacted,
                 _Console(colours=colours) if console else _as_json,
             ],
         )
@@ -213,8 +214,12 @@ def _short_exception(_logger: Any, _method: str, event: EventDict) -> EventDict:
     return event
 
 
+_META: Final = ("_record", "_from_structlog")
+"""What the formatter needs itself and takes out before a line is made."""
+
+
 def _redacted(_logger: Any, _method: str, event: EventDict) -> EventDict:
-    return {str(key): _clean(value, key=str(key)) for key, value in event.items()}
+    return {key: value if key in _META else _clean(value, key=key) for key, value in event.items()}
 
 
 def _clean(value: object, *, key: str = "", depth: int = 0) -> Any:

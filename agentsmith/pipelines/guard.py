@@ -109,9 +109,9 @@ def descendants() -> dict[int, int]:
 def signal_all(*signals: int) -> set[int]:
     """Sends the signals to every process below this one; returns which those were."""
     found = descendants()
-    # A group is hit as a whole, so that what was forked since we looked is hit too; but not the guard's own
-    # two groups, which a process of the run could have joined.
-    spared = {os.getpgrp(), os.getsid(0)}
+    # A group is hit as a whole, so that what was forked since we looked is hit too; but not the guard's own two
+    # groups, which a process of the run could have joined, nor 0 and 1, which would mean far more than a group.
+    spared = {0, 1, os.getpgrp(), os.getsid(0)}
     for target in {pid if group in spared else -group for pid, group in found.items()}:
         for number in signals:
             try:
@@ -369,7 +369,10 @@ class Guard:
 
     def listen(self) -> None:
         """Takes the consumer's orders; that they end without `end` means that it died."""
-        data = os.read(0, CHUNK)
+        try:
+            data = os.read(0, CHUNK)
+        except ConnectionError:  # stdin may be a socket
+            data = b""
         if not data:
             self.selector.unregister(0)
             self.leave(ORPHANED)

@@ -36,6 +36,7 @@ def control_plane(simulator: Simulator) -> list[Route]:
     plane = _ControlPlane(simulator)
     return [
         Route("/_control", plane.describe, methods=["GET"]),
+        Route("/_control/", plane.describe, methods=["GET"]),
         Route("/_control/reset", plane.reset, methods=["POST"]),
         Route("/_control/requests", plane.requests, methods=["GET", "DELETE"]),
         Route("/_control/unknown", plane.unknown, methods=["GET"]),

@@ -126,6 +126,16 @@ class Stage:
         kept = self.place / "farewell"
         return kept.read_text() if kept.exists() else None
 
+    def altered_guard(self, *changes: tuple[str, str]) -> str:
+        """The path of a guard whose text was changed, for what this machine does not bring about by itself."""
+        text = inspect.getsource(program)
+        for old, new in changes:
+            assert text.count(old) == 1
+            text = text.replace(old, new)
+        path = self.place / "guard.py"
+        path.write_text(text)
+        return str(path)
+
     def commands(self) -> list[int]:
         """The living processes of this test's commands."""
         return [pid for pid in map(int, filter(str.isdigit, os.listdir("/proc"))) if self._marked(pid)]
@@ -272,6 +282,7 @@ async def test_a_command_that_cannot_start_says_why(stage: Stage, guard: Guard) 
     for name, text, mode in (("plain", "", 0o600), ("orphan", "#!/no/sh\n", 0o700), ("nothing", "?", 0o700)):
         (stage.place / name).write_text(text)
         (stage.place / name).chmod(mode)
+    too_long = {"A": "secret" * 10**5}
     cases: list[tuple[str, str, dict[str, Any]]] = [
         ("no-such-program", "command not found: no-such-program", {}),
         ("./missing", "command not found: ./missing", {}),
@@ -280,11 +291,7 @@ async def test_a_command_that_cannot_start_says_why(stage: Stage, guard: Guard) 
         ("./nothing", "cannot run ./nothing: neither a program nor a script with a #! line", {}),
         ("e\0cho", "not a valid command: embedded null byte", {}),
         ("echo", "not a valid command: illegal environment variable name", {"env": {"A=B": "secret"}}),
-        (
-            "/bin/echo",
-            "cannot run /bin/echo: its arguments and environment are too long",
-            {"env": {"A": "secret" * 10**5}},
-        ),
+        ("/bin/echo", "cannot run /bin/echo: its arguments and environment are too long", {"env": too_long}),
         ("echo", "working directory not found: /no/such/place", {"cwd": Path("/no/such/place")}),
         ("echo", "cannot write the log /no/such/log: No such file or directory", {"log": Path("/no/such/log")}),
     ]
@@ -531,6 +538,23 @@ async def test_close_ends_a_guard_that_somebody_stopped(stage: Stage, monkeypatc
         await running
 
 
+async def test_while_something_cannot_be_ended_the_run_is_not_declared_over(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    toothless = stage.altered_guard(("os.kill(target, number)", "pass"), ("PATIENCE = 10.0", "PATIENCE = 0.1"))
+    monkeypatch.setattr(program, "__file__", toothless)
+    guard = await stage.open(grace=0.1, farewell=stage.farewell())
+    running = await stage.begin(guard, "echo ::up; sleep 300")
+    guard.trust(0)
+    ended = await running
+    assert (ended.code, ended.signal, ended.stopped) == (None, None, "the trust window closed")
+    with pytest.raises(GuardDied, match="a process could not be ended"):
+        await stage.run(guard, "exit 0")
+    await guard.close()
+    assert "[processes that could not be ended: [" in stage.logged()
+    assert stage.farewell_said() is None
+
+
 # Who may tell the guard what
 
 
@@ -576,8 +600,7 @@ async def test_a_reader_that_is_stuck_does_not_stop_the_guarding(stage: Stage) -
     stage.guards.append(raw.pid)
     try:
         order("hello", trusted_until=boottime() + 60, grace=0.1, farewell=None)
-        noise = "head -c 8000 /dev/zero | tr '\\0' : ; echo"
-        script = f"i=0; while [ $i -lt 500 ]; do {noise}; i=$((i+1)); done; touch done; {DEAF}"
+        script = f"yes $(printf '%8000s' | tr ' ' :) | head -n 500; touch done; {DEAF}"
         limits = {"log_limit": 0, "tail_limit": 10, "timeout": None}
         argv, env, place = ["sh", "-c", script], stage.env, str(stage.place)
         order("start", argv=argv, env=env, cwd=place, log=str(stage.log), **limits)
@@ -631,11 +654,7 @@ async def test_elsewhere_than_on_linux_the_guards_session_is_ended(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """On the assumption that `ps` and sessions are alike everywhere, which is all that this can show."""
-    text = inspect.getsource(program)
-    portable = stage.place / "guard.py"
-    portable.write_text(text.replace('LINUX = sys.platform == "linux"', "LINUX = False"))
-    assert portable.read_text() != text
-    monkeypatch.setattr(program, "__file__", str(portable))
+    monkeypatch.setattr(program, "__file__", stage.altered_guard(('LINUX = sys.platform == "linux"', "LINUX = False")))
     guard = await stage.open(grace=0.1)
     ended = await stage.run(guard, f"({DEAF}) & (sleep 300 &) ; exit 2")
     assert ended.code == 2

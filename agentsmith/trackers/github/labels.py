@@ -101,7 +101,8 @@ class LabelWriter:
             log.warning("GraphQL is not available, using two requests per move", error=str(error))
             return None
         data = answer.data if isinstance(answer.data, dict) else {}
-        done = data.get("data") if isinstance(data.get("data"), dict) else {}
+        done: Any = data.get("data")
+        done = done if isinstance(done, dict) else {}
         swapped = Swapped(self._labels_in(done.get("add")), self._labels_in(done.get("remove")))
         if swapped.added is None:
             self._ids.pop(add.casefold(), None)

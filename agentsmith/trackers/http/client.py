@@ -111,6 +111,7 @@ class ApiClient:
         *,
         params: Mapping[str, str] | None = None,
         next_page: NextPage = link_header,
+        deadline: float | None = None,
         missing: type[TrackerError] = TicketNotFound,
     ) -> AsyncIterator[Answer]:
         """Every page of a list, each revalidated by its ETag; ends after the last page, or with an error."""
@@ -121,7 +122,7 @@ class ApiClient:
             if url in seen or len(seen) >= _MOST_PAGES:
                 raise BadAnswer(f"{self._dialect.name}: the pages of {excerpt(path)} do not end")
             seen.add(url)
-            answer = await self.get(page.url, params=page.params, missing=missing)
+            answer = await self.get(page.url, params=page.params, deadline=deadline, missing=missing)
             yield answer
             page = next_page(page, answer)
 

@@ -1,0 +1,116 @@
+"""Who we are, who set a label, and what somebody may do in the repository."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Final
+from urllib.parse import quote
+
+from agentsmith.domain.errors import Refused
+from agentsmith.domain.ticket import Actor
+from agentsmith.domain.tracker import Access, Labelling
+from agentsmith.trackers.github import payloads
+from agentsmith.trackers.github.payloads import App, Event, Permission, User
+from agentsmith.trackers.github.site import Site
+from agentsmith.trackers.http import Answer, ApiClient
+from agentsmith.trackers.http.paging import links
+
+_ROLES: Final = {
+    "admin": Access.ADMIN,
+    "maintain": Access.WRITE,
+    "write": Access.WRITE,
+    "triage": Access.TRIAGE,
+    "read": Access.READ,
+    "none": Access.NONE,
+}
+_MOST_PAGES: Final = 100
+
+
+class People:
+    """Accounts, as one repository sees them."""
+
+    def __init__(self, client: ApiClient, site: Site, *, as_app: ApiClient | None, page_size: int) -> None:
+        self._client = client
+        self._site = site
+        self._as_app = as_app
+        """Speaks for the GitHub App itself; an installation's token cannot say who it is."""
+        self._page_size = page_size
+        self._me: Actor | None = None
+        self._asking = asyncio.Lock()
+
+    async def me(self, *, deadline: float | None = None) -> Actor:
+        """Who the credential belongs to; asked once."""
+        async with self._asking:
+            if self._me is None:
+                self._me = (await self._ask(deadline)).to_actor()
+        return self._me
+
+    def learn(self, user: User) -> None:
+        """What we have just written was written by this account: that is us."""
+        self._me = self._me or user.to_actor()
+
+    @staticmethod
+    def same(user: User, actor: Actor) -> bool:
+        """Whether both are one account; logins change hands, ids do not."""
+        return str(user.id) == actor.id
+
+    async def labelled_by(self, number: str, label: str) -> Labelling | None:
+        """Who last put the label on the issue; None when the history does not say."""
+        wanted = label.casefold()
+        path = self._site.path(number, "/events")
+        answer = await self._client.get(path, params={"per_page": str(self._page_size)})
+        first, url = answer, links(answer.link).get("last")
+        pages = 0
+        while url is not None and pages < _MOST_PAGES:  # the newest events are on the last page
+            answer = await self._client.get(url)
+            if (found := _last_labelling(answer, wanted)) is not None:
+                return await self._labelling(found)
+            url = links(answer.link).get("prev")
+            if url is None or url == links(answer.link).get("first"):
+                break
+            pages += 1
+        found = _last_labelling(first, wanted)
+        return None if found is None else await self._labelling(found)
+
+    async def access_of(self, actor: Actor) -> Access:
+        """What an account may do here; NONE for programs, which have no role, and for whoever is not known."""
+        login = quote(actor.name, safe="")
+        path = self._site.path(rest=f"/collaborators/{login}/permission")
+        answer = await self._client.get(path, allow=frozenset({404}), missing=Refused)
+        if answer.status == 404:
+            return Access.NONE
+        permission: Permission = payloads.read(Permission, answer.data, "a permission")
+        if permission.user is not None and actor.id and str(permission.user.id) != actor.id:
+            return Access.NONE  # the login belongs to somebody else by now
+        role = _ROLES.get(permission.role_name.lower())
+        # A role that an organisation made up has a name of its own; the older word tells what it includes.
+        return role if role is not None else _ROLES.get(permission.permission.lower(), Access.NONE)
+
+    async def _labelling(self, event: Event) -> Labelling | None:
+        if event.actor is None:
+            return None
+        actor = event.actor.to_actor()
+        return Labelling(actor, await self.access_of(actor))
+
+    async def _ask(self, deadline: float | None) -> User:
+        if self._as_app is None:
+            answer = await self._client.get("/user", deadline=deadline, missing=Refused)
+            user: User = payloads.read(User, answer.data, "a user")
+            return user
+        answer = await self._as_app.get("/app", deadline=deadline, missing=Refused)
+        app: App = payloads.read(App, answer.data, "an App")
+        path = f"/users/{quote(f'{app.slug}[bot]', safe='')}"
+        answer = await self._client.get(path, deadline=deadline, missing=Refused)
+        bot: User = payloads.read(User, answer.data, "a user")
+        return bot
+
+
+def _last_labelling(answer: Answer, wanted: str) -> Event | None:
+    """The newest event of a page by which the label was set."""
+    records: list[Any] = payloads.read(list[Any], answer.data, "a list of events")
+    for record in reversed(records):
+        if isinstance(record, dict) and record.get("event") == "labeled":
+            event: Event = payloads.read(Event, record, "an event")
+            if event.label is not None and event.label.name.casefold() == wanted:
+                return event
+    return None

@@ -1,0 +1,196 @@
+"""The GitHub tracker: the contract of `domain.tracker`, put together from its parts."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
+from typing import Any, Final
+
+import httpx
+
+from agentsmith.boottime import boottime
+from agentsmith.domain.errors import Refused
+from agentsmith.domain.lifecycle import LabelSet, Status
+from agentsmith.domain.memo import Memo
+from agentsmith.domain.ticket import Actor, Ticket, TicketId
+from agentsmith.domain.tracker import Access, Blocker, Labelling, Move, MoveOutcome, Sticky
+from agentsmith.trackers.github import payloads
+from agentsmith.trackers.github.claims import ClaimRefs
+from agentsmith.trackers.github.issues import PAGE_SIZE, Issues
+from agentsmith.trackers.github.labels import LabelWriter
+from agentsmith.trackers.github.moves import Moves
+from agentsmith.trackers.github.notes import Notes
+from agentsmith.trackers.github.payloads import Issue, Label
+from agentsmith.trackers.github.people import People
+from agentsmith.trackers.github.site import Site
+from agentsmith.trackers.github.sticky import Form, Stickies
+from agentsmith.trackers.http import ApiClient
+
+_FIRST_WITH_DEPENDENCIES: Final = (3, 19)
+"""The Enterprise Server release that can tell what blocks an issue."""
+_LOOKS: Final = {
+    Status.PENDING: ("fbca04", "waits for its turn"),
+    Status.ENQUEUED: ("c5def5", "is in the queue"),
+    Status.IN_PROGRESS: ("1d76db", "is being worked on"),
+    Status.WAITING: ("d4c5f9", "waits for a person, a time or another ticket"),
+    Status.DONE: ("0e8a16", "finished"),
+    Status.FAILED: ("b60205", "failed; the comment says why"),
+}
+
+
+class GitHubTracker:
+    """The issues of one repository; see `domain.tracker` for what each method owes."""
+
+    platform: Final = "github"
+
+    def __init__(
+        self,
+        *,
+        name: str,
+        site: Site,
+        labels: LabelSet,
+        client: ApiClient,
+        as_app: ApiClient | None = None,
+        http: httpx.AsyncClient | None = None,
+        strict: bool = False,
+        page_size: int = PAGE_SIZE,
+        now: Callable[[], float] = boottime,
+    ) -> None:
+        """`as_app` speaks for the GitHub App where the credential is one; `http` is closed with the tracker."""
+        self.name = name
+        self.labels = labels
+        self._site = site
+        self._client = client
+        self._http = http
+        self._page_size = page_size
+        notes = Notes()
+        self._writer = LabelWriter(client, site)
+        self._people = People(client, site, as_app=as_app, page_size=page_size)
+        self._issues = Issues(
+            tracker=name,
+            site=site,
+            client=client,
+            writer=self._writer,
+            notes=notes,
+            now=now,
+            page_size=page_size,
+        )
+        self._moves = Moves(
+            issues=self._issues,
+            writer=self._writer,
+            labels=labels,
+            notes=notes,
+            claims=ClaimRefs(client, site) if strict else None,
+            now=now,
+        )
+        self._stickies = Stickies(
+            client=client,
+            site=site,
+            form=Form(labels),
+            issues=self._issues,
+            people=self._people,
+            notes=notes,
+            now=now,
+            page_size=page_size,
+        )
+
+    @property
+    def project(self) -> str:
+        """The canonical project: `github.com/acme/web`."""
+        return self._site.project
+
+    def ticket_id(self, key: str) -> TicketId:
+        """`github.com/acme/web#12`."""
+        return self._site.ticket_id(key)
+
+    def identify(self, text: str) -> str | None:
+        """The number behind `12`, `#12`, `acme/web#12`, the canonical id or the issue's URL (T15)."""
+        return self._site.identify(text)
+
+    def filter_hint(self, status: Status) -> str:
+        """A search on the repository's issues page."""
+        return f'is:issue label:"{self.labels.label(status)}"'
+
+    async def get(self, key: str) -> Ticket:
+        """The issue as it is now (T1, T3)."""
+        return await self._issues.read(key)
+
+    def find(self, label: str) -> AsyncIterator[Ticket]:
+        """Every open issue that carries `label` (T2)."""
+        return self._issues.find(label)
+
+    async def move(self, ticket: Ticket, move: Move) -> MoveOutcome:
+        """Publish one edge (T4 to T11)."""
+        return await self._moves.move(ticket, move)
+
+    async def tidy(self, ticket: Ticket, *, keep: Status | None, deadline: float) -> Ticket:
+        """Leave one lifecycle label (T12)."""
+        return await self._moves.tidy(ticket, keep=keep, deadline=deadline)
+
+    async def read_sticky(self, ticket: Ticket) -> Sticky | None:
+        """Our comment on the issue (T13)."""
+        return await self._stickies.read(ticket)
+
+    async def write_sticky(
+        self, ticket: Ticket, text: str, memo: Memo, *, known: Sticky | None, deadline: float
+    ) -> Sticky:
+        """Make our comment or edit it in place (T13)."""
+        return await self._stickies.write(ticket, text, memo, known=known, deadline=deadline)
+
+    async def me(self) -> Actor:
+        """The account of the token, or the bot of the GitHub App."""
+        return await self._people.me()
+
+    async def labelled_by(self, ticket: Ticket, label: str) -> Labelling | None:
+        """Who last put `label` on the issue, from its history."""
+        return await self._people.labelled_by(self._issues.number(ticket.key), label)
+
+    async def access_of(self, actor: Actor) -> Access:
+        """The account's role in the repository."""
+        return await self._people.access_of(actor)
+
+    async def blockers(self, ticket: Ticket) -> tuple[Blocker, ...]:
+        """The issues that this one is marked as blocked by; none on servers too old to know of such links."""
+        number = self._issues.number(ticket.key)
+        path = self._site.path(number, "/dependencies/blocked_by")
+        params = {"per_page": str(self._page_size)}
+        answer = await self._client.get(path, params=params, allow=frozenset({404}))
+        if answer.status == 404:
+            version = re.match(r"(\d+)\.(\d+)", answer.headers.get("x-github-enterprise-version", ""))
+            if version is not None and (int(version[1]), int(version[2])) < _FIRST_WITH_DEPENDENCIES:
+                return ()
+        found: list[Blocker] = []
+        async for page in self._client.pages(path, params=params):
+            issues: list[Issue] = payloads.read(list[Issue], page.data, "a list of issues")
+            found += [self._blocker(issue) for issue in issues]
+        return tuple(found)
+
+    async def ensure_labels(self) -> tuple[str, ...]:
+        """Make the lifecycle labels that the repository lacks; answers those made. One request when none is missing.
+
+        Worth calling at start-up: it shows whether the token may write, and teaches the ids that make moves cheaper.
+        """
+        there: set[str] = set()
+        params = {"per_page": str(PAGE_SIZE)}
+        async for page in self._client.pages(self._site.path(rest="/labels"), params=params, missing=Refused):
+            labels: list[Label] = payloads.read(list[Label], page.data, "a list of labels")
+            self._writer.learn(labels)
+            there |= {label.name.casefold() for label in labels}
+        made = []
+        for status, (color, meaning) in _LOOKS.items():
+            label = self.labels.label(status)
+            if label.casefold() not in there:
+                await self._writer.create(label, color, f"agentsmith: {meaning}")
+                made.append(label)
+        return tuple(made)
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        if self._http is not None:
+            await self._http.aclose()
+
+    def _blocker(self, issue: Issue) -> Blocker:
+        owner_and_name: Any = "/".join(issue.html_url.split("://", 1)[-1].split("/")[1:3])
+        site = replace(self._site, repository=owner_and_name)
+        return Blocker(site.ticket_id(str(issue.number)), issue.html_url, issue.state == "open")
