@@ -79,12 +79,15 @@ class _Secrets:
 
 
 def _spellings(value: str) -> Iterator[str]:
-    for text in (value, value.strip(), *(line for line in value.splitlines() if len(line) >= 16)):
+    # A key of many lines, also one whose line ends are written as \\n, shows up line by line.
+    lines = value.replace("\\n", "\n").splitlines()
+    for text in (value, value.strip(), *(line for line in lines if len(line) >= 16)):
         if text.strip():
             yield text
             yield quote(text, safe="", errors="replace")
             yield json.dumps(text)[1:-1]
             yield repr(text)[1:-1]
+            yield repr(text.encode("utf-8", "surrogatepass"))[2:-1]
 
 
 _secrets: Final = _Secrets()

@@ -104,9 +104,9 @@ class RunScope:
         if self._draining:
             self._end_work()
         try:
-            with contextlib.suppress(asyncio.CancelledError):
-                await asyncio.shield(self._work)
-            if not self._work.done():
+            try:
+                await asyncio.wait({self._work})
+            except asyncio.CancelledError:
                 self.drain()  # we are being cancelled ourselves: end the work before going
                 await asyncio.wait({self._work})
             dropped = self._judge()

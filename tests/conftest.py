@@ -13,37 +13,29 @@
 | `private_server` | a factory for servers of the test's own: `private_server("--appendonly", "yes", tcp=True)`     |
 
 After each test with a namespace every key left on the server must be in the table of `agentsmith/store/keys.py`,
-with the type and the time to live that it declares; then the server is emptied.
+with the type and the time to live that it declares; then the server is emptied. Types of the factories, `TIMES` and
+builders of requests, signals and so on are in `tests/support/stores.py`.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
-from typing import Protocol
 
 import pytest
 from hypothesis import settings
 from redis.asyncio import Redis
 
-from agentsmith.store import LeaseTimes, Store
+from agentsmith.store import Store
 from tests.support.declared_keys import complaints
 from tests.support.redis_server import RedisServer, Tenant
+from tests.support.stores import TIMES, Flush, MakeStore, PrivateServer, Settled
 
 settings.register_profile("agentsmith", deadline=None, print_blob=True)
 settings.load_profile("agentsmith")
 
-TIMES = LeaseTimes(ttl=5.0, renew_every=0.1, margin=0.05, lock=5.0, leader=5.0)
-"""Leases outlast a slow machine; what a test waits for (renewal, settling) comes soon."""
-
 _numbers = itertools.count(1)
-
-
-class MakeStore(Protocol):
-    """Connects to the test's namespace once more."""
-
-    def __call__(self, **times: float) -> Store: ...
 
 
 @pytest.fixture(scope="session")
@@ -91,7 +83,7 @@ async def make_store(redis_url: str, namespace: str) -> AsyncIterator[MakeStore]
 
 
 @pytest.fixture
-async def settled(make_store: MakeStore) -> Callable[[], Awaitable[None]]:
+async def settled(make_store: MakeStore) -> Settled:
     other = make_store()
 
     async def settle() -> None:
@@ -102,13 +94,13 @@ async def settled(make_store: MakeStore) -> Callable[[], Awaitable[None]]:
 
 
 @pytest.fixture
-async def store(make_store: MakeStore, settled: Callable[[], Awaitable[None]]) -> Store:
+async def store(make_store: MakeStore, settled: Settled) -> Store:
     await settled()
     return make_store()
 
 
 @pytest.fixture
-def flush(redis_server: RedisServer) -> Callable[[], Awaitable[None]]:
+def flush(redis_server: RedisServer) -> Flush:
     async def empty() -> None:
         redis_server.command("FLUSHALL")
 
@@ -116,7 +108,7 @@ def flush(redis_server: RedisServer) -> Callable[[], Awaitable[None]]:
 
 
 @pytest.fixture
-def private_server() -> Iterator[Callable[..., RedisServer]]:
+def private_server() -> Iterator[PrivateServer]:
     started: list[RedisServer] = []
 
     def start(*options: str, tcp: bool = False, password: str = "") -> RedisServer:

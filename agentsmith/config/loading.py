@@ -62,8 +62,8 @@ def load(
         sources.flags.add(key)
         _put(data, key, value)
     data.setdefault("data_dir", default_data_dir(environ))
-    if not data.get("trackers") and BUILT_IN_TRACKER in platforms:
-        data["trackers"] = {BUILT_IN_TRACKER: {"platform": BUILT_IN_TRACKER}}
+    if BUILT_IN_TRACKER in platforms:
+        _add_built_in_tracker(data)
     config = _checked(data, platforms, sources)
     _check_passed_on(config, environ, sources)
     return config
@@ -143,6 +143,15 @@ def _without_nulls(data: Mapping[str, object], path: KeyPath = ()) -> dict[str, 
         elif len(here) == 2 and here[0] in ("trackers", "pipelines"):
             kept[key] = {}  # a tracker without settings is not the same as no tracker
     return kept
+
+
+def _add_built_in_tracker(data: dict[str, Any]) -> None:
+    """Where no tracker is configured there is `local`; under this name it needs no `platform`."""
+    trackers = data.setdefault("trackers", {})
+    if trackers == {}:
+        trackers[BUILT_IN_TRACKER] = {}
+    if isinstance(trackers, dict) and isinstance(trackers.get(BUILT_IN_TRACKER), dict):
+        trackers[BUILT_IN_TRACKER].setdefault("platform", BUILT_IN_TRACKER)
 
 
 def _from_environment(environ: Mapping[str, str]) -> Iterator[tuple[str, KeyPath, object]]:

@@ -153,7 +153,7 @@ def legal_label(label: str) -> str:
     label = label.strip()
     if not label:
         raise ValueError("is empty; name the label that starts the pipeline")
-    if len(label) > 255 or not label.isprintable():
+    if len(label) > 255 or any(ord(char) < 32 or ord(char) == 127 for char in label):
         raise ValueError("is not a label; use one line of at most 255 characters")
     if "," in label or ";" in label:
         raise ValueError("holds ',' or ';', which separate labels on GitLab and Azure DevOps; use another name")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import signal
@@ -191,7 +192,8 @@ class Guard:
         """Ends a guard that does not answer: somebody must have stopped it."""
         if not self._wire.keeper_gone.done():
             self._kill_session(spare=self.pid)
-            os.kill(self.pid, signal.SIGCONT)  # it now gets all orphans, and can see those that we cannot
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, signal.SIGCONT)  # it now gets all orphans, and can see those that we cannot
             await self._is_gone(program.PATIENCE + _SLACK)
         if not self._wire.gone.done():
             self._kill_session()

@@ -12,12 +12,16 @@ A fault is armed with `simulator.inject(Fault(kind, …))` or `POST /_control/fa
   malformed_json        applied; the answer's JSON is cut in half
   invalid_utf8          applied; the answer carries bytes that are no UTF-8
   huge                  applied; the answer is `size` bytes of valid JSON
+  meanwhile             calls `action` right before the request is handled (`after=True`: right after): what a
+                        person does between two steps of a client; in Python only
   webhook_lost          the delivery never leaves (it stands in the log as failed unless `logged=False`)
   webhook_late          the delivery waits `seconds` of simulated time, or for `release_webhooks()`
   webhook_repeated      the delivery arrives `copies` times more, with the same id
   webhook_out_of_order  the delivery waits until the next one has been sent
 
-A platform adds kinds of its own (`Simulator.quirk_kinds`), which its handlers consult.
+A platform adds kinds of its own (`Simulator.quirk_kinds`), which its handlers consult. Of several faults of one
+kind the first strikes and the others wait. A fault that names no method and no path strikes whatever its kind is
+about, e.g. reads for `stale_read`.
 """
 
 from __future__ import annotations
@@ -26,7 +30,7 @@ import asyncio
 import itertools
 import random
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
@@ -42,9 +46,13 @@ REQUEST_KINDS = frozenset(
         "malformed_json",
         "invalid_utf8",
         "huge",
+        "meanwhile",
     }
 )
 WEBHOOK_KINDS = frozenset({"webhook_lost", "webhook_late", "webhook_repeated", "webhook_out_of_order"})
+
+USUAL = {"stale_read": ("^(GET|HEAD)$", "")}
+"""Method and path that a kind is about, for faults that name neither."""
 
 
 @dataclass(slots=True)
@@ -73,20 +81,23 @@ class Fault:
     copies: int = 1
     logged: bool = True
     retry_after: int | None = None
+    action: Callable[[], object] | None = None
     name: str = ""
     """Given on injection where empty; `remove_fault` takes it."""
     struck: int = 0
     _random: random.Random = field(init=False, repr=False)
     _released: asyncio.Event = field(init=False, repr=False)
+    _hit: asyncio.Event = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         self._random = random.Random(self.seed)  # noqa: S311 - chance for tests, not for secrets
         self._released = asyncio.Event()
+        self._hit = asyncio.Event()
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Fault:
         """Read a fault from the control endpoint; an unknown field is a ValueError."""
-        known = {f.name for f in fields(cls) if f.init} - {"struck"}
+        known = {f.name for f in fields(cls) if f.init} - {"struck", "action"}
         if unknown := set(data) - known:
             raise ValueError(f"unknown fields: {', '.join(sorted(unknown))}")
         if not isinstance(data.get("kind"), str):
@@ -95,7 +106,7 @@ class Fault:
 
     def to_json(self) -> dict[str, Any]:
         """What the control endpoint lists."""
-        return {f.name: getattr(self, f.name) for f in fields(self) if f.init}
+        return {f.name: getattr(self, f.name) for f in fields(self) if f.init and f.name != "action"}
 
     @property
     def spent(self) -> bool:
@@ -112,7 +123,12 @@ class Fault:
         if self.probability < 1.0 and self._random.random() >= self.probability:
             return False
         self.struck += 1
+        self._hit.set()
         return True
+
+    async def hit(self) -> None:
+        """Wait until it has struck for the first time."""
+        await self._hit.wait()
 
     def release(self) -> None:
         """Let whatever waits in a `slow` fault go on, now and later."""
@@ -132,8 +148,9 @@ class Fault:
 class FaultBox:
     """The armed faults, in the order of injection."""
 
-    def __init__(self, kinds: Iterable[str]) -> None:
+    def __init__(self, kinds: Iterable[str], usual: Mapping[str, tuple[str, str]]) -> None:
         self.kinds = frozenset(kinds)
+        self._usual = {**USUAL, **usual}
         self._faults: list[Fault] = []
         self._numbers = itertools.count(1)
 
@@ -144,7 +161,10 @@ class FaultBox:
         """Arm a fault and give it a name if it has none."""
         if fault.kind not in self.kinds:
             raise ValueError(f"unknown kind of fault: {fault.kind}; known: {', '.join(sorted(self.kinds))}")
-        re.compile(fault.method), re.compile(fault.path), re.compile(fault.event)
+        if not fault.method and not fault.path:
+            fault.method, fault.path = self._usual.get(fault.kind, ("", ""))
+        for pattern in (fault.method, fault.path, fault.event):
+            re.compile(pattern)
         fault.name = fault.name or f"{fault.kind}-{next(self._numbers)}"
         self._faults.append(fault)
         return fault
@@ -163,12 +183,14 @@ class FaultBox:
             self.remove(fault.name)
 
     def for_request(self, method: str, path: str) -> list[Fault]:
-        """The faults that strike this request."""
-        return [
-            f
-            for f in self._faults
-            if f.kind not in WEBHOOK_KINDS and re.search(f.method, method) and re.search(f.path, path) and f.strikes()
-        ]
+        """The faults that strike this request, one of each kind."""
+        striking: dict[str, Fault] = {}
+        for fault in self._faults:
+            if fault.kind in WEBHOOK_KINDS or fault.kind in striking:
+                continue
+            if re.search(fault.method, method) and re.search(fault.path, path) and fault.strikes():
+                striking[fault.kind] = fault
+        return list(striking.values())
 
     def for_event(self, event: str) -> list[Fault]:
         """The faults that strike this webhook delivery."""

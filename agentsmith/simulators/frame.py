@@ -11,7 +11,7 @@ from __future__ import annotations
 import inspect
 import traceback
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, ClassVar, TypeVar
@@ -41,6 +41,8 @@ class Call:
     body: bytes
     base_url: str
     """The API root as the client addressed it; links in answers start with it."""
+    outside: bool = False
+    """Whether the path does not begin with the API root."""
     params: dict[str, Any] = field(default_factory=dict)
     caller: Any = None
     """Whoever `admit` recognised."""
@@ -81,6 +83,8 @@ class Endpoint:
     method: str
     path: str
     handler: Handler
+    outside: bool = False
+    """Whether the path stands beside the API root, not under it."""
 
 
 def operation(method: Operation) -> Operation:
@@ -93,14 +97,15 @@ class Simulator(ABC):
     """A platform in memory. Not thread-safe: call it from the loop that serves it."""
 
     name: ClassVar[str]
-    quirk_kinds: ClassVar[frozenset[str]] = frozenset()
+    quirk_kinds: ClassVar[Mapping[str, tuple[str, str]]] = {}
+    """The platform's own kinds of faults, with the method and path (regular expressions) they are about."""
 
     def __init__(self, *, clock: Clock | None = None, api_root: str = "", delivery_timeout: float = 10.0) -> None:
         self.clock = clock or Clock()
         self.api_root = api_root
         self.url = "http://simulator.invalid"
         """Where it is served; `serve` sets it, and webhook payloads carry it."""
-        self.faults = FaultBox(REQUEST_KINDS | WEBHOOK_KINDS | self.quirk_kinds)
+        self.faults = FaultBox(REQUEST_KINDS | WEBHOOK_KINDS | set(self.quirk_kinds), self.quirk_kinds)
         self.outbox = Outbox(self.clock, self.faults, timeout=delivery_timeout)
         self.requests = Journal()
         self.unknown_requests: list[Recorded] = []
@@ -184,7 +189,9 @@ class Simulator(ABC):
     def match(self, call: Call) -> Handler | None:
         """Find the handler for a call and fill in `call.params`."""
         for endpoint, (pattern, _, convertors) in self._routes:
-            if endpoint.method == call.method and (found := pattern.match(call.path)):
+            if (endpoint.method, endpoint.outside) != (call.method, call.outside):
+                continue
+            if found := pattern.match(call.path):
                 call.params = {k: convertors[k].convert(v) for k, v in found.groupdict().items()}
                 return endpoint.handler
         return None

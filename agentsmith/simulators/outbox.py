@@ -66,7 +66,7 @@ class Outbox:
         self._numbers = itertools.count(1)
         self._wake = asyncio.Event()
         self._sending = asyncio.Lock()
-        clock.watch(self._wake.set)
+        clock.watch(lambda: self._wake.set())
 
     @property
     def held(self) -> list[Delivery]:
@@ -127,7 +127,7 @@ class Outbox:
     async def run(self) -> None:
         """Send for ever: what is due now, then whatever becomes due."""
         # Events and locks belong to a loop; a simulator may outlive several of them.
-        self._sending = asyncio.Lock()
+        self._sending, self._wake = asyncio.Lock(), asyncio.Event()
         while True:
             self._wake.clear()
             await self._drain()

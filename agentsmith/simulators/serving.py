@@ -48,7 +48,8 @@ class _Connection(H11Protocol):
 @asynccontextmanager
 async def serve(simulator: Simulator, *, host: str = "127.0.0.1", port: int = 0) -> AsyncIterator[Running]:
     """Serve until the block ends; port 0 takes a free one. Webhooks leave while the block runs."""
-    config = uvicorn.Config(application(simulator), http="h11", ws="none", lifespan="off", log_config=None)
+    app = application(simulator)
+    config = uvicorn.Config(app, http="h11", ws="none", lifespan="off", log_config=None, proxy_headers=False)
     config.load()
     state = ServerState()
     loop = asyncio.get_running_loop()

@@ -122,7 +122,7 @@ class Gate:
             return
         faults = simulator.faults.for_request(call.method, call.path)
         entry.faults = [f.kind for f in faults]
-        by_kind = {f.kind: f for f in reversed(faults)}
+        by_kind = {f.kind: f for f in faults}
         call.quirks = {kind: fault for kind, fault in by_kind.items() if kind not in REQUEST_KINDS}
         if (stale := by_kind.get("stale_read")) and call.method in ("GET", "HEAD"):
             call.behind = stale.behind
@@ -134,8 +134,13 @@ class Gate:
             return
         response = _instead(by_kind)
         if response is None:
+            meanwhile = by_kind.get("meanwhile")
+            if meanwhile and meanwhile.action and not meanwhile.after:
+                meanwhile.action()
             response = simulator.answer(call, handler, entry)
             entry.caller, entry.counted = call.caller_name, call.counted
+            if meanwhile and meanwhile.action and meanwhile.after:
+                meanwhile.action()
         if slow and slow.after:
             await line.hold(slow)
         await self._send_off(line, entry, response, by_kind)
@@ -163,19 +168,19 @@ class Gate:
 def _call(simulator: Simulator, scope: Scope, body: bytes) -> Call:
     headers = Headers(scope=scope)
     path, root = scope["path"], simulator.api_root
-    # A path outside the API root keeps its full form and so matches no endpoint.
-    inside = path[len(root) :] if root and path.startswith(f"{root}/") else path
+    outside = bool(root) and not path.startswith(f"{root}/")
     query = scope["query_string"].decode("latin-1")
     origin = f"{scope['scheme']}://{headers.get('host', 'simulator.invalid')}"
     return Call(
         method=scope["method"],
-        path=simulator.canonical_path(inside) if inside != path or not root else path,
+        path=path if outside else simulator.canonical_path(path[len(root) :]),
         raw_path=scope.get("raw_path", path.encode()).decode("latin-1"),
         query=QueryParams(query),
         query_string=query,
         headers=headers,
         body=body,
         base_url=origin + root,
+        outside=outside,
     )
 
 

@@ -11,7 +11,7 @@ from urllib.parse import unquote, urlsplit
 import structlog
 from redis.asyncio import Redis
 from redis.asyncio.retry import Retry
-from redis.asyncio.sentinel import Sentinel
+from redis.asyncio.sentinel import Sentinel, SentinelConnectionPool
 from redis.backoff import NoBackoff
 from redis.exceptions import (
     AuthenticationError,
@@ -72,6 +72,15 @@ def connect(url: str) -> Commands:
         raise StoreUnavailable(f"redis.url is not an address that Redis understands: {error}") from None
 
 
+class _MasterClient(Redis):
+    """Closes its connections to the sentinels with the one to the master."""
+
+    async def aclose(self, close_connection_pool: bool | None = None) -> None:
+        await super().aclose(close_connection_pool)
+        for sentinel in cast(SentinelConnectionPool, self.connection_pool).sentinel_manager.sentinels:
+            await sentinel.aclose()
+
+
 def _through_sentinel(url: str, options: dict[str, Any]) -> Commands:
     parts = urlsplit(url)
     credentials, _, hosts = parts.netloc.rpartition("@")
@@ -88,10 +97,11 @@ def _through_sentinel(url: str, options: dict[str, Any]) -> Commands:
     user, _, password = credentials.rpartition(":")
     if credentials:
         options = {**options, "username": unquote(user) or None, "password": unquote(password) or None}
+    asking = {name: options[name] for name in ("retry", "socket_connect_timeout")} | {"socket_timeout": _CONNECT_S}
     sentinel = Sentinel(  # type: ignore[no-untyped-call]  # redis-py leaves this one unannotated
-        sentinels, sentinel_kwargs={"socket_timeout": _CONNECT_S}, **options
+        sentinels, sentinel_kwargs=asking, **options
     )
-    return cast(Commands, sentinel.master_for(service, db=number))
+    return cast(Commands, sentinel.master_for(service, redis_class=_MasterClient, db=number))
 
 
 def _host_and_port(text: str) -> tuple[str, int]:

@@ -7,12 +7,12 @@ repeat it. A decided intent is finished, never rolled back.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from agentsmith.domain.intent import Intent
 from agentsmith.domain.lifecycle import Status
-from agentsmith.domain.signal import Signal
+from agentsmith.domain.signal import Signal, SignalKind
 from agentsmith.domain.ticket import TicketId
 from agentsmith.store.commands import Commands, Value
 from agentsmith.store.keys import PUBLISHED_MS, WHERE_MS, Keys
@@ -99,7 +99,8 @@ return redis.call('HGETALL', intent)
 _PUBLISHED: Final = Script(f"""
 local intent, intents, fence, published, counters, due, follow_up, inbox, inbox_index, where, reservations =
   unpack(KEYS)
-local ticket, mine, status, fresh_start, due_ms, signal, topic, wake, whereabouts = unpack(ARGV)
+local ticket, mine, status, fresh_start, due_ms, look, look_topic, wake, whereabouts, retry, retry_topic =
+  unpack(ARGV)
 if newest(fence) > tonumber(mine) then return 'fenced' end
 redis.call('DEL', intent)
 redis.call('ZREM', intents, ticket)
@@ -110,9 +111,10 @@ if due_ms ~= '' then
   redis.call('ZADD', due, due_ms, ticket)
   redis.call('SET', where, whereabouts, 'PX', {WHERE_MS})
 end
-local again = redis.call('DEL', follow_up) == 1
-if (again or wake == '1') and redis.call('HSETNX', inbox_index, topic, '1') == 1 then
-  redis.call('RPUSH', inbox, signal)
+if redis.call('DEL', follow_up) == 1 then
+  if redis.call('HSETNX', inbox_index, retry_topic, '1') == 1 then redis.call('RPUSH', inbox, retry) end
+elseif wake == '1' and redis.call('HSETNX', inbox_index, look_topic, '1') == 1 then
+  redis.call('RPUSH', inbox, look)
 end
 return 'published'
 """)
@@ -240,6 +242,7 @@ class Intents:
             k.where(t),
             k.reservations,
         ]
+        follow_up = replace(wake, kind=SignalKind.RETRY, cause="asked for again while it was running")
         args: list[Value] = [
             t,
             intent.fence,
@@ -250,6 +253,8 @@ class Intents:
             wake.topic,
             int(wake_now),
             json.dumps([intent.tracker, intent.key]),
+            follow_up.to_json(),
+            follow_up.topic,
         ]
         return str(await _PUBLISHED(self._redis, keys, args)) == "published"
 

@@ -5,6 +5,7 @@
 | claim-lock:{platform}:{ticket}       | string | token of whoever reads and writes the ticket's label   | 30 s     |
 | heartbeat:{ticket}                   | string | the lease: run, consumer, fence as JSON                | 2 min    |
 | fence:{ticket}                       | string | the newest fence                                       | 30 days  |
+| ended:{ticket}                       | string | fence of the last run that ended; it is not renewed    | 1 hour   |
 | queue:jobs                           | list   | requests that wait, oldest first                       | for ever |
 | queue:index                          | hash   | ticket -> request, until acknowledged                  | for ever |
 | queue:processing:{consumer}          | list   | requests taken, not yet acknowledged                   | for ever |
@@ -55,6 +56,7 @@ STICKY_MS: Final = 30 * DAY_MS
 WHERE_MS: Final = 30 * DAY_MS
 STOP_MS: Final = 7 * DAY_MS
 PUBLISHED_MS: Final = HOUR_MS
+ENDED_MS: Final = HOUR_MS
 REJECTED_MS: Final = 600_000
 CYCLE_MS: Final = DAY_MS
 
@@ -156,6 +158,9 @@ class Keys:
 
     def fence(self, ticket: TicketId) -> str:
         return self._name("fence", ticket)
+
+    def ended(self, ticket: TicketId) -> str:
+        return self._name("ended", ticket)
 
     def counters(self, ticket: TicketId) -> str:
         return self._name("counters", ticket)

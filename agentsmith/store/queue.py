@@ -56,7 +56,7 @@ end
 return taken
 """)
 _PUT_BACK: Final = Script("""
-local queue, index, processing, alive, consumers, epoch, settling_key = unpack(KEYS)
+local queue, index, processing, alive, consumers, epoch, settling_key, signals = unpack(KEYS)
 local consumer, settle, heartbeat_of = unpack(ARGV)
 if redis.call('EXISTS', alive) == 1 or settling(epoch, settling_key, settle) then return -1 end
 local count = 0
@@ -75,7 +75,8 @@ for i = #held, 1, -1 do
     end
   end
 end
-if redis.call('EXISTS', processing) == 0 then redis.call('ZREM', consumers, consumer) end
+-- Remembered as long as it owns anything: nobody would look for its lists otherwise.
+if redis.call('EXISTS', processing, signals) == 0 then redis.call('ZREM', consumers, consumer) end
 return count
 """)
 _RESTORE: Final = Script("""
@@ -206,6 +207,7 @@ class Queue:
             k.consumers,
             k.epoch,
             k.settling,
+            k.inbox_processing(consumer),
         ]
         return int(await _PUT_BACK(self._redis, keys, [consumer, self._settle_ms, k.heartbeat(TicketId(""))]))
 

@@ -16,7 +16,7 @@ from agentsmith.domain.request import PipelineRequest
 from agentsmith.domain.ticket import TicketId
 from agentsmith.store.commands import Commands, Value
 from agentsmith.store.intents import RECORD, flat_fields
-from agentsmith.store.keys import COUNTERS_MS, FENCE_MS, STOP_MS, Keys
+from agentsmith.store.keys import COUNTERS_MS, ENDED_MS, FENCE_MS, STOP_MS, Keys
 from agentsmith.store.scripting import Script
 
 _ACQUIRE: Final = Script(f"""
@@ -48,10 +48,11 @@ redis.call('ZREM', released, ticket)
 return {{'acquired', mine, value, redis.call('HGET', counters, 'attempts') or '0'}}
 """)
 _RENEW: Final = Script("""
-local heartbeat, fence, running = unpack(KEYS)
+local heartbeat, fence, running, ended = unpack(KEYS)
 local ticket, mine, value, ttl = unpack(ARGV)
 local newest_fence = newest(fence)
-if newest_fence > tonumber(mine) then return 'lost' end
+-- A renewal that was overtaken on its way by the end of the run must not bring the lease back.
+if newest_fence > tonumber(mine) or redis.call('GET', ended) == mine then return 'lost' end
 local held = redis.call('GET', heartbeat)
 if held == value then
   redis.call('PEXPIRE', heartbeat, ttl)
@@ -76,8 +77,8 @@ return {{'started', attempts}}
 """)
 _SETTLE: Final = Script(
     RECORD
-    + """
-local heartbeat, fence, running, intent, intents, stop, counters, processing, index = unpack(KEYS)
+    + f"""
+local heartbeat, fence, running, intent, intents, stop, counters, processing, index, ended = unpack(KEYS)
 local ticket, mine, value, look_in, uncount, fence_ms, payload = unpack(ARGV)
 local held = redis.call('GET', heartbeat)
 if newest(fence) > tonumber(mine) or (held and held ~= value) then
@@ -87,11 +88,12 @@ if newest(fence) > tonumber(mine) or (held and held ~= value) then
 end
 if newest(fence) < tonumber(mine) then redis.call('SET', fence, mine, 'PX', fence_ms) end
 redis.call('DEL', heartbeat, stop)
-redis.call('HDEL', running, ticket)
+redis.call('SET', ended, mine, 'PX', {ENDED_MS})
+local first_time = redis.call('HDEL', running, ticket) == 1
 if redis.call('EXISTS', counters) == 1 then
   -- Whoever settles did not die of the request; only deliveries in a row that nobody lived to tell of are poison.
   redis.call('HDEL', counters, 'deliveries')
-  if uncount == '1' then redis.call('HINCRBY', counters, 'attempts', -1) end
+  if uncount == '1' and first_time then redis.call('HINCRBY', counters, 'attempts', -1) end
 end
 if redis.call('LREM', processing, 1, payload) > 0 and redis.call('HGET', index, ticket) == payload then
   redis.call('HDEL', index, ticket)
@@ -100,14 +102,15 @@ if #ARGV > 7 then record(intent, intents, ticket, tonumber(mine), tonumber(look_
 return 'settled'
 """
 )
-_RELEASE_DEAD: Final = Script("""
-local heartbeat, running, released, lock = unpack(KEYS)
-local ticket, value, token = unpack(ARGV)
+_RELEASE_DEAD: Final = Script(f"""
+local heartbeat, running, released, lock, ended = unpack(KEYS)
+local ticket, mine, value, token = unpack(ARGV)
 if redis.call('GET', lock) == token then redis.call('DEL', lock) end
 if redis.call('HGET', running, ticket) ~= value then return 0 end
 local held = redis.call('GET', heartbeat)
 if held and held ~= value then return 0 end
 redis.call('DEL', heartbeat)
+redis.call('SET', ended, mine, 'PX', {ENDED_MS})
 redis.call('ZADD', released, now_us() / 1000, ticket)
 return 1
 """)
@@ -219,7 +222,7 @@ class Runs:
     async def renew(self, lease: RunLease, *, ttl: float) -> str:
         """Extend the lease: `renewed`, `restored` after Redis had lost it, or `lost`."""
         k, t = self._keys, lease.ticket
-        keys = [k.heartbeat(t), k.fence(t), k.running]
+        keys = [k.heartbeat(t), k.fence(t), k.running, k.ended(t)]
         return str(await _RENEW(self._redis, keys, [t, lease.fence, lease.value, _ms(ttl), FENCE_MS]))
 
     async def start(self, lease: RunLease, *, max_attempts: int) -> tuple[str, int]:
@@ -248,6 +251,7 @@ class Runs:
             k.counters(t),
             k.queue_processing(lease.consumer),
             k.queue_index,
+            k.ended(t),
         ]
         head: list[Value] = [t, lease.fence, lease.value, _ms(look_in), int(uncount), FENCE_MS, payload]
         word = await _SETTLE(self._redis, keys, [*head, *(flat_fields(intent) if intent else ())])
@@ -256,8 +260,8 @@ class Runs:
     async def release_dead(self, lease: RunLease, *, lock_key: str) -> bool:
         """The guard's farewell: the run is over and its children are gone; housekeeping may have the ticket."""
         k, t = self._keys, lease.ticket
-        keys = [k.heartbeat(t), k.running, k.released, lock_key]
-        return bool(await _RELEASE_DEAD(self._redis, keys, [t, lease.value, lease.run]))
+        keys = [k.heartbeat(t), k.running, k.released, lock_key, k.ended(t)]
+        return bool(await _RELEASE_DEAD(self._redis, keys, [t, lease.fence, lease.value, lease.run]))
 
     async def look(self, ticket: TicketId, *, patient: bool) -> Life:
         """Whether the ticket's run lives. `patient` asks for two looks before calling it dead."""
@@ -318,6 +322,10 @@ class Runs:
     async def note_follow_up(self, ticket: TicketId, by: str) -> None:
         """Run it once more after the live run."""
         await self._redis.set(self._keys.follow_up(ticket), by or "someone", px=STOP_MS)
+
+    async def follow_up(self, ticket: TicketId) -> str | None:
+        """Who asked for the ticket to run once more after its live run, if anybody did."""
+        return await self._redis.get(self._keys.follow_up(ticket))
 
 
 def _ms(seconds: float) -> int:

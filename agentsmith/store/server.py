@@ -105,20 +105,20 @@ class EmbeddedServer:
             elif self._process is not None:
                 steady = await self._outlived_its_start(self._process)
                 failures = 0 if steady else failures + 1
+                if failures >= _FAILURES_TO_GIVE_UP:
+                    raise ServerUnavailable(
+                        f"The embedded Redis server died {failures} times in a row right after its start. "
+                        f"The whole story is in {self._home.log}."
+                    )
+            if failures:
+                await asyncio.sleep(_FIRST_PAUSE * 2 ** (failures - 1))
             try:
-                if failures:
-                    await asyncio.sleep(_FIRST_PAUSE * 2 ** (failures - 1))
                 await self._restart()
             except ServerUnavailable as error:
                 failures += 1
                 if failures >= _FAILURES_TO_GIVE_UP:
                     raise
                 log.warning("embedded redis does not start", failures=failures, error=str(error))
-            if failures >= _FAILURES_TO_GIVE_UP:
-                raise ServerUnavailable(
-                    f"The embedded Redis server died {failures} times in a row right after its start. "
-                    f"The whole story is in {self._home.log}."
-                )
 
     async def stop(self) -> None:
         """End the server if we are its keeper, else just let go; a joined process that keeps takes over."""
@@ -165,7 +165,8 @@ class EmbeddedServer:
                 continue
             try:
                 with suppress(OSError):
-                    await asyncio.wait_for(reader.read(1), _LOOK_AROUND)
+                    async with asyncio.timeout(_LOOK_AROUND):
+                        await reader.read(1)
             finally:
                 writer.close()
 
@@ -177,8 +178,9 @@ class EmbeddedServer:
                 log.warning("embedded redis lost its socket, restarting", socket=str(self._socket))
                 await process.end()
                 return True
-        if self._started():
-            log.warning("embedded redis died, restarting", pid=process.pid, exit=process.exit_code)
+        if not self._started():
+            return True  # it was stopped
+        log.warning("embedded redis died, restarting", pid=process.pid, exit=process.exit_code)
         return process.age > _STEADY_AFTER
 
     async def _restart(self) -> None:

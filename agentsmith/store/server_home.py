@@ -110,8 +110,10 @@ class ServerHome:
             socket = self._link.readlink()
         except OSError:
             return None
-        # A copied data directory brings along a link to the socket of the original.
-        return socket if socket.parent.name == self._private_name else None
+        # A copied data directory brings along a link to the socket of the original; and a folder that was
+        # cleaned away may have come back as somebody else's.
+        ours = socket.parent.name == self._private_name and not _why_not_private(socket.parent)
+        return socket if ours else None
 
     def publish_socket(self) -> Path:
         """Choose the socket's path, make its private folder, tell other processes. Only for the keeper."""
@@ -172,16 +174,19 @@ class ServerHome:
     def _lock(self, path: Path) -> int | None:
         # Never inherited by accident (Python opens with O_CLOEXEC), and let go by closing alone: LOCK_UN
         # would also take it from the server that it was handed to.
-        file = _open_private(path, os.O_RDWR)
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            file = _open_private(path, os.O_RDWR)
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BaseException:
+                os.close(file)
+                raise
         except BlockingIOError:
-            os.close(file)
             return None
         except OSError as error:
-            os.close(file)
             raise ServerUnavailable(
-                f"{path} cannot be locked: {error.strerror}. Put the data directory on a local disk."
+                f"{path} cannot be locked: {error.strerror}. "
+                "The data directory must stay where it is, on a local disk that this user can write to."
             ) from error
         return file
 
@@ -210,7 +215,7 @@ class ServerHome:
 
     def _socket_bases(self) -> Iterator[Path]:
         # Other daemons may be waiting for the server to come back right where it was.
-        if (published := self.published_socket()) and not _why_not_private(published.parent):
+        if published := self.published_socket():
             yield published.parent.parent
         if runtime := os.environ.get("XDG_RUNTIME_DIR"):
             yield Path(runtime).absolute()

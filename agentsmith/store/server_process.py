@@ -89,7 +89,8 @@ class ServerProcess:
     async def ended(self, within: float) -> bool:
         """Wait for the server's end, for so many seconds at most, and tell whether it came."""
         with suppress(TimeoutError):
-            await asyncio.wait_for(self._process.wait(), within)
+            async with asyncio.timeout(within):
+                await self._process.wait()
         return self._process.returncode is not None
 
     async def end(self) -> None:
@@ -150,7 +151,8 @@ async def _end(process: Process, grace: float) -> None:
         if grace and process.returncode is None:
             _signal_group(process, signal.SIGTERM)
             with suppress(TimeoutError):
-                await asyncio.wait_for(process.wait(), grace)
+                async with asyncio.timeout(grace):
+                    await process.wait()
     finally:
         if process.returncode is None:
             _signal_group(process, signal.SIGKILL)

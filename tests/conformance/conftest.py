@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.conformance.github import GitHubPlatform
 from tests.conformance.harness import Capabilities, Fault, Platform
 from tests.conformance.local import LocalPlatform
 from tests.conformance.steps import LABELS
 
-PLATFORMS: dict[str, type[Platform]] = {"local": LocalPlatform}
+PLATFORMS: dict[str, type[Platform]] = {"github": GitHubPlatform, "local": LocalPlatform}
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -91,6 +91,18 @@ async def test_T5_a_status_that_changed_since_the_read_is_left_alone(platform: P
     assert await platform.labels(ticket.key) == {FAILED}
 
 
+async def test_T4_T5_the_answer_is_never_from_an_old_look(platform: Platform) -> None:
+    reached = await platform.tracker.get(await platform.open_ticket(labels=(IN_PROGRESS,)))
+    await platform.person_adds(reached.key, FAILED)
+    await platform.person_removes(reached.key, IN_PROGRESS)
+    assert isinstance(await platform.tracker.move(reached, edge(*START)), LostRace)
+    lost = await platform.tracker.get(await platform.open_ticket(labels=(FAILED,)))
+    await platform.person_adds(lost.key, ENQUEUED)
+    await platform.person_removes(lost.key, FAILED)
+    assert isinstance(await platform.tracker.move(lost, edge(*START)), Applied)
+    assert await platform.labels(lost.key) == {IN_PROGRESS}
+
+
 async def test_T5_a_status_that_changes_between_read_and_write_wins(platform: Platform) -> None:
     ticket = await platform.tracker.get(await platform.open_ticket(labels=(IN_PROGRESS,)))
 

@@ -64,8 +64,7 @@ async def test_slow_waits_until_it_is_released(
 ) -> None:
     fault = hub.inject(Fault("slow", method="POST", after=after))
     waiting = asyncio.create_task(add(api, number, "x"))
-    while not fault.struck:  # noqa: ASYNC110 - a turn of the loop, not a time
-        await asyncio.sleep(0)
+    await fault.hit()
     await asyncio.sleep(0)
     assert not waiting.done()
     assert hub.labels(REPO, number) == (["first", "x"] if after else ["first"])
@@ -90,8 +89,7 @@ async def test_a_client_that_leaves_a_slow_write_early(
 async def test_removing_a_slow_fault_lets_go(hub: GitHubSimulator, api: httpx.AsyncClient, number: int) -> None:
     fault = hub.inject(Fault("slow", times=None))
     waiting = asyncio.create_task(api.get(f"/issues/{number}"))
-    while not fault.struck:  # noqa: ASYNC110 - a turn of the loop, not a time
-        await asyncio.sleep(0)
+    await fault.hit()
     assert hub.remove_fault(fault.name)
     assert (await waiting).status_code == 200
 
@@ -171,3 +169,33 @@ async def test_faults_match_count_skip_and_chance(hub: GitHubSimulator, api: htt
 def test_unknown_kinds_are_refused_at_once(hub: GitHubSimulator) -> None:
     with pytest.raises(ValueError, match="unknown kind"):
         hub.inject(Fault("gremlins"))
+
+
+async def test_of_one_kind_one_strikes_at_a_time(hub: GitHubSimulator, api: httpx.AsyncClient, number: int) -> None:
+    hub.inject(Fault("status", status=502))
+    hub.inject(Fault("status", status=504))
+    statuses = [(await api.get(f"/issues/{number}")).status_code for _ in range(3)]
+    assert statuses == [502, 504, 200]
+
+
+async def test_a_fault_waits_for_what_it_is_about(hub: GitHubSimulator, api: httpx.AsyncClient, number: int) -> None:
+    kinds = ("stale_read", "silent_permission_loss", "lenient_delete", "wrong_filter")
+    stale, silent, lenient, wrong = (hub.inject(Fault(kind)) for kind in kinds)
+    await api.get(f"/issues/{number}")
+    assert (stale.struck, silent.struck, lenient.struck, wrong.struck) == (1, 0, 0, 0)
+    await api.get("/issues")
+    assert (silent.struck, lenient.struck, wrong.struck) == (0, 0, 1)
+    await add(api, number, "x")
+    assert (silent.struck, lenient.struck) == (1, 0)
+    await api.delete(f"/issues/{number}/labels/nothing")
+    assert lenient.struck == 1
+
+
+async def test_somebody_does_something_meanwhile(hub: GitHubSimulator, api: httpx.AsyncClient, number: int) -> None:
+    hub.inject(Fault("meanwhile", method="POST", action=lambda: hub.add_label(REPO, number, "before")))
+    answer = await add(api, number, "x")
+    assert [label["name"] for label in answer.json()] == ["first", "before", "x"]
+    hub.inject(Fault("meanwhile", method="POST", after=True, action=lambda: hub.remove_label(REPO, number, "x")))
+    answer = await add(api, number, "y")
+    assert [label["name"] for label in answer.json()] == ["first", "before", "x", "y"]
+    assert hub.labels(REPO, number) == ["first", "before", "y"]

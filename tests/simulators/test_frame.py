@@ -39,8 +39,7 @@ async def test_the_end_does_not_wait_for_a_request_that_hangs(hub: GitHubSimulat
     async with httpx.AsyncClient(trust_env=False, headers={"Authorization": "token x"}) as client:
         async with serve(hub) as running:
             hanging = asyncio.create_task(client.get(f"{running.api_url}/user"))
-            while not fault.struck:  # noqa: ASYNC110 - a turn of the loop, not a time
-                await asyncio.sleep(0)
+            await fault.hit()
         with pytest.raises(httpx.TransportError):
             await hanging
 
@@ -117,6 +116,18 @@ def test_time_jumps_forward_only() -> None:
     with pytest.raises(ValueError, match="forward"):
         clock.advance(-1)
     assert abs(Clock().now() - time.time()) < 5
+
+
+def test_one_simulator_may_live_in_several_loops() -> None:
+    hub = GitHubSimulator()
+
+    async def ask() -> int:
+        async with serve(hub) as running, httpx.AsyncClient(trust_env=False) as client:
+            hub.clock.advance(1)
+            await asyncio.sleep(0)
+            return (await client.get(f"{running.url}/_control/clock")).status_code
+
+    assert [asyncio.run(ask()), asyncio.run(ask())] == [200, 200]
 
 
 async def test_it_answers_without_a_socket_too(hub: GitHubSimulator) -> None:

@@ -1,4 +1,4 @@
-"""Issues, labels and comments as GitHub keeps them."""
+"""Issues as GitHub keeps them."""
 
 from __future__ import annotations
 
@@ -15,126 +15,6 @@ REPO = "acme/web"
 
 def names(answer: httpx.Response) -> list[str]:
     return [label["name"] for label in answer.json()]
-
-
-class TestLabelsOnIssues:
-    """Additive, idempotent, and honest about what is there afterwards."""
-
-    @pytest.fixture
-    def number(self, hub: GitHubSimulator) -> int:
-        return hub.open_issue(REPO, labels=["bug"])
-
-    async def test_adding_answers_the_full_list_and_makes_the_label(
-        self, hub: GitHubSimulator, api: httpx.AsyncClient, number: int
-    ) -> None:
-        answer = await api.post(f"/issues/{number}/labels", json={"labels": ["agent-smith:pending"]})
-        assert answer.status_code == 200
-        assert names(answer) == ["bug", "agent-smith:pending"]
-        made = (await api.get("/labels/agent-smith%3Apending")).json()
-        assert (made["color"], made["description"], made["default"]) == ("ededed", None, False)
-
-    async def test_adding_twice_changes_nothing(
-        self, hub: GitHubSimulator, api: httpx.AsyncClient, number: int
-    ) -> None:
-        for _ in range(2):
-            answer = await api.post(f"/issues/{number}/labels", json={"labels": ["BUG", "x"]})
-            assert names(answer) == ["bug", "x"]
-        assert [e["label"] for e in hub.events(REPO, number)] == ["bug", "x"]
-
-    async def test_removing_answers_the_rest_and_then_404(
-        self, hub: GitHubSimulator, api: httpx.AsyncClient, number: int
-    ) -> None:
-        hub.add_label(REPO, number, "area/web: main")
-        answer = await api.delete(f"/issues/{number}/labels/area%2Fweb%3A%20main")
-        assert (answer.status_code, names(answer)) == (200, ["bug"])
-        again = await api.delete(f"/issues/{number}/labels/area%2Fweb%3A%20main")
-        assert again.status_code == 404
-        assert again.json()["message"] == "Label does not exist"
-        assert again.json()["documentation_url"].startswith("https://docs.github.com")
-        missing = await api.delete("/issues/999/labels/bug")
-        assert (missing.status_code, missing.json()["message"]) == (404, "Not Found")
-
-    async def test_replacing_loses_what_others_added(
-        self, hub: GitHubSimulator, api: httpx.AsyncClient, number: int
-    ) -> None:
-        hub.add_label(REPO, number, "by-a-person")
-        assert names(await api.put(f"/issues/{number}/labels", json={"labels": ["mine"]})) == ["mine"]
-        hub.add_label(REPO, number, "by-a-person")
-        answer = await api.patch(f"/issues/{number}", json={"labels": ["bug"]})
-        assert [label["name"] for label in answer.json()["labels"]] == ["bug"]
-        assert (await api.delete(f"/issues/{number}/labels")).status_code == 204
-        assert names(await api.get(f"/issues/{number}/labels")) == []
-
-    @pytest.mark.parametrize("label", ["x" * 51, "a,b", " ", 7])
-    async def test_what_github_does_not_store_is_422(
-        self, hub: GitHubSimulator, api: httpx.AsyncClient, number: int, label: object
-    ) -> None:
-        answer = await api.post(f"/issues/{number}/labels", json={"labels": [label]})
-        assert answer.status_code == 422
-        assert answer.json()["message"] == "Validation Failed"
-        assert answer.json()["errors"][0]["resource"] == "Label"
-        assert hub.labels(REPO, number) == ["bug"]
-
-    async def test_bodies_that_are_no_json(self, api: httpx.AsyncClient, number: int) -> None:
-        answer = await api.post(f"/issues/{number}/labels", content=b"{oops")
-        assert (answer.status_code, answer.json()["message"]) == (400, "Problems parsing JSON")
-        answer = await api.post(f"/issues/{number}/labels", json={"labels": "x"})
-        assert answer.status_code == 422
-
-    async def test_a_reader_is_refused_but_an_edit_of_labels_is_dropped_in_silence(
-        self, hub: GitHubSimulator, api: httpx.AsyncClient, number: int
-    ) -> None:
-        own = hub.open_issue(REPO, actor="smith-bot")
-        hub.set_permission(REPO, "smith-bot", "read")
-        refused = await api.post(f"/issues/{number}/labels", json={"labels": ["x"]})
-        assert refused.status_code == 403
-        assert refused.json()["message"] == "Resource not accessible by personal access token"
-        dropped = await api.patch(f"/issues/{own}", json={"labels": ["x"], "title": "New"})
-        assert dropped.status_code == 200
-        assert (dropped.json()["title"], dropped.json()["labels"]) == ("New", [])
-        created = await api.post("/issues", json={"title": "T", "labels": ["x"]})
-        assert (created.status_code, created.json()["labels"]) == (201, [])
-
-    async def test_silent_permission_loss_on_demand(
-        self, hub: GitHubSimulator, api: httpx.AsyncClient, number: int
-    ) -> None:
-        hub.inject(Fault("silent_permission_loss", times=None))
-        assert names(await api.post(f"/issues/{number}/labels", json={"labels": ["x"]})) == ["bug"]
-        assert names(await api.delete(f"/issues/{number}/labels/bug")) == ["bug"]
-        assert hub.events(REPO, number)[1:] == []
-
-    async def test_a_removal_may_be_lenient(self, hub: GitHubSimulator, api: httpx.AsyncClient, number: int) -> None:
-        hub.inject(Fault("lenient_delete"))
-        assert (await api.delete(f"/issues/{number}/labels/nothing")).status_code == 200
-
-
-class TestLabelsOfRepositories:
-    """Labels are made, renamed and deleted for all issues at once."""
-
-    async def test_life_of_a_label(self, hub: GitHubSimulator, api: httpx.AsyncClient) -> None:
-        made = await api.post("/labels", json={"name": "one", "color": "ff0000", "description": "d"})
-        assert made.status_code == 201
-        assert made.headers["location"] == made.json()["url"]
-        number = hub.open_issue(REPO, labels=["ONE"])
-        twice = await api.post("/labels", json={"name": "One", "color": "ff0000"})
-        assert twice.status_code == 422
-        assert twice.json()["errors"] == [{"resource": "Label", "code": "already_exists", "field": "name"}]
-        renamed = await api.patch("/labels/one", json={"new_name": "uno", "color": "00ff00"})
-        assert (renamed.json()["name"], renamed.json()["color"]) == ("uno", "00ff00")
-        assert hub.labels(REPO, number) == ["uno"]
-        assert (await api.delete("/labels/uno")).status_code == 204
-        assert hub.labels(REPO, number) == []
-        assert (await api.get("/labels/uno")).status_code == 404
-
-    @pytest.mark.parametrize(
-        "body", [{"color": "ff0000"}, {"name": "x", "color": "#ff0000"}, {"name": "x", "color": 3}]
-    )
-    async def test_bad_labels(self, api: httpx.AsyncClient, body: dict[str, Any]) -> None:
-        assert (await api.post("/labels", json=body)).status_code == 422
-
-    async def test_renaming_onto_another(self, hub: GitHubSimulator, api: httpx.AsyncClient) -> None:
-        hub.open_issue(REPO, labels=["a", "b"])
-        assert (await api.patch("/labels/a", json={"new_name": "B"})).status_code == 422
 
 
 class TestListing:
@@ -195,8 +75,10 @@ class TestListing:
         assert seen == opened
         assert set(answer.links) == {"first", "prev"}
         assert (await api.get("/issues", params={"per_page": 1000})).links == {}
-        assert (await api.get("/issues", params={"per_page": "x", "page": "y"})).status_code == 200
         assert (await api.get("/issues", params={"page": 50})).json() == []
+        hub.forget_requests()  # what follows is not what the description allows
+        assert (await api.get("/issues", params={"per_page": "x", "page": "y"})).status_code == 200
+        hub.forget_requests()
 
     async def test_a_filter_may_be_wrong(self, hub: GitHubSimulator, api: httpx.AsyncClient) -> None:
         number = hub.open_issue(REPO, labels=["other"])
@@ -272,6 +154,8 @@ class TestIssues:
         assert written.status_code == 307
         followed = await api.post(f"/issues/{number}/labels", json={"labels": ["x"]}, follow_redirects=True)
         assert names(followed) == ["x"]
+        slash = await api.delete(f"/issues/{number}/labels/a%2Fb")
+        assert slash.headers["location"].endswith(f"/issues/{number}/labels/a%2Fb")
         hub.forget_requests()  # nor is the 307 of a renamed repository
 
     async def test_what_one_may_not_see_is_not_found(self, hub: GitHubSimulator, api: httpx.AsyncClient) -> None:
@@ -338,69 +222,3 @@ class TestIssues:
         assert [issue["number"] for issue in blocking] == [waiting]
         assert (await api.delete(f"{path}/{second.id}")).status_code == 200
         assert (await api.delete(f"{path}/{second.id}")).status_code == 404
-
-
-class TestComments:
-    """Ids rise, texts have a limit, locked issues are for those with write access."""
-
-    async def test_life_of_a_comment(self, hub: GitHubSimulator, api: httpx.AsyncClient) -> None:
-        number = hub.open_issue(REPO)
-        made = await api.post(f"/issues/{number}/comments", json={"body": "one"})
-        assert made.status_code == 201
-        first = made.json()["id"]
-        hub.clock.advance(5)
-        hub.comment(REPO, number, "two")
-        edited = await api.patch(f"/issues/comments/{first}", json={"body": "uno"})
-        assert edited.json()["body"] == "uno"
-        assert edited.json()["updated_at"] > edited.json()["created_at"]
-        listed = (await api.get(f"/issues/{number}/comments")).json()
-        assert [c["body"] for c in listed] == ["uno", "two"]
-        assert (await api.get(f"/issues/{number}")).json()["comments"] == 2
-        since = edited.json()["updated_at"]
-        everywhere = await api.get("/issues/comments", params={"since": since, "direction": "desc"})
-        assert [c["body"] for c in everywhere.json()] == ["two", "uno"]
-        assert (await api.get(f"/issues/comments/{first}")).json()["user"]["login"] == "smith-bot"
-        assert (await api.delete(f"/issues/comments/{first}")).status_code == 204
-        assert (await api.get(f"/issues/comments/{first}")).status_code == 404
-        assert (await api.patch(f"/issues/comments/{first}", json={"body": "x"})).status_code == 404
-
-    async def test_the_limit_is_65536(self, hub: GitHubSimulator, api: httpx.AsyncClient) -> None:
-        number = hub.open_issue(REPO)
-        path = f"/issues/{number}/comments"
-        assert (await api.post(path, json={"body": "x" * 65_536})).status_code == 201
-        over = await api.post(path, json={"body": "x" * 65_537})
-        assert over.status_code == 422
-        assert "maximum is 65536" in over.json()["errors"][0]["message"]
-        assert (await api.post(path, json={"body": "  "})).status_code == 422
-        assert (await api.post(path, json={})).status_code == 422
-
-    async def test_others_comments_need_write_access(self, hub: GitHubSimulator, api: httpx.AsyncClient) -> None:
-        number = hub.open_issue(REPO)
-        comment = hub.comment(REPO, number, "mine", "mona")
-        assert (await api.patch(f"/issues/comments/{comment}", json={"body": "ours"})).status_code == 200
-        hub.set_permission(REPO, "smith-bot", "triage")
-        assert (await api.patch(f"/issues/comments/{comment}", json={"body": "no"})).status_code == 403
-
-    async def test_locked_issues(self, hub: GitHubSimulator, api: httpx.AsyncClient) -> None:
-        number = hub.open_issue(REPO)
-        assert (await api.put(f"/issues/{number}/lock", json={"lock_reason": "off-topic"})).status_code == 204
-        assert (await api.get(f"/issues/{number}")).json()["active_lock_reason"] == "off-topic"
-        assert (await api.post(f"/issues/{number}/comments", json={"body": "ok"})).status_code == 201
-        hub.set_permission(REPO, "smith-bot", "triage")
-        refused = await api.post(f"/issues/{number}/comments", json={"body": "no"})
-        assert (refused.status_code, "is locked" in refused.json()["message"]) == (403, True)
-        labelled = await api.post(f"/issues/{number}/labels", json={"labels": ["x"]})
-        assert labelled.status_code == 200
-        hub.set_permission(REPO, "smith-bot", "write")
-        assert (await api.delete(f"/issues/{number}/lock")).status_code == 204
-
-    async def test_people_edit_and_delete(self, hub: GitHubSimulator) -> None:
-        number = hub.open_issue(REPO)
-        comment = hub.comment(REPO, number, "a")
-        hub.edit_comment(REPO, comment, "b")
-        assert [c["body"] for c in hub.comments(REPO, number)] == ["b"]
-        hub.delete_comment(REPO, comment)
-        assert hub.comments(REPO, number) == []
-        for vanished in (lambda: hub.edit_comment(REPO, comment, "c"), lambda: hub.delete_comment(REPO, comment)):
-            with pytest.raises(LookupError):
-                vanished()

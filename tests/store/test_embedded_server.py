@@ -14,6 +14,7 @@ from typing import Any, cast
 import pytest
 
 from agentsmith.store.server import EmbeddedServer
+from agentsmith.store.server_home import ServerHome
 from tests.support.embedded import Daemons, connect, servers_of, watchdogs_of
 from tests.support.wait import wait_until
 
@@ -165,6 +166,8 @@ async def test_a_link_to_the_data_directory_is_the_same_data_directory(tmp_path:
 async def test_a_copied_data_directory_has_a_server_of_its_own(tmp_path: Path) -> None:
     async with EmbeddedServer(tmp_path / "data") as original:
         shutil.copytree(tmp_path / "data", tmp_path / "copy", symlinks=True)
+        assert ServerHome(tmp_path / "data").published_socket() == socket_of(original)
+        assert ServerHome(tmp_path / "copy").published_socket() is None
         async with EmbeddedServer(tmp_path / "copy") as copy:
             assert info(copy.url)["run_id"] != info(original.url)["run_id"]
             assert servers_of(tmp_path / "copy") != servers_of(tmp_path / "data")

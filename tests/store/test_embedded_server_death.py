@@ -17,6 +17,7 @@ import pytest
 from agentsmith.store import watchdog
 from agentsmith.store.server import EmbeddedServer, ServerUnavailable
 from agentsmith.store.server_home import ServerHome
+from agentsmith.store.server_process import ping
 from tests.support.embedded import Daemons, Writer, connect, is_alive, servers_of, watchdogs_of
 from tests.support.wait import wait_until
 
@@ -230,14 +231,15 @@ async def test_keep_gives_up_on_a_server_that_dies_again_and_again(
     monkeypatch.setattr("agentsmith.store.server._STEADY_AFTER", 60)
     async with EmbeddedServer(data_dir) as server:
         keeping = asyncio.create_task(server.keep())
+        socket = Path(server.url.removeprefix("unix://"))
 
-        def kill_and_see() -> bool:
-            for pid in servers_of(data_dir):
-                os.kill(pid, signal.SIGKILL)
+        async def killed_when_ready() -> bool:
+            if await ping(socket) == "ready":
+                os.kill(the_server(data_dir), signal.SIGKILL)
             return keeping.done()
 
-        await wait_until(kill_and_see, what="keep gives up")
-        with pytest.raises(ServerUnavailable):
+        await wait_until(killed_when_ready, what="keep gives up")
+        with pytest.raises(ServerUnavailable, match="died 6 times in a row"):
             await keeping
 
 
@@ -253,10 +255,14 @@ async def test_stop_ends_keep_and_the_server_stays_down(data_dir: Path) -> None:
 
 async def test_a_cancelled_start_leaves_nothing_behind(data_dir: Path) -> None:
     starting = asyncio.create_task(EmbeddedServer(data_dir).start())
-    await wait_until(lambda: bool(servers_of(data_dir) + watchdogs_of(data_dir)), what="the start is under way")
+
+    def is_under_way() -> bool:
+        return bool(servers_of(data_dir) + watchdogs_of(data_dir))
+
+    await wait_until(is_under_way, what="the start is under way")
     starting.cancel()
     with pytest.raises(asyncio.CancelledError):
         await starting
-    assert servers_of(data_dir) + watchdogs_of(data_dir) == []
+    await wait_until(lambda: not is_under_way(), what="nothing is left of it")
     async with EmbeddedServer(data_dir):
         assert len(servers_of(data_dir)) == 1

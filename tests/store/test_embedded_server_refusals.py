@@ -16,6 +16,7 @@ import pytest
 from agentsmith.store.server import EmbeddedServer, ParentDeath, ServerUnavailable, find_binary
 from agentsmith.store.server_home import ServerHome
 from tests.support.embedded import connect, servers_of
+from tests.support.wait import wait_until
 
 NOBODY = 65534
 
@@ -37,7 +38,7 @@ def program(path: Path, *, version: str = "Redis server v=7.2.4 sha=0", then: st
 async def refusal(data_dir: Path, binary: Path | None = None, parent_death: ParentDeath | None = None) -> str:
     with pytest.raises(ServerUnavailable) as caught:
         await EmbeddedServer(data_dir, binary=binary, parent_death=parent_death).start()
-    assert servers_of(data_dir) == []
+    await wait_until(lambda: not servers_of(data_dir), what="no server is left")
     return str(caught.value)
 
 
@@ -115,6 +116,13 @@ async def test_another_keeper_has_no_server_to_join(tmp_path: Path, monkeypatch:
 
 def follow(advice: str) -> None:
     subprocess.run(["/bin/sh", "-c", advice], input=b"y\n", capture_output=True, check=True)
+
+
+async def test_the_data_directory_is_taken_away(tmp_path: Path) -> None:
+    async with EmbeddedServer(tmp_path / "data"), EmbeddedServer(tmp_path / "data") as joined:
+        (tmp_path / "data").rename(tmp_path / "elsewhere")
+        with pytest.raises(ServerUnavailable, match=r"cannot be locked: No such file.* must stay where it is"):
+            await joined.keep()
 
 
 async def test_a_damaged_file_is_named_and_the_advice_works(tmp_path: Path) -> None:

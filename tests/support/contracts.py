@@ -1,8 +1,8 @@
 """A judge from outside: the platforms' published API descriptions, held against every request and answer.
 
 The descriptions lie beside the repository and are no part of it. `ContractJudge("github")` skips the test, loudly,
-where they are absent. A description does not know everything: error answers that it does not list are let through,
-successful ones are not, and what has no described path is counted in `undescribed`.
+where they are absent. A description does not know everything: redirects, 304 and errors that it does not list are let
+through, successes are not, and what has no described path is counted in `undescribed`.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import json
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 import httpx
 import pytest
-from openapi_core import OpenAPI
+from openapi_core import Config, OpenAPI
 from openapi_core.datatypes import RequestParameters
 from openapi_core.exceptions import OpenAPIError
 from werkzeug.datastructures import Headers, ImmutableMultiDict
@@ -96,6 +97,8 @@ class ContractJudge:
 
     platform: str
     api_root: str = ""
+    judge_requests: bool = True
+    """False where the client is somebody else's."""
     judged: int = 0
     undescribed: list[str] = field(default_factory=list)
 
@@ -147,11 +150,11 @@ class ContractJudge:
         self.judged += 1
         where = f"{exchange.method} {exchange.path} -> {exchange.status}"
         # Whoever is told that a request was wrong may have sent a wrong one on purpose.
-        if exchange.status not in (400, 422):
+        if self.judge_requests and exchange.status not in (400, 422):
             self._check_request(operation, exchange, where)
         if str(exchange.status) in operation.statuses:
             self._check_response(operation, exchange, where)
-        elif exchange.status < 400:
+        elif exchange.status < 300:
             raise ContractBroken(f"{where}: the description knows no such status for it")
         return True
 
@@ -238,11 +241,10 @@ def _operations(platform: str) -> list[_Operation]:
     return found
 
 
-def _config() -> Any:
-    from openapi_core import Config
-
-    patch = {"application/json-patch+json": json.loads}
-    return Config(extra_media_type_deserializers=patch)  # type: ignore[arg-type]
+def _config() -> Config:
+    # Whether the descriptions themselves are well-formed is not ours to check at every start; it takes a second.
+    patch: dict[str, Callable[[bytes], Any]] = {"application/json-patch+json": json.loads}
+    return Config(spec_validator_cls=None, extra_media_type_deserializers=patch)
 
 
 def _resolved(spec: dict[str, Any], node: dict[str, Any]) -> dict[str, Any]:

@@ -38,13 +38,15 @@ def server_binary() -> Path:
 class RedisServer:
     """One server in a folder of its own, on a unix socket and, if asked, a TCP port. It dies with this process."""
 
-    def __init__(self, *options: str, binary: Path | None = None, tcp: bool = False, password: str = "") -> None:
+    def __init__(
+        self, *options: str, binary: Path | None = None, conf: str = "", tcp: bool = False, password: str = ""
+    ) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="as-", dir="/tmp"))
         self.socket = self.folder / "s"
         self.port = free_port() if tcp else 0
         self.password = password
         self._binary = binary or server_binary()
-        self._options = options
+        self._options, self._conf = options, conf
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -72,14 +74,17 @@ class RedisServer:
             "unixsocket": str(self.socket),
             "dir": str(self.folder),
             "logfile": "log",
-            "save": "",
+            **({} if "--sentinel" in self._options else {"save": ""}),
             **({"requirepass": self.password} if self.password else {}),
         }
+        conf = self.folder / "conf"
+        if not conf.exists():
+            conf.write_text(self._conf)  # a sentinel keeps its state there
         with suppress(FileNotFoundError):
             self.socket.unlink()  # a killed server leaves it behind
         self._process = subprocess.Popen(
             [
-                *(sys.executable, "-I", "-S", watchdog.__file__, how, str(os.getpid()), self._binary),
+                *(sys.executable, "-I", "-S", watchdog.__file__, how, str(os.getpid()), self._binary, conf),
                 *(part for name, value in settings.items() for part in (f"--{name}", value)),
                 *self._options,
             ],

@@ -123,6 +123,12 @@ def test_the_environment_reaches_every_level(tmp_path: Path) -> None:
     assert config.redis.server is None
 
 
+def test_the_built_in_tracker_needs_no_platform_under_its_own_name() -> None:
+    environ = HOME | {"AGENTSMITH_TRACKERS__LOCAL__POLL_INTERVAL": "100ms"}
+    config = load(None, platforms=PLATFORMS, environ=environ)
+    assert config.trackers == {"local": Local(poll_interval=Duration(0.1))}
+
+
 def test_the_file_is_found_in_the_documented_order(tmp_path: Path) -> None:
     assert find_file(None, {}) is None
     (tmp_path / "agentsmith.yaml").write_text("")

@@ -117,6 +117,14 @@ def test_the_schema_lets_the_platform_decide() -> None:
     assert schema["$defs"]["Allow"]["properties"]["access"]["default"] == "write"
 
 
+@pytest.fixture(scope="module")
+def validator() -> Any:
+    jsonschema = pytest.importorskip("jsonschema")
+    schema = json_schema(PLATFORMS)
+    jsonschema.Draft202012Validator.check_schema(schema)
+    return jsonschema.Draft202012Validator(schema)
+
+
 @pytest.mark.parametrize(
     ("text", "good"),
     [
@@ -134,10 +142,7 @@ def test_the_schema_lets_the_platform_decide() -> None:
         ("pipelines: {p: {steps: []}}", False),
     ],
 )
-def test_the_schema_agrees_with_the_models(text: str, good: bool) -> None:
-    jsonschema = pytest.importorskip("jsonschema")
-    schema = json_schema(PLATFORMS)
-    jsonschema.Draft202012Validator.check_schema(schema)
+def test_the_schema_agrees_with_the_models(validator: Any, text: str, good: bool) -> None:
     variables = {"PORT": "${PORT}", "T": "${T}"}  # as an editor sees it: not filled in
     data = read_document(text.encode(), variables).data
-    assert jsonschema.Draft202012Validator(schema).is_valid(data) is good
+    assert validator.is_valid(data) is good

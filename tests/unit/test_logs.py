@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal, NoReturn
+from urllib.parse import quote
 
 import pytest
 import structlog
@@ -161,7 +162,7 @@ def leaky(log: structlog.stdlib.BoundLogger) -> None:
     log.info(
         "objects", held=Holder(SECRET, SECRET), raw=SECRET.encode(), some={SECRET, "other"}, error=ValueError(SECRET)
     )
-    log.info("json", body=json.dumps({"x": SECRET}), url=f"https://h/?q={SECRET.replace('/', '%2F')}")
+    log.info("json", body=json.dumps({"x": SECRET}), url=f"https://h/?q={quote(SECRET, safe='')}")
     try:
         try:
             raise KeyError(SECRET)
@@ -242,8 +243,9 @@ def test_the_longer_secret_wins_where_two_overlap() -> None:
     assert logs.redact("x secret-one-and-two y") == "x *** y"
 
 
-def test_each_line_of_a_key_file_is_secret() -> None:
-    logs.register_secret("-----BEGIN KEY-----\nMIIEvQIBADANBgkqhkiG9w0B\n-----END KEY-----\n")
+@pytest.mark.parametrize("end", ["\n", "\\n"])
+def test_each_line_of_a_key_file_is_secret(end: str) -> None:
+    logs.register_secret(end.join(["-----BEGIN KEY-----", "MIIEvQIBADANBgkqhkiG9w0B", "-----END KEY-----", ""]))
     assert logs.redact("found MIIEvQIBADANBgkqhkiG9w0B here") == "found *** here"
 
 
@@ -278,9 +280,10 @@ def test_no_text_breaks_the_line(format_: Format, text: str) -> None:
     assert all(line.isprintable() for line in lines)
 
 
-@pytest.mark.parametrize(
-    "text", ["a\nlevel=error", "x outcome=applied", 'q" outcome=applied', "\x1b[2Jgone", "\u202eevil"]
-)
+FORGERIES = ["a\nlevel=error", "x outcome=applied", 'q" outcome=applied', "\x1b[2Jgone", "\u202eevil"]
+
+
+@pytest.mark.parametrize("text", FORGERIES)
 def test_no_text_poses_as_another_field(stream: Stream, text: str) -> None:
     logs.configure("console", "info", stream)
     logger().info("x", title=text, outcome="lost")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from urllib.parse import quote
 
 from starlette.responses import Response
 
@@ -124,8 +123,8 @@ class Door:
                 raise not_found() from None
             repository = self.world.repositories[former]
             if self.role(call, repository) != "none":
-                rest = call.path.split("/", 4)[4:]
-                address = "/".join([f"{call.base_url}/repositories/{former}", *map(quote, rest)])
+                rest = call.raw_path.partition("/repos/")[2].split("/")[2:]
+                address = "/".join([f"{call.base_url}/repositories/{former}", *rest])
                 # A client may not turn a POST into a GET, which a 301 would allow it to.
                 raise moved(call, address, 301 if call.method == "GET" else 307) from None
         if self.role(call, repository) == "none":
@@ -140,8 +139,8 @@ class Door:
             raise refuse(410, "Issues are disabled for this repo")
         if number in repository.moved:
             target, there = repository.moved[number]
-            rest = call.path.split(f"/issues/{number}", 1)[1]
-            raise moved(call, f"{call.base_url}/repositories/{target}/issues/{there}{quote(rest)}")
+            rest = call.raw_path.partition(f"/issues/{number}")[2]
+            raise moved(call, f"{call.base_url}/repositories/{target}/issues/{there}{rest}")
         if number in repository.deleted:
             raise refuse(410, "This issue was deleted")
         issue = repository.issue(number, call.behind)

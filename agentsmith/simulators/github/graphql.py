@@ -13,7 +13,7 @@ from typing import Any
 
 from starlette.responses import JSONResponse, Response
 
-from agentsmith.simulators.frame import Call, Handler, Unsupported
+from agentsmith.simulators.frame import Call, Unsupported
 from agentsmith.simulators.github.access import credential_of
 from agentsmith.simulators.github.answers import read_object
 from agentsmith.simulators.github.graphql_document import BadDocument, Document, Selected, Variable, read
@@ -21,15 +21,11 @@ from agentsmith.simulators.github.graphql_schema import SCHEMA, Failed, Field, T
 from agentsmith.simulators.github.hub import Hub
 
 
-class GraphqlRoutes:
-    """One endpoint."""
+class GraphqlEndpoint:
+    """The one endpoint."""
 
-    def __init__(self, hub: Hub, path: str) -> None:
-        self.hub, self.path = hub, path
-
-    def table(self) -> list[tuple[str, str, Handler]]:
-        """Method, path, handler."""
-        return [("POST", self.path, self.run)]
+    def __init__(self, hub: Hub) -> None:
+        self.hub = hub
 
     def run(self, call: Call) -> Response:
         """Read, check, then run; GraphQL errors come with status 200."""

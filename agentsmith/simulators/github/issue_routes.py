@@ -44,6 +44,7 @@ class IssueRoutes:
             ("PUT", f"{ISSUE}/lock", self.lock),
             ("DELETE", f"{ISSUE}/lock", self.unlock),
             ("GET", f"{ISSUE}/events", self.events),
+            ("GET", ISSUES + "/events/{event_id:int}", self.event),
             ("GET", f"{ISSUE}/timeline", self.timeline),
             ("GET", f"{ISSUE}/reactions", self.reactions),
             ("POST", f"{ISSUE}/reactions", self.react),
@@ -150,6 +151,17 @@ class IssueRoutes:
         render = self.hub.render(call)
         tail = f"issues/{issue.number}/events"
         return self.hub.page(call, repository, tail, issue.events, lambda e: render.event(repository, e))
+
+    def event(self, call: Call) -> Response:
+        """One line of some issue's history, with the issue."""
+        repository = self.hub.door.repository(call)
+        render = self.hub.render(call)
+        for issue in repository.issues(call.behind):
+            for event in issue.events:
+                if event.id == call.params["event_id"]:
+                    whole = {**render.event(repository, event), "issue": render.issue(repository, issue)}
+                    return JSONResponse(whole)
+        raise not_found()
 
     def timeline(self, call: Call) -> Response:
         """History and comments, oldest first."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from email.utils import formatdate
 from typing import ClassVar
 
@@ -18,7 +18,7 @@ from agentsmith.simulators.github.account_routes import AccountRoutes
 from agentsmith.simulators.github.answers import problem
 from agentsmith.simulators.github.apps import App, AppRoutes, Apps, wants_jwt
 from agentsmith.simulators.github.comment_routes import CommentRoutes
-from agentsmith.simulators.github.graphql import GraphqlRoutes
+from agentsmith.simulators.github.graphql import GraphqlEndpoint
 from agentsmith.simulators.github.hook_routes import HookRoutes
 from agentsmith.simulators.github.hub import Hub
 from agentsmith.simulators.github.issue_routes import IssueRoutes
@@ -52,16 +52,14 @@ class GitHubSimulator(People, Simulator):
     """
 
     name: ClassVar[str] = "github"
-    quirk_kinds: ClassVar[frozenset[str]] = frozenset(
-        {
-            "primary_limit",
-            "secondary_limit",
-            "bad_credentials",
-            "silent_permission_loss",
-            "lenient_delete",
-            "wrong_filter",
-        }
-    )
+    quirk_kinds: ClassVar[Mapping[str, tuple[str, str]]] = {
+        "primary_limit": ("", ""),
+        "secondary_limit": ("", ""),
+        "bad_credentials": ("", ""),
+        "silent_permission_loss": ("POST|PUT|PATCH|DELETE", r"/labels|/issues(/\d+)?$|/graphql$"),
+        "lenient_delete": ("DELETE", r"/issues/\d+/labels/"),
+        "wrong_filter": ("GET", "/issues$"),
+    }
 
     def __init__(
         self,
@@ -100,9 +98,10 @@ class GitHubSimulator(People, Simulator):
             HookRoutes(self.hub, self.hooks),
             AccountRoutes(self.hub),
             AppRoutes(self.hub, self.apps),
-            GraphqlRoutes(self.hub, "/api/graphql" if self.enterprise else "/graphql"),
         )
-        return table(*(group.table() for group in groups))
+        path = "/api/graphql" if self.enterprise else "/graphql"
+        graphql = Endpoint("POST", path, GraphqlEndpoint(self.hub).run, outside=self.enterprise)
+        return [*table(*(group.table() for group in groups)), graphql]
 
     def canonical_path(self, path: str) -> str:
         """`/repositories/{id}/…` is the same as `/repos/{owner}/{repo}/…`."""

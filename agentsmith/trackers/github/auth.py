@@ -52,7 +52,6 @@ class AppKey:
         self._key = private_key
         self._clock = clock
         self._drift = 0.0
-        self._corrected = False
         self._last = ""
         self.name = f"{host}:app-{app}"
         self._sign()  # a key that is none should be heard of at start-up

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Mapping
 from typing import Final
 
@@ -40,8 +39,8 @@ def limit(status: int, headers: Mapping[str, str], message: str) -> Limit | None
         return Limit(None, everywhere=True, reason=f"GitHub's secondary limit: {message}")
     left = quota(headers)
     if left is not None and left.remaining == 0 and not _REFUSAL.search(message):
-        wait = max(left.reset - time.time(), 1.0)
-        return Limit(wait, everywhere=False, reason=f"GitHub's hourly limit: {message}")
+        # The reported quota itself holds everybody back until its reset; the second is for a clock that runs ahead.
+        return Limit(1.0, everywhere=False, reason=f"GitHub's hourly limit: {message}")
     if status == 429 or _ANY_LIMIT.search(message):
         return Limit(None, everywhere=True, reason=f"GitHub's limit: {message}")
     return None

@@ -122,7 +122,9 @@ class Issues:
             if here:
                 return  # an Enterprise Server may show people another host than the one we call
             raise BadAnswer(f"GitHub: asked for issue {number}, got {issue.number}")
-        repository = await self._client.get(self._site.path(), missing=Refused)
-        name: Repository = payloads.read(Repository, repository.data, "a repository")
-        if not here or not replace(self._site, repository=name.full_name).holds(issue.html_url):
+        found = await self._client.get(self._site.path(), missing=Refused)
+        repository: Repository = payloads.read(Repository, found.data, "a repository")
+        if not here or not Site(repository.full_name).holds(issue.html_url):
             raise TicketNotFound(f"GitHub: issue {number} was moved to {issue.html_url[:200]}")
+        log.warning("the repository was renamed; put its new name into the configuration", now=repository.full_name)
+        self._site.called = repository.full_name

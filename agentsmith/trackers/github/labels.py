@@ -123,13 +123,17 @@ class LabelWriter:
             self.learn([payloads.read(Label, answer.data, "a label")])
 
     def _refused(self, answer: Answer, data: Mapping[str, Any]) -> None:
-        """Both mutations failed: tell a limit and a passing fault from ids that went stale."""
+        """Both mutations failed: tell a limit, a server that knows no such field, and a fault from stale ids."""
         errors = [e for e in data.get("errors") or () if isinstance(e, dict)]
         kinds = {str(e.get("type", "")) for e in errors}
         said = "; ".join(str(e.get("message", "")) for e in errors)[:200]
         if "RATE_LIMITED" in kinds:
             left = quota(answer.headers)
             raise RateLimited(f"GitHub: {said}", retry_at=left.reset if left else None)
+        if errors and "data" not in data:  # refused as a whole, before anything ran
+            self._graphql = False
+            log.warning("GraphQL is not available, using two requests per move", error=said)
+            return
         if not errors or not kinds <= {"NOT_FOUND", "FORBIDDEN", "INSUFFICIENT_SCOPES", "UNPROCESSABLE"}:
             raise OutcomeUnknown(f"GitHub: the labels may or may not have been changed: {said}")
 

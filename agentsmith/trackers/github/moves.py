@@ -121,10 +121,7 @@ class Moves:
         try:
             number = self._issues.number(ticket.key)
             async with self._notes.lock(number):
-                outcome = await self._publish(number, ticket, move)
-                if isinstance(outcome, Forbidden | Limited | Unknown | Gone):
-                    self._notes.doubt(number)
-                return outcome
+                return await self._publish(number, ticket, move)
         except TicketNotFound as error:
             return Gone(str(error))
 
@@ -139,18 +136,19 @@ class Moves:
             if self._labels.lifecycle(seen.labels) != self._labels.lifecycle(ticket.labels):
                 return seen
             todo = only(self._labels, seen.labels, keep)
+            if not todo.add and not todo.remove:
+                return seen
+            self._notes.doubt(number)  # until an answer says otherwise
+            shown = _ids(seen)
             try:
-                shown = _ids(seen)
                 if todo.add:
                     shown = self._verified(todo.add, await self._writer.add(number, todo.add, deadline=deadline))
                 for label in todo.remove:
-                    shown = await self._remove(number, label, shown, deadline)
+                    left = await self._writer.remove(number, label, deadline=deadline)
+                    shown = _without(shown, label) if left is None else left
             except Dropped as error:
                 raise Refused(str(error)) from None
-            except TrackerError:
-                self._notes.doubt(number)
-                raise
-            return self._after(seen, shown) if todo.add or todo.remove else seen
+            return self._after(seen, shown)
 
     async def _publish(self, number: str, ticket: Ticket, move: Move) -> MoveOutcome:
         claiming = self._claims is not None and (move.expect, move.to) == CLAIM
@@ -165,6 +163,7 @@ class Moves:
                 taken = await self._claims.take(number, move)
                 if not taken:
                     return LostRace(seen)
+            self._notes.doubt(number)  # until an answer says otherwise
             shown = await self._relabel(number, seen, todo, move)
         except Overtaken as overtaken:
             return LostRace(self._after(seen, overtaken.labels))
@@ -219,10 +218,6 @@ class Moves:
         shown = self._verified(todo.add, await self._writer.add(number, todo.add, deadline=move.deadline))
         self._check_strangers(shown, move, gone_is_lost=True)
         return shown
-
-    async def _remove(self, number: str, label: str, shown: Labels, deadline: float) -> Labels:
-        left = await self._writer.remove(number, label, deadline=deadline)
-        return _without(shown, label) if left is None else left
 
     def _check_strangers(self, shown: Labels, move: Move, *, gone_is_lost: bool = False) -> None:
         """Raise Overtaken when the labels show a status that this move knows nothing of, or `expect` no more."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import cache
 from typing import Annotated, Any, TypeVar
 
 from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError
@@ -149,6 +150,11 @@ class Branch(_Record):
 T = TypeVar("T")
 
 
+@cache
+def _adapter(shape: Any) -> TypeAdapter[Any]:
+    return TypeAdapter(shape)
+
+
 def said(data: object) -> str:
     """GitHub's own words in an error body, short."""
     return excerpt(message(data))
@@ -157,7 +163,8 @@ def said(data: object) -> str:
 def read(shape: type[T] | Any, data: object, what: str) -> T:
     """`data` as `shape`; raises BadAnswer that names the first wrong field and shows no value."""
     try:
-        adapted: T = TypeAdapter(shape).validate_python(data)
+        key: Any = shape
+        adapted: T = _adapter(key).validate_python(data)
         return adapted
     except ValidationError as error:
         first = error.errors(include_input=False, include_url=False)[0]

@@ -15,13 +15,15 @@ _NUMBER: Final = re.compile(r"[1-9][0-9]{0,9}")
 _REPOSITORY: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_-]*[A-Za-z0-9_])?/[A-Za-z0-9._-]+")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Site:
     """One repository on one GitHub. `repository` is `owner/name`, as spelled in the configuration."""
 
     repository: str
     base_url: str = GITHUB
     """The API root, to which nothing is appended but paths."""
+    called: str = ""
+    """What GitHub calls the repository today, where it was renamed. Tickets keep the configured name."""
 
     def __post_init__(self) -> None:
         root = urlsplit(self.base_url)
@@ -59,7 +61,7 @@ class Site:
     def path(self, number: str = "", rest: str = "") -> str:
         """The API path of the repository, or of one issue and what belongs to it."""
         issue = f"/issues/{number}" if number else ""
-        return f"/repos/{self.repository}{issue}{rest}"
+        return f"/repos/{self.called or self.repository}{issue}{rest}"
 
     def ticket_id(self, number: str) -> TicketId:
         """`github.com/acme/web#12`."""
@@ -79,9 +81,9 @@ class Site:
         return self.number(number)
 
     def holds(self, web_url: str) -> bool:
-        """Whether a page that people see (of an issue or a pull request) lies in this repository, on any host."""
-        parts = _path(web_url)
-        return len(parts) >= 2 and "/".join(parts[:2]).lower() == self.repository.lower()
+        """Whether a page that people see (of an issue, say) lies in this repository, on whatever host."""
+        name = "/".join(_path(web_url)[:2]).lower()
+        return bool(name) and name in (self.repository.lower(), self.called.lower())
 
     def _from_url(self, text: str) -> str | None:
         try:

@@ -1,7 +1,7 @@
 """Our one comment per issue: how it is written, how it is recognised, and how it stays one (T13).
 
 The first line is an HTML comment that people do not see, `<!-- agent-smith:status {memo} -->`; it counts only in a
-comment that our own account wrote. A comment that may or may not have been made is looked for, never sent again blindly.
+comment that our own account wrote. A comment that may or may not have been made is looked for, never sent twice.
 """
 
 from __future__ import annotations
@@ -36,14 +36,15 @@ class Form:
 
     labels: LabelSet
 
-    def body(self, text: str, memo: Memo) -> str:
-        """The whole comment: the machine-read line, then the text, cut to what GitHub takes."""
-        return self._head(memo) + self.fit(text, memo)
+    def head(self, memo: Memo) -> str:
+        """The machine-read line that stands before the text."""
+        return f"<!-- {_safe(self.labels.prefix)}:status {memo.to_line()} -->\n"
 
     def fit(self, text: str, memo: Memo) -> str:
         """The text as it will stand there: without what UTF-8 lacks, and with a note where it had to be cut."""
         clean = text.replace("\0", "\ufffd").encode("utf-8", "replace").decode("utf-8")
-        room = COMMENT_LIMIT - _size(self._head(memo))
+        clean = clean.replace("\r\n", "\n").rstrip()
+        room = COMMENT_LIMIT - _size(self.head(memo))
         if _size(clean) <= room:
             return clean
         return _first(clean, room - _size(CUT)) + CUT
@@ -56,9 +57,6 @@ class Form:
             if head.startswith(start) and head.endswith(end):
                 return text, Memo.from_line(head[len(start) : -len(end)])
         return None
-
-    def _head(self, memo: Memo) -> str:
-        return f"<!-- {_safe(self.labels.prefix)}:status {memo.to_line()} -->\n"
 
 
 class Stickies:
@@ -115,7 +113,8 @@ class Stickies:
         number = self._issues.number(ticket.key)
         async with self._notes.lock(number):
             note = self._notes.of(number)
-            body, fitted = self._form.body(text, memo), self._form.fit(text, memo)
+            fitted = self._form.fit(text, memo)
+            body = self._form.head(memo) + fitted
             if known is not None and (known.text, known.memo) == (fitted, memo):
                 return known
             if known is not None and (mine := await self._ours(number, known, deadline)) is not None:
@@ -128,7 +127,7 @@ class Stickies:
             note.comment_in_doubt = False
             if there is None:
                 return await self._create(number, body, ticket, deadline)
-            if (there.text, there.memo) == (_newlines(fitted), memo):
+            if (there.text, there.memo) == (fitted, memo):
                 return there
             edited = await self._edit(number, _comment_id(there.ref), body, deadline)
             return edited or await self._create(number, body, ticket, deadline)
@@ -196,10 +195,6 @@ def _comment_id(ref: str) -> int:
 
 def _fence(sticky: Sticky) -> int:
     return sticky.memo.fence if sticky.memo else -1
-
-
-def _newlines(text: str) -> str:
-    return text.replace("\r\n", "\n")
 
 
 def _safe(prefix: str) -> str:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
 import httpx
 
 from agentsmith.boottime import boottime
-from agentsmith.domain.errors import Refused
+from agentsmith.domain.errors import BadAnswer, Refused, TicketNotFound
 from agentsmith.domain.lifecycle import LabelSet, Status
 from agentsmith.domain.memo import Memo
 from agentsmith.domain.ticket import Actor, Ticket, TicketId
@@ -155,13 +155,12 @@ class GitHubTracker:
         number = self._issues.number(ticket.key)
         path = self._site.path(number, "/dependencies/blocked_by")
         params = {"per_page": str(self._page_size)}
-        answer = await self._client.get(path, params=params, allow=frozenset({404}))
-        if answer.status == 404:
-            version = re.match(r"(\d+)\.(\d+)", answer.headers.get("x-github-enterprise-version", ""))
-            if version is not None and (int(version[1]), int(version[2])) < _FIRST_WITH_DEPENDENCIES:
-                return ()
         found: list[Blocker] = []
-        async for page in self._client.pages(path, params=params):
+        async for page in self._client.pages(path, params=params, allow=frozenset({404})):
+            if page.status == 404:
+                if _too_old(page.headers):
+                    return ()
+                raise TicketNotFound(f"GitHub: {self.ticket_id(number)} is not there: {payloads.said(page.data)}")
             issues: list[Issue] = payloads.read(list[Issue], page.data, "a list of issues")
             found += [self._blocker(issue) for issue in issues]
         return tuple(found)
@@ -191,6 +190,14 @@ class GitHubTracker:
             await self._http.aclose()
 
     def _blocker(self, issue: Issue) -> Blocker:
-        owner_and_name: Any = "/".join(issue.html_url.split("://", 1)[-1].split("/")[1:3])
-        site = replace(self._site, repository=owner_and_name)
+        try:
+            site = replace(self._site, repository="/".join(issue.html_url.split("/")[3:5]))
+        except ValueError:
+            raise BadAnswer(f"GitHub: issue {issue.number} has no address in a repository") from None
         return Blocker(site.ticket_id(str(issue.number)), issue.html_url, issue.state == "open")
+
+
+def _too_old(headers: Mapping[str, str]) -> bool:
+    """Whether an Enterprise Server says that it is older than the links between issues."""
+    version = re.match(r"(\d+)\.(\d+)", headers.get("x-github-enterprise-version", ""))
+    return version is not None and (int(version[1]), int(version[2])) < _FIRST_WITH_DEPENDENCIES

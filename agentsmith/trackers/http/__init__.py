@@ -15,7 +15,7 @@ from agentsmith.trackers.http.etags import Cached, EtagCache, LocalEtags
 from agentsmith.trackers.http.governor import Governor, Hold, LocalGovernor, Quota
 from agentsmith.trackers.http.ledger import Ledger, LocalLedger, Spent, spending_for
 from agentsmith.trackers.http.paging import NextPage, link_header
-from agentsmith.trackers.http.replies import Answer, OutcomeUnknown
+from agentsmith.trackers.http.replies import Answer, OutcomeUnknown, Redirected
 from agentsmith.trackers.http.shared import Shared
 from agentsmith.trackers.http.transport import open_http
 
@@ -37,6 +37,7 @@ __all__ = [
     "OutcomeUnknown",
     "Pace",
     "Quota",
+    "Redirected",
     "Shared",
     "Spent",
     "link_header",

@@ -18,7 +18,7 @@ class Pace:
 
     attempt: float = 30.0
     """The longest that one request may take."""
-    call: float = 60.0
+    call: float = 30.0
     """The longest that a call without a deadline may take, waits and retries included."""
     tries: int = 4
     first_delay: float = 0.5

@@ -69,7 +69,8 @@ class ApiClient:
         None and `unchanged` is true. Statuses in `allow` are answers; 404 and 410 otherwise raise `missing`.
         """
         url = self._url(path, params)
-        cached = await self._shared.etags.load(self._credential.name, str(url))
+        loaded = await self._shared.etags.load(self._credential.name, str(url))
+        cached = Cached(*loaded) if loaded else None
         call = self._call("GET", url, deadline, etag=cached.etag if cached else etag)
         reply = await self._send(call, allow=allow, missing=missing)
         if reply.status == 304:
@@ -79,8 +80,8 @@ class ApiClient:
             return Answer(200, reply.headers, data, reply.url, call.etag, link, unchanged=True, redirected=moved)
         answer = self._answer(call, reply)
         if answer.status == 200 and answer.etag:
-            kept = Cached(answer.etag, reply.body, answer.link)
-            await self._shared.etags.save(self._credential.name, str(url), kept)
+            name, kept = self._credential.name, reply.body
+            await self._shared.etags.save(name, str(url), etag=answer.etag, body=kept, link=answer.link)
         return answer
 
     async def write(
@@ -112,6 +113,7 @@ class ApiClient:
         params: Mapping[str, str] | None = None,
         next_page: NextPage = link_header,
         deadline: float | None = None,
+        allow: frozenset[int] = _NONE,
         missing: type[TrackerError] = TicketNotFound,
     ) -> AsyncIterator[Answer]:
         """Every page of a list, each revalidated by its ETag; ends after the last page, or with an error."""
@@ -122,7 +124,7 @@ class ApiClient:
             if url in seen or len(seen) >= _MOST_PAGES:
                 raise BadAnswer(f"{self._dialect.name}: the pages of {excerpt(path)} do not end")
             seen.add(url)
-            answer = await self.get(page.url, params=page.params, deadline=deadline, missing=missing)
+            answer = await self.get(page.url, params=page.params, deadline=deadline, allow=allow, missing=missing)
             yield answer
             page = next_page(page, answer)
 
@@ -182,7 +184,8 @@ class ApiClient:
 
     async def _hold(self, call: Call, *, spacing: float, patience: float) -> Hold:
         name = self._credential.name
-        return await self._shared.governor.reserve(name, call.bucket, spacing=spacing, patience=patience)
+        held = await self._shared.governor.reserve(name, call.bucket, spacing=spacing, patience=patience)
+        return Hold(*held)
 
     async def _auth(self, call: Call) -> Mapping[str, str]:
         try:
@@ -205,7 +208,8 @@ class ApiClient:
         governor, name = self._shared.governor, self._credential.name
         quota = self._dialect.quota(reply.headers)
         if quota is not None:
-            await governor.report(name, quota)
+            bucket, limit_, remaining, reset = quota
+            await governor.report(name, bucket, limit=limit_, remaining=remaining, reset=reset)
         if limit is not None:
             bucket = EVERYWHERE if limit.everywhere else call.bucket
             await governor.pause(name, bucket, seconds=limit.seconds, reason=limit.reason)
@@ -254,7 +258,7 @@ class ApiClient:
 
     def _said(self, reply: Reply) -> str:
         """The platform's own words in an error, redacted and cut; the body's beginning where it has none."""
-        if reply.status < 400:
+        if reply.status < 300:
             return ""
         secrets = self._credential.secrets()
         try:

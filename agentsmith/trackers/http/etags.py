@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 LARGEST_ENTRY: Final = 2 * 1024 * 1024
 """Bigger bodies are not worth keeping: they are rare, and a few would push out everything else."""
 
 
-@dataclass(frozen=True, slots=True)
-class Cached:
+class Cached(NamedTuple):
     """One answer to a GET: its ETag, its body as received, and the Link header that paging needs."""
 
     etag: str
@@ -20,13 +18,16 @@ class Cached:
 
 
 class EtagCache(Protocol):
-    """Bodies by credential and URL. May forget anything at any time; never answers for another credential."""
+    """Bodies by credential and URL. May forget anything at any time; never answers for another credential.
 
-    async def load(self, credential: str, url: str) -> Cached | None:
-        """What was last saved, if it is still there."""
+    Plain data only: whoever implements it need not know this package.
+    """
 
-    async def save(self, credential: str, url: str, cached: Cached) -> None:
-        """Keep an answer in place of an older one."""
+    async def load(self, credential: str, url: str) -> tuple[str, bytes, str] | None:
+        """ETag, body and Link header as last saved, if they are still there; see Cached."""
+
+    async def save(self, credential: str, url: str, *, etag: str, body: bytes, link: str) -> None:
+        """Keep an answer in place of an older one; one that is too large may be dropped."""
 
 
 class LocalEtags:
@@ -44,8 +45,9 @@ class LocalEtags:
             self._entries.move_to_end(key)
         return self._entries.get(key)
 
-    async def save(self, credential: str, url: str, cached: Cached) -> None:
+    async def save(self, credential: str, url: str, *, etag: str, body: bytes, link: str) -> None:
         """See EtagCache."""
+        cached = Cached(etag, body, link)
         self._forget((credential, url))
         if _size(cached) > min(LARGEST_ENTRY, self._limit):
             return

@@ -6,7 +6,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 EVERYWHERE: Final = "*"
 """The bucket of a pause that holds for all buckets of a credential."""
@@ -17,8 +17,7 @@ FORGIVEN_AFTER: Final = 600.0
 """So long after the end of a pause the next one starts at `FIRST_BACKOFF` again."""
 
 
-@dataclass(frozen=True, slots=True)
-class Quota:
+class Quota(NamedTuple):
     """What the platform said about one allowance. `reset` is seconds since the epoch."""
 
     bucket: str
@@ -27,8 +26,7 @@ class Quota:
     reset: float
 
 
-@dataclass(frozen=True, slots=True)
-class Hold:
+class Hold(NamedTuple):
     """How long a request has to wait, until when (seconds since the epoch), and why."""
 
     seconds: float
@@ -37,23 +35,28 @@ class Hold:
 
 
 class Governor(Protocol):
-    """Keeps all replicas of one credential within the platform's limits. Times are on the governor's own clock."""
+    """Keeps all replicas of one credential within the platform's limits. Times are on the governor's own clock.
 
-    async def reserve(self, credential: str, bucket: str, *, spacing: float, patience: float) -> Hold:
-        """How long to wait before sending (0: now).
+    Plain data only: whoever implements it need not know this package.
+    """
+
+    async def reserve(
+        self, credential: str, bucket: str, *, spacing: float, patience: float
+    ) -> tuple[float, float, str]:
+        """How long to wait before sending (0: now), until when, and why; see Hold.
 
         A write asks for a slot by its `spacing` > 0: the next slot is `spacing` seconds later. The slot is taken
         only when the wait is at most `patience`; who would wait longer takes nothing and must not send.
         """
 
-    async def report(self, credential: str, quota: Quota) -> None:
-        """Remember what the platform said is left; 0 holds everybody back until the reset."""
+    async def report(self, credential: str, bucket: str, *, limit: int, remaining: int, reset: float) -> None:
+        """Remember what the platform said is left; 0 holds everybody back until `reset` (since the epoch).
+
+        Answers overtake each other: a later reset wins, and for the same reset the lower count.
+        """
 
     async def pause(self, credential: str, bucket: str, *, seconds: float | None, reason: str) -> None:
-        """Hold the bucket (`EVERYWHERE`: all) back. None: no time was named, so 60 s, doubling while it goes on."""
-
-    async def quotas(self) -> dict[str, list[Quota]]:
-        """What was last reported, by credential; for people to read."""
+        """Hold the bucket (`*`: all) back. None: no time was named, so 60 s, doubling while it goes on."""
 
 
 @dataclass(slots=True)
@@ -86,13 +89,12 @@ class LocalGovernor:
             books.next_write = until + spacing
         return Hold(seconds=wait, until=until, reason=reason)
 
-    async def report(self, credential: str, quota: Quota) -> None:
+    async def report(self, credential: str, bucket: str, *, limit: int, remaining: int, reset: float) -> None:
         """See Governor."""
         quotas = self._books[credential].quotas
-        known = quotas.get(quota.bucket)
-        # Answers overtake each other: of one window the lower count is the later one.
-        if known is None or (quota.reset, -quota.remaining) >= (known.reset, -known.remaining):
-            quotas[quota.bucket] = quota
+        known = quotas.get(bucket)
+        if known is None or (reset, -remaining) >= (known.reset, -known.remaining):
+            quotas[bucket] = Quota(bucket, limit, remaining, reset)
 
     async def pause(self, credential: str, bucket: str, *, seconds: float | None, reason: str) -> None:
         """See Governor."""
@@ -108,8 +110,8 @@ class LocalGovernor:
         if until > books.pauses.get(bucket, (0.0, ""))[0]:
             books.pauses[bucket] = (until, reason)
 
-    async def quotas(self) -> dict[str, list[Quota]]:
-        """See Governor."""
+    def quotas(self) -> dict[str, list[Quota]]:
+        """What was last reported, by credential."""
         return {name: sorted(b.quotas.values(), key=lambda q: q.bucket) for name, b in self._books.items()}
 
     @staticmethod

@@ -6,8 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 _purpose: ContextVar[str] = ContextVar("agentsmith_request_purpose", default="other")
 
@@ -27,8 +26,7 @@ def current_purpose() -> str:
     return _purpose.get()
 
 
-@dataclass(frozen=True, slots=True)
-class Spent:
+class Spent(NamedTuple):
     """What one credential spent on one purpose since `since` (seconds since the epoch)."""
 
     credential: str
@@ -39,13 +37,10 @@ class Spent:
 
 
 class Ledger(Protocol):
-    """Counts requests; `agentsmith quota` prints it together with `Governor.quotas`."""
+    """Counts requests, so that people can be told who spent what."""
 
     async def record(self, credential: str, purpose: str, *, counted: bool) -> None:
         """One request was sent. `counted`: the platform takes it off the quota (a 304 is free)."""
-
-    async def spent(self) -> list[Spent]:
-        """All counts, ordered by credential and purpose."""
 
 
 class LocalLedger:
@@ -59,8 +54,8 @@ class LocalLedger:
         """See Ledger."""
         key = (credential, purpose)
         old = self._spent.get(key) or Spent(credential, purpose, counted=0, free=0, since=self._since)
-        self._spent[key] = replace(old, counted=old.counted + counted, free=old.free + (not counted))
+        self._spent[key] = old._replace(counted=old.counted + counted, free=old.free + (not counted))
 
-    async def spent(self) -> list[Spent]:
-        """See Ledger."""
+    def spent(self) -> list[Spent]:
+        """All counts, ordered by credential and purpose."""
         return [self._spent[key] for key in sorted(self._spent)]

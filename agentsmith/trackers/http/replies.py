@@ -26,6 +26,10 @@ class OutcomeUnknown(TrackerUnavailable):
     """A write was sent, but nobody knows whether it was carried out: read before deciding anything."""
 
 
+class Redirected(BadAnswer):
+    """A write was answered with a redirect and not carried out: what it was meant for has moved. Read again."""
+
+
 @dataclass(frozen=True, slots=True)
 class Answer:
     """What the platform said. `data` is the parsed JSON; None for an empty body."""
@@ -97,6 +101,8 @@ def error_for(reply: Reply, told: str, *, said: str, missing: type[TrackerError]
         return missing(text)
     if reply.status >= 500 or reply.status == 408:
         return OutcomeUnknown(text) if write else TrackerUnavailable(text)
+    if reply.status in REDIRECTS:
+        return Redirected(text)
     if reply.status >= 400:
         return Refused(text)
     return BadAnswer(f"{text}, which is not expected here")

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import httpx
 
-from agentsmith import __version__
-
 
 def open_http(*, connections: int = 10) -> httpx.AsyncClient:
     """A pool that follows no redirects by itself and times out on its own; the caller closes it."""
@@ -13,5 +11,4 @@ def open_http(*, connections: int = 10) -> httpx.AsyncClient:
         follow_redirects=False,
         timeout=httpx.Timeout(30.0, connect=10.0),
         limits=httpx.Limits(max_connections=connections, max_keepalive_connections=connections),
-        headers={"User-Agent": f"agentsmith/{__version__}"},
     )

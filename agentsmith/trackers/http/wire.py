@@ -9,6 +9,7 @@ from typing import Final
 
 import httpx
 
+from agentsmith import __version__
 from agentsmith.domain.errors import BadAnswer
 from agentsmith.trackers.http.calls import Broken, Call, Pace
 from agentsmith.trackers.http.dialect import Dialect
@@ -17,6 +18,7 @@ from agentsmith.trackers.http.redaction import excerpt
 from agentsmith.trackers.http.replies import REDIRECTS, Reply, read_reply
 
 _MOST_REDIRECTS: Final = 5
+_OURS: Final = {"User-Agent": f"agentsmith/{__version__}"}
 _NEVER_SENT: Final = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
 _ON_OUR_HOST: Final = frozenset({"authorization", "cookie", "private-token", "if-none-match"})
 """Headers that no other host may see."""
@@ -32,15 +34,19 @@ class Wire:
         self._pace = pace
 
     async def exchange(self, call: Call, auth: Mapping[str, str], credential: str) -> Reply:
-        """Send once and follow redirects. Raises Broken when no whole answer came, BadAnswer for an impossible one."""
-        url, headers = call.url, {**self._dialect.headers, **auth}
+        """Send once; Broken when no whole answer came, BadAnswer for an impossible one.
+
+        Reads follow redirects. A write does not: it may be led to something that is not ours to change any more, so
+        whoever sent it has to look first.
+        """
+        url, headers = call.url, {**_OURS, **self._dialect.headers, **auth}
         if call.content is not None:
             headers["Content-Type"] = "application/json"
         if call.etag is not None:
             headers["If-None-Match"] = call.etag
         for _ in range(_MOST_REDIRECTS + 1):
             reply = await self._once(call, url, headers, credential)
-            if reply.status not in REDIRECTS:
+            if reply.status not in REDIRECTS or call.write:
                 return reply
             target = self._target(call, reply, url)
             if _origin(target) != _origin(url):
@@ -81,7 +87,7 @@ class Wire:
                 await self._ledger.record(credential, current_purpose(), counted=status != 304)
 
     def _target(self, call: Call, reply: Reply, url: httpx.URL) -> httpx.URL:
-        """Where the redirect leads, if we may go there: our own host, or for reads one that the platform uses."""
+        """Where the redirect leads, if we may go there: our own host, or one that the platform is known to use."""
         location = reply.headers.get("location", "")
         try:
             target = url.join(location)
@@ -90,7 +96,7 @@ class Wire:
             target = url
         if not location or not target.host:
             raise BadAnswer(f"{call.told}: a redirect ({reply.status}) to nowhere")
-        known = target.host in self._dialect.hosts and target.scheme == "https" and not call.write
+        known = target.host in self._dialect.hosts and target.scheme == "https"
         if _origin(target) != _origin(url) and not known:
             raise BadAnswer(f"{call.told}: refusing a redirect to {excerpt(target.host)}")
         return target

@@ -1,0 +1,148 @@
+"""The commands that stand alone: what they are called, their options and help.
+
+What they do is imported when it is done, so that help and shell completion answer at once.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from agentsmith.cli.options import Actor, AsJson, ConfigFile, Ticket, group, prose
+
+
+class RoleName(StrEnum):
+    """The daemon's roles; a test keeps the two alike, because importing the daemon here would slow down help."""
+
+    RECEIVER = "receiver"
+    POLLER = "poller"
+    CONSUMER = "consumer"
+    HOUSEKEEPING = "housekeeping"
+
+
+dead_letters_app = group("Look at requests that nobody could run.")
+
+
+def add_to(app: typer.Typer) -> None:
+    """Make the commands part of `app`, in the order in which a newcomer meets them."""
+    for command in (demo, up, status, cancel, retry):
+        app.command(help=prose(command.__doc__ or ""))(command)
+
+
+def demo(
+    tickets: Annotated[int, typer.Option("--tickets", min=3, max=50, metavar="N", help="How many tickets.")] = 6,
+    speed: Annotated[
+        float,
+        typer.Option("--speed", min=1, max=40, metavar="F", help="How many times shorter than normal all waits are."),
+    ] = 20,
+    keep: Annotated[bool, typer.Option("--keep", help="Keep the folder with tickets, logs and outputs.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """See it work, in seconds and without setting anything up.
+
+    Labels several tickets at once, has real processes work on them, kills one of these in the middle of its work,
+    and shows how the ticket comes back and is finished. Everything happens in a temporary folder.
+
+    \b
+    Example:
+      agentsmith demo
+      agentsmith demo --tickets 20 --keep
+    """
+    from agentsmith.cli import demo_command
+
+    if not demo_command.demo(tickets=tickets, speed=speed, keep=keep, as_json=as_json):
+        raise typer.Exit(1)
+
+
+def up(
+    role: Annotated[
+        list[RoleName] | None,
+        typer.Option(
+            "--role",
+            metavar="ROLE",
+            help="Only receiver, poller, consumer or housekeeping; may be given several times. Else all.",
+            show_default=False,
+        ),
+    ] = None,
+    config: ConfigFile = None,
+) -> None:
+    """Start agentsmith, and serve until Ctrl-C.
+
+    One process does everything. On several machines, give each its roles and all the same redis.url: the poller finds
+    labelled tickets, consumers run them, housekeeping brings back what got stuck, the receiver takes webhooks.
+
+    The first Ctrl-C lets runs finish for a while and gives the rest back; the second ends at once.
+
+    \b
+    Example:
+      agentsmith up
+      agentsmith up --role consumer --config /etc/agentsmith.yaml
+    """
+    from agentsmith.cli import up as command
+
+    command.up(config, role or ())
+
+
+def status(
+    watch: Annotated[bool, typer.Option("--watch", help="Show it again every second, until Ctrl-C.")] = False,
+    as_json: AsJson = False,
+    config: ConfigFile = None,
+) -> None:
+    """See what is queued, running and waiting, and who does it.
+
+    Also shows the filters that list tickets by status in each tracker.
+
+    \b
+    Example:
+      agentsmith status
+      agentsmith status --json | jq '.queue[].ticket'
+    """
+    from agentsmith.cli import status as command
+
+    command.status(config, as_json=as_json, watch=watch)
+
+
+def cancel(ticket: Ticket, actor: Actor = None, as_json: AsJson = False, config: ConfigFile = None) -> None:
+    """Stop the work on a ticket, or take it off the queue.
+
+    Its label then says failed, and the comment by whom. Exit code 1 says that there was nothing to stop.
+
+    \b
+    Example:
+      agentsmith cancel 3
+      agentsmith cancel github.com/acme/web#12
+    """
+    from agentsmith.cli import runs
+
+    if not runs.cancel(config, ticket, actor=actor, as_json=as_json):
+        raise typer.Exit(1)
+
+
+def retry(ticket: Ticket, actor: Actor = None, as_json: AsJson = False, config: ConfigFile = None) -> None:
+    """Run a ticket again that is done, failed or waiting.
+
+    While it is running, this asks for one more run afterwards.
+
+    \b
+    Example:
+      agentsmith retry 3
+    """
+    from agentsmith.cli import runs
+
+    if not runs.retry(config, ticket, actor=actor, as_json=as_json):
+        raise typer.Exit(1)
+
+
+@dead_letters_app.command("list")
+def dead_letters_list(as_json: AsJson = False, config: ConfigFile = None) -> None:
+    """Show them, oldest first, each with its reason.
+
+    \b
+    Example:
+      agentsmith dead-letters list
+    """
+    from agentsmith.cli import runs
+
+    runs.dead_letters(config, as_json=as_json)

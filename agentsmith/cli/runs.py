@@ -1,0 +1,262 @@
+"""`agentsmith cancel`, `agentsmith retry` and `agentsmith dead-letters`: a person's word about runs."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import uuid
+from collections.abc import AsyncIterator
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+from agentsmith.boottime import boottime
+from agentsmith.cli import finding, output, reach, session
+from agentsmith.config import Config
+from agentsmith.daemon import Parts, assemble
+from agentsmith.domain.gates import is_open, is_triggered, matching
+from agentsmith.domain.intent import Intent
+from agentsmith.domain.lifecycle import Status, resolve
+from agentsmith.domain.request import MalformedRequest, PipelineRequest
+from agentsmith.domain.signal import Signal, SignalKind
+from agentsmith.domain.ticket import Ticket, TicketId
+from agentsmith.domain.tracker import Tracker
+from agentsmith.opening import open_store, open_trackers
+from agentsmith.store import Lease, Store
+from agentsmith.ticketlock import holding
+
+_UNDER_WAY: Final = (Status.ENQUEUED, Status.IN_PROGRESS)
+_LOOK_EVERY: Final = 0.02
+_READ_EVERY: Final = 0.25
+"""A look at Redis is cheap; one at a tracker may count against a quota."""
+_SLACK: Final = 5.0
+"""What a guard may need beyond the grace, and then the publishing of the outcome."""
+_RETRY_WAIT: Final = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What became of a person's wish; `ok` decides the exit code."""
+
+    ticket: str
+    key: str
+    ok: bool
+    outcome: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One ticket, and all that is needed to act on it."""
+
+    config: Config
+    store: Store
+    tracker: Tracker
+    parts: Parts
+    ticket: Ticket
+    who: str
+
+    @property
+    def id(self) -> TicketId:
+        return self.ticket.id
+
+    @property
+    def status(self) -> Status:
+        """What its label says."""
+        return resolve(self.tracker.labels.statuses(self.ticket.labels))
+
+    def answer(self, outcome: str, message: str, *, ok: bool = True) -> Answer:
+        """The answer about this ticket."""
+        return Answer(self.id, self.ticket.key, ok, outcome, message)
+
+
+@contextlib.asynccontextmanager
+async def _case(config: Config, text: str, who: str) -> AsyncIterator[Case]:
+    async with open_trackers(config) as trackers:
+        tracker, key = finding.find(text, trackers)
+        ticket = await finding.read(tracker, key)
+        async with open_store(config) as opened:
+            yield Case(config, opened.store, tracker, assemble(config, opened.store, trackers), ticket, who)
+
+
+def cancel(file: Path | None, text: str, *, actor: str | None, as_json: bool) -> bool:
+    """Stop the ticket's run, or take it off the queue; False when there was nothing to stop."""
+    config = session.begin(file)
+
+    async def work() -> Answer:
+        async with _case(config, text, session.whoever(actor)) as case:
+            return await _cancel(case)
+
+    return _tell(asyncio.run(work()), as_json=as_json)
+
+
+async def _cancel(case: Case) -> Answer:
+    store, reason = case.store, f"cancelled by {case.who}"
+    token = uuid.uuid4().hex
+    async with holding(store, case.tracker.platform, case.id, token=token, wait=store.times.lock) as lock:
+        case = replace(case, ticket=await case.tracker.get(case.ticket.key))
+        leased, queued = await store.runs.lease(case.id) is not None, await store.queue.holds(case.id)
+        if not leased and not queued and case.status not in _UNDER_WAY:
+            return case.answer("not running", _nothing_to_cancel(case), ok=False)
+        if queued and not leased and await _unqueue(case, reason, lock) == "decided":
+            return case.answer("unqueued", f"{case.id} was taken off the queue; its label says failed")
+        await store.runs.request_stop(case.id, reason)
+    return await _await_end(case, reason)
+
+
+def _nothing_to_cancel(case: Case) -> str:
+    if case.status is not Status.PENDING:
+        return f"{case.id} is neither running nor queued: its label says {case.status.value}"
+    if matching(case.ticket, case.parts.triggers):
+        return f"{case.id} is not queued yet; to keep it from starting, take the label off that starts it"
+    return f"{case.id} is neither running nor queued: no label asks for it"
+
+
+async def _unqueue(case: Case, reason: str, lock: Lease) -> str:
+    """Take the waiting request off and publish the end; the store's word says whether a consumer was faster."""
+    intent = Intent(
+        ticket=case.id,
+        tracker=case.tracker.name,
+        key=case.ticket.key,
+        fence=0,
+        source=case.status,
+        to=Status.FAILED,
+        run=await _waiting_run(case) or "none",
+        outcome=reason,
+        note=f"Stopped before it started: {reason}.",
+    )
+    return await case.parts.recovery.decide_and_publish(intent, ticket=case.ticket, lock=lock, unqueue=True)
+
+
+async def _waiting_run(case: Case) -> str | None:
+    for payload in await case.store.queue.waiting():
+        with contextlib.suppress(MalformedRequest):
+            request = PipelineRequest.from_json(payload)
+            if request.ticket == case.id:
+                return request.run
+    return None
+
+
+async def _await_end(case: Case, reason: str) -> Answer:
+    """Wait until the run has settled and its outcome is on the ticket."""
+    consumer = case.config.consumer
+    give_up = boottime() + consumer.stop_poll + consumer.kill_grace + _SLACK
+    progress = output.Progress(f"waiting for the run of {case.id} to end")
+    while True:
+        pause = _LOOK_EVERY
+        if not await _in_hand(case):
+            case = replace(case, ticket=await case.tracker.get(case.ticket.key))
+            if case.status not in _UNDER_WAY and not _will_start(case):
+                break
+            pause = _READ_EVERY
+        if boottime() > give_up:
+            message = f"{case.id} has not ended yet; the request stands and takes effect once its consumer hears it"
+            return case.answer("asked", message, ok=False)
+        progress.tick()
+        await asyncio.sleep(pause)
+    # Set a moment after the run had settled, it would stop the next one.
+    await case.store.runs.withdraw_stop(case.id)
+    sticky = await case.tracker.read_sticky(case.ticket)
+    if case.status is Status.FAILED and sticky is not None and reason in sticky.text:
+        return case.answer("cancelled", f"{case.id} was stopped; its label says failed")
+    message = f"{case.id} ended by itself before it could be stopped: {case.status.value}"
+    return case.answer("ended", message, ok=False)
+
+
+def _will_start(case: Case) -> bool:
+    """Whether it lies between two runs: a crashed one that was brought back, and the one that is to be stopped."""
+    return case.status is Status.PENDING and case.ticket.open and bool(matching(case.ticket, case.parts.triggers))
+
+
+async def _in_hand(case: Case) -> bool:
+    """Whether somebody has the ticket, or its outcome is not on it yet."""
+    store = case.store
+    return (
+        await store.runs.unsettled(case.id) is not None
+        or await store.queue.holds(case.id)
+        or await store.intents.of(case.id) is not None
+    )
+
+
+def retry(file: Path | None, text: str, *, actor: str | None, as_json: bool) -> bool:
+    """Have the ticket run again; False when it cannot be."""
+    config = session.begin(file)
+
+    async def work() -> Answer:
+        async with _case(config, text, session.whoever(actor)) as case:
+            return await _retry(case)
+
+    return _tell(asyncio.run(work()), as_json=as_json)
+
+
+async def _retry(case: Case) -> Answer:
+    triggers = case.parts.triggers
+    for gate in (is_open(case.ticket), is_triggered(matching(case.ticket, triggers), triggers)):
+        if not gate.passed:
+            return case.answer("not possible", f"{case.id} cannot run: {gate.saw}; {gate.remedy}", ok=False)
+    store = case.store
+    before = await store.intents.last_published(case.id)
+    signal = Signal(
+        case.tracker.name, case.ticket.key, case.id, kind=SignalKind.RETRY, cause=f"retried by {case.who}", by=case.who
+    )
+    await store.signals.send([signal])
+    if not reach.listening(await store.presence.alive()):
+        return case.answer("sent", f"{case.id} will run again as soon as a daemon is up; start one: agentsmith up")
+    give_up, progress = boottime() + _RETRY_WAIT, output.Progress(f"waiting for {case.id} to be taken on")
+    while boottime() < give_up:
+        if answer := await _taken_on(case, before):
+            return answer
+        progress.tick()
+        await asyncio.sleep(_LOOK_EVERY)
+    return case.answer("sent", f"{case.id}: the daemon was told, but has not come to it yet; see: agentsmith status")
+
+
+async def _taken_on(case: Case, before: str | None) -> Answer | None:
+    """What the daemon made of the retry, as soon as Redis shows it."""
+    store = case.store
+    if await store.runs.follow_up(case.id) is not None:
+        return case.answer("follow-up", f"{case.id} is running; it will run once more afterwards")
+    if (position := await store.queue.position(case.id)) is not None:
+        return case.answer("enqueued", f"{case.id} will run again; it is number {position + 1} in the queue")
+    if await store.queue.holds(case.id) or await store.runs.lease(case.id) is not None:
+        # A live run is the new one only if the old one was over when we asked.
+        return case.answer("started", f"{case.id} runs again") if case.status is not Status.IN_PROGRESS else None
+    now = await store.intents.last_published(case.id)
+    if now in (None, before, Status.PENDING.value, Status.ENQUEUED.value):
+        return None
+    return case.answer("ended", f"{case.id} ran again: {now}")
+
+
+def _tell(answer: Answer, *, as_json: bool) -> bool:
+    if as_json:
+        output.json_result(asdict(answer))
+    elif answer.ok:
+        output.say(output.clean(answer.message))
+    else:
+        output.note(output.clean(answer.message))
+    return answer.ok
+
+
+def dead_letters(file: Path | None, *, as_json: bool) -> None:
+    """Show what nobody could run."""
+    config = session.begin(file)
+
+    async def work() -> list[dict[str, Any]]:
+        async with open_store(config) as opened:
+            return [
+                {
+                    "at": datetime.fromtimestamp(x.at, UTC).isoformat(timespec="seconds"),
+                    "reason": x.reason,
+                    "payload": x.payload,
+                }
+                for x in await opened.store.queue.dead_letters()
+            ]
+
+    letters = asyncio.run(work())
+    if as_json:
+        output.json_result(letters)
+    elif not letters:
+        output.say("there are no dead letters")
+    else:
+        output.rows(("When", "Why"), [(x["at"], x["reason"]) for x in letters])

@@ -1,0 +1,155 @@
+"""`agentsmith status`: what is queued, running and waiting, who does it, and where to look at it."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+from agentsmith.cli import output, reach, session
+from agentsmith.cli.status_view import view
+from agentsmith.config import Config
+from agentsmith.domain.errors import ConfigError
+from agentsmith.domain.lifecycle import Status
+from agentsmith.domain.request import MalformedRequest, PipelineRequest
+from agentsmith.opening import Opened, open_trackers
+
+_REFRESH: Final = 1.0
+_LEADERS: Final = ("poller", "housekeeping")
+
+
+def status(file: Path | None, *, as_json: bool, watch: bool) -> None:
+    """Show it once, or until interrupted."""
+    if watch and as_json:
+        raise ConfigError("--watch never ends and --json is one document; give one of them")
+    config = session.begin(file)
+    if watch:
+        asyncio.run(_watch(config))
+        return
+    seen = asyncio.run(gather(config))
+    if as_json:
+        output.json_result(seen)
+    else:
+        for line in view(seen, fancy=output.fancy()):
+            output.show(line)
+
+
+async def _watch(config: Config) -> None:
+    while True:
+        seen = await gather(config)
+        if output.fancy():
+            output.console().clear()
+        for line in view(seen, fancy=output.fancy()):
+            output.show(line)
+        await asyncio.sleep(_REFRESH)
+
+
+async def gather(config: Config) -> dict[str, Any]:
+    """Everything as data; None where it cannot be known, because an outage is not an empty list (P9)."""
+    async with reach.store_if_up(config) as opened:
+        seen: dict[str, Any] = {
+            "redis": {
+                "reachable": opened is not None,
+                "version": opened.version if opened else None,
+                "where": reach.shown_address(config) or f"our own, data in {config.data_dir}",
+                "settling": await opened.store.presence.settling() if opened else None,
+            },
+            **(await _work(opened) if opened else dict.fromkeys(("queue", "running", "waiting"))),
+            **(await _staff(opened) if opened else dict.fromkeys(("leaders", "processes"))),
+            **(await _left_over(opened) if opened else dict.fromkeys(("dead_letters", "unpublished", "signals"))),
+        }
+    async with open_trackers(config) as trackers:
+        seen["triggers"] = [{"label": trigger.label, "pipeline": trigger.pipeline} for trigger in config.triggers]
+        seen["filters"] = [
+            {"tracker": name, "status": status.value, "filter": tracker.filter_hint(status)}
+            for name, tracker in trackers.items()
+            for status in Status
+        ]
+    return seen
+
+
+async def _work(opened: Opened) -> dict[str, Any]:
+    store = opened.store
+    running = [
+        {
+            "ticket": lease.ticket,
+            "tracker": lease.tracker,
+            "key": lease.key,
+            "run": lease.run,
+            "consumer": lease.consumer,
+            "since": _iso(lease.since),
+            "for_seconds": _age(lease.since),
+            "alive": await store.runs.lease(lease.ticket) is not None,
+        }
+        for lease in sorted(await store.runs.running(), key=lambda lease: lease.since)
+    ]
+    return {
+        "queue": [_queued(position, payload) for position, payload in enumerate(await store.queue.waiting(), start=1)],
+        "running": running,
+        "waiting": [{"ticket": ticket, "until": _iso(until)} for ticket, until in await store.intents.waiting()],
+    }
+
+
+def _queued(position: int, payload: str) -> dict[str, Any]:
+    try:
+        request = PipelineRequest.from_json(payload)
+    except MalformedRequest as error:
+        return {"position": position, "ticket": None, "problem": str(error)}
+    return {
+        "position": position,
+        "ticket": request.ticket,
+        "tracker": request.tracker,
+        "key": request.key,
+        "title": request.pinned.title,
+        "pipeline": request.pipeline,
+        "run": request.run,
+        "since": _iso(request.enqueued_at),
+        "for_seconds": _age(request.enqueued_at),
+    }
+
+
+async def _staff(opened: Opened) -> dict[str, Any]:
+    presence = opened.store.presence
+    processes = await presence.alive()
+    return {
+        "leaders": [
+            {"role": role, "holder": await presence.leader(role), "last_cycle": await presence.last_cycle(role)}
+            for role in _LEADERS
+        ],
+        "processes": [
+            {
+                "name": process.name,
+                "host": process.host,
+                "pid": process.pid,
+                "roles": list(process.roles),
+                "slots": process.slots,
+                "version": process.version,
+                "started": _iso(process.started),
+            }
+            for process in sorted(processes, key=lambda process: process.started)
+        ],
+    }
+
+
+async def _left_over(opened: Opened) -> dict[str, Any]:
+    store = opened.store
+    noted = [await store.intents.of(ticket) for ticket in await store.intents.to_look_at(now=float("inf"))]
+    return {
+        "dead_letters": len(await store.queue.dead_letters()),
+        "unpublished": [
+            {"ticket": intent.ticket, "to": intent.to.value if intent.to else None, "outcome": intent.outcome}
+            for intent in noted
+            if intent is not None and intent.decided
+        ],
+        "signals": await store.signals.count(),
+    }
+
+
+def _iso(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")
+
+
+def _age(since: float) -> float:
+    return round(max(0.0, time.time() - since), 3)

@@ -1,0 +1,108 @@
+"""How `agentsmith status` looks: the same data that `--json` gives, for people."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from typing import Any, Final
+
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from agentsmith.cli import output
+
+_MOST: Final = 20
+"""Rows of the queue that are shown; the rest is counted."""
+
+
+def view(seen: dict[str, Any], *, fancy: bool) -> Iterator[RenderableType]:
+    """The parts, one after the other; only those that have something to say."""
+    redis = seen["redis"]
+    if not redis["reachable"]:
+        yield Text.assemble(("Nothing is up", "bold"), f": no Redis runs here yet ({redis['where']}).")
+        yield Text("Start everything with: agentsmith up")
+    else:
+        settling = ", settling: nothing is declared dead for now" if redis["settling"] else ""
+        yield Text.assemble(("Redis", "bold"), f"  {redis['version']}, {redis['where']}{settling}")
+        yield from _work(seen, fancy=fancy)
+        yield from _staff(seen, fancy=fancy)
+        yield from _left_over(seen)
+    yield from _filters(seen, fancy=fancy)
+
+
+def _work(seen: dict[str, Any], *, fancy: bool) -> Iterator[RenderableType]:
+    queue, running, waiting = seen["queue"], seen["running"], seen["waiting"]
+    yield from _part(
+        f"Running: {len(running)}",
+        ("Ticket", "For", "Run", "Consumer", "Alive"),
+        [
+            (r["ticket"], output.ago(r["for_seconds"]), r["run"], r["consumer"], "yes" if r["alive"] else "no")
+            for r in running
+        ],
+        fancy=fancy,
+    )
+    yield from _part(
+        f"Queued: {len(queue)}",
+        ("", "Ticket", "Pipeline", "For", "Title"),
+        [
+            (str(q["position"]), q["ticket"], q["pipeline"], output.ago(q["for_seconds"]), q["title"])
+            if q["ticket"]
+            else (str(q["position"]), "unreadable", "", "", q["problem"])
+            for q in queue[:_MOST]
+        ],
+        fancy=fancy,
+    )
+    if len(queue) > _MOST:
+        yield Text(f"  … and {len(queue) - _MOST} more")
+    if waiting:
+        rows = [(w["ticket"], datetime.fromisoformat(w["until"]).astimezone().strftime("%F %T")) for w in waiting]
+        yield from _part(f"Waiting for a time: {len(waiting)}", ("Ticket", "Until"), rows, fancy=fancy)
+
+
+def _staff(seen: dict[str, Any], *, fancy: bool) -> Iterator[RenderableType]:
+    processes = seen["processes"]
+    yield from _part(
+        f"Processes: {len(processes)}" if processes else "Processes: none; start one with: agentsmith up",
+        ("Host", "Pid", "Roles", "Slots", "Version"),
+        [(p["host"], str(p["pid"]), ", ".join(p["roles"]), str(p["slots"] or ""), p["version"]) for p in processes],
+        fancy=fancy,
+    )
+    yield from _part(
+        "Leaders",
+        ("Role", "Held by", "Last cycle"),
+        [(x["role"], x["holder"] or "nobody", x["last_cycle"] or "none yet") for x in seen["leaders"]],
+        fancy=fancy,
+    )
+
+
+def _left_over(seen: dict[str, Any]) -> Iterator[RenderableType]:
+    if seen["dead_letters"]:
+        yield Text(f"\nDead letters: {seen['dead_letters']}; see them with: agentsmith dead-letters list", style="red")
+    if unpublished := seen["unpublished"]:
+        yield Text(f"\nDecided, but not yet on the ticket: {len(unpublished)}", style="bold")
+        for intent in unpublished[:_MOST]:
+            yield Text(output.clean(f"  {intent['ticket']} → {intent['to'] or 'no label'} ({intent['outcome']})"))
+
+
+def _filters(seen: dict[str, Any], *, fancy: bool) -> Iterator[RenderableType]:
+    labels = ", ".join(f"{t['label']} ({t['pipeline']})" for t in seen["triggers"])
+    yield Text.assemble(("\nLabels that start work", "bold"), f": {labels}")
+    several = len({f["tracker"] for f in seen["filters"]}) > 1
+    head: tuple[str, ...] = ("Tracker", "Status", "Filter") if several else ("Status", "Filter")
+    rows = [(*([f["tracker"]] if several else []), f["status"], f["filter"]) for f in seen["filters"]]
+    yield from _part("To see tickets by status, paste", head, rows, fancy=fancy)
+
+
+def _part(title: str, head: Sequence[str], rows: Sequence[Sequence[str]], *, fancy: bool) -> Iterator[RenderableType]:
+    yield Text(f"\n{title}", style="bold")
+    if rows:
+        yield _indented(head, rows, fancy=fancy)
+
+
+def _indented(head: Sequence[str], rows: Sequence[Sequence[str]], *, fancy: bool) -> RenderableType:
+    if fancy:
+        made: Table = output.table(head, rows)
+        return Padding(made, (0, 0, 0, 2))
+    return Group(*(Text(f"  {line}", no_wrap=True, overflow="ignore") for line in output.aligned(head, rows)))

@@ -1,0 +1,209 @@
+"""The stage of the demo: a folder with a configuration, a Redis, tickets and processes, and nothing left of it after.
+
+Every process is known by its pid and ended by it, on every way out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+from agentsmith.config import Config, load
+from agentsmith.domain.errors import AgentSmithError
+from agentsmith.domain.ticket import slug
+from agentsmith.opening import open_store
+from agentsmith.store import AWAY, Store
+from agentsmith.trackers import registry
+from agentsmith.trackers.local.desk import Desk
+from agentsmith.trackers.local.settings import DEFAULT_FILE
+
+TRACKER: Final = "local"
+PROJECT: Final = "demo"
+ENGINE: Final = "engine"
+CONSUMERS: Final = ("consumer-1", "consumer-2")
+TRIGGERS: Final = {
+    "agent-smith": "quick",
+    "agent-smith:publish": "broken",
+    "agent-smith:reindex": "long",
+}
+_ROLES: Final = {
+    ENGINE: ("poller", "housekeeping", "receiver"),
+    **dict.fromkeys(CONSUMERS, ("consumer",)),
+}
+_SCALED: Final = ("lease", "consumer", "claim", "housekeeping")
+_LOOK_EVERY: Final = 0.02
+_STOP_WITHIN: Final = 8.0
+_GUARDS_GONE_WITHIN: Final = 5.0
+
+_WORK: Final = """\
+# What the tickets of the demo ask for: quick, broken or long. Any command could stand here.
+note() { printf '%s %s %s\\n' "$1" "$AGENTSMITH_RUN_ID" "$2" >> "$HOME/history"; }
+note begin $$
+case "$1" in
+  quick) sleep 0.3 ;;
+  broken) cat release-notes.md ;;
+  # The first attempt never ends by itself: it is the one whose consumer gets killed.
+  long) if [ "$AGENTSMITH_ATTEMPT" = 1 ]; then sleep 600 & note child $!; wait; fi ;;
+esac
+code=$?
+note end $code
+exit $code
+"""
+
+
+class StageFright(AgentSmithError):
+    """The demo could not be set up; the message says which process failed and why."""
+
+
+@dataclass(slots=True)
+class Stage:
+    """Where the demo plays."""
+
+    folder: Path
+    config: Config
+    store: Store
+    desk: Desk
+    processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+
+    @property
+    def logs(self) -> dict[str, Path]:
+        """The log of each process."""
+        return {name: self.folder / f"{name}.log" for name in _ROLES}
+
+    def history(self, key: str) -> list[list[str]]:
+        """What the runs of a ticket noted: `begin`, `child` or `end`, the run, and a pid or an exit code."""
+        file = self.config.data_dir / "workspaces" / slug(key, TRACKER) / "history"
+        try:
+            return [words for line in file.read_text().splitlines() if len(words := line.split()) == 3]
+        except FileNotFoundError:
+            return []
+
+    async def raise_curtain(self) -> None:
+        """Start every process and wait until each says that it is alive."""
+        for name, roles in _ROLES.items():
+            self._start(name, roles)
+        while len(await self.store.presence.alive()) < len(self.processes):
+            self.look_after_processes()
+            await asyncio.sleep(_LOOK_EVERY)
+
+    def look_after_processes(self, *, killed: Sequence[str] = ()) -> None:
+        """Raise if a process ended that should not have."""
+        for name, process in self.processes.items():
+            if name not in killed and (code := process.poll()) is not None:
+                words = _last_line(self.logs[name])
+                raise StageFright(f"the demo's process {name!r} ended with exit code {code}: {words}")
+
+    async def kill(self, name: str) -> None:
+        """Kill -9, and reap."""
+        process = self.processes[name]
+        process.kill()
+        await asyncio.to_thread(process.wait)
+
+    def name_of(self, pid: int) -> str | None:
+        """Which of our processes has this pid."""
+        return next((name for name, process in self.processes.items() if process.pid == pid), None)
+
+    def _start(self, name: str, roles: Sequence[str]) -> None:
+        # The settings of whoever runs the demo must not reach into it.
+        environ = {key: value for key, value in os.environ.items() if not key.startswith("AGENTSMITH_")}
+        wanted = [part for role in roles for part in ("--role", role)]
+        with self.logs[name].open("wb") as log:
+            self.processes[name] = subprocess.Popen(
+                [sys.executable, "-m", "agentsmith", "up", "--config", str(self.folder / "agentsmith.yaml"), *wanted],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                cwd=self.folder,
+                env=environ,
+                process_group=0,  # Ctrl-C is for the demo, which ends them in order
+            )
+
+    async def clear(self) -> None:
+        """End every process, politely first, and wait until the guards of killed ones are gone too."""
+        await asyncio.to_thread(self._end_processes)
+        with contextlib.suppress(TimeoutError, *AWAY):
+            async with asyncio.timeout(_GUARDS_GONE_WITHIN):
+                await self._farewells()
+
+    async def _farewells(self) -> None:
+        """Wait for the guards of killed runs: each gives a lease back, and should find Redis still there."""
+        while True:
+            leases = {lease.ticket for lease in await self.store.runs.running()}
+            if leases.issubset(await self.store.runs.released()):
+                return
+            await asyncio.sleep(_LOOK_EVERY)
+
+    def _end_processes(self) -> None:
+        left = [process for process in self.processes.values() if process.poll() is None]
+        for process in left:
+            process.send_signal(signal.SIGTERM)
+        give_up = time.monotonic() + _STOP_WITHIN
+        for process in left:
+            try:
+                process.wait(max(0.0, give_up - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+
+@contextlib.asynccontextmanager
+async def set_up(folder: Path, factor: float) -> AsyncIterator[Stage]:
+    """A stage in `folder`, with all durations multiplied by `factor`; cleared away at the end."""
+    config = write_config(folder, factor)
+    async with open_store(config) as opened:
+        # A new Redis is not trusted for a while; the sooner it is met, the sooner that is over.
+        await opened.store.presence.settling()
+        path = config.data_dir / DEFAULT_FILE
+        async with Desk(path=path, project=PROJECT, name=TRACKER) as desk:
+            stage = Stage(folder, config, opened.store, desk)
+            try:
+                yield stage
+            finally:
+                # Finished even if a second Ctrl-C comes: processes that outlive us would be worse than waiting.
+                await asyncio.shield(stage.clear())
+
+
+def write_config(folder: Path, factor: float) -> Config:
+    """Write and load the configuration: the defaults, sped up, and what the tickets ask for."""
+    work, file = folder / "work.sh", folder / "agentsmith.yaml"
+    work.write_text(_WORK)
+    document: dict[str, Any] = {
+        "data_dir": str(folder / "data"),
+        "log": {"format": "json"},
+        "server": {"port": 0},
+        "trackers": {TRACKER: {"platform": "local", "project": PROJECT}},
+        "consumer": {"slots": 1},
+        "triggers": [{"label": label, "pipeline": pipeline} for label, pipeline in TRIGGERS.items()],
+        "pipelines": {
+            name: {"steps": [{"run": ["sh", str(work), name], "name": f"{name} work"}]} for name in TRIGGERS.values()
+        },
+    }
+    file.write_text(yaml.safe_dump(document, sort_keys=False))
+    platforms = registry.settings_models()
+    scaled = load(file, platforms=platforms, environ={}).scaled(factor).model_dump(mode="json")
+    document |= {section: scaled[section] for section in _SCALED}
+    document["trackers"][TRACKER]["poll_interval"] = scaled["trackers"][TRACKER]["poll_interval"]
+    file.write_text(yaml.safe_dump(_without_nulls(document), sort_keys=False))
+    return load(file, platforms=platforms, environ={})
+
+
+def _without_nulls(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _without_nulls(item) for key, item in value.items() if item is not None}
+    return value
+
+
+def _last_line(log: Path) -> str:
+    lines = log.read_text(errors="replace").strip().splitlines()
+    return lines[-1] if lines else "it said nothing"

@@ -1,0 +1,166 @@
+"""The story of the demo: label several tickets at once, kill a consumer in mid-run, watch everything end well."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from agentsmith.demo.stage import TRACKER, Stage, StageFright
+from agentsmith.demo.timeline import Moment, Timeline
+from agentsmith.domain.lifecycle import LabelSet, Status, resolve
+from agentsmith.domain.signal import Signal
+from agentsmith.domain.ticket import Ticket
+
+_LOOK_EVERY: Final = 0.02
+_TITLES: Final = ("Say hello", "Update the changelog", "Sort the imports", "Rename the settings page")
+_FOREIGN: Final = ("team-blue", "agent-smith:bug")
+"""Labels that are nobody's business but people's; one of them even begins like ours."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One ticket of the story, and how it should end."""
+
+    title: str
+    trigger: str
+    ends: Status = Status.DONE
+    killed: bool = False
+
+
+@dataclass(slots=True)
+class Played:
+    """What came of it."""
+
+    timeline: Timeline
+    parts: dict[str, Part] = field(default_factory=dict)
+    tickets: dict[str, Ticket] = field(default_factory=dict)
+    start: float = 0.0
+    victim: str = ""
+    killed: str = ""
+    killed_at: float = 0.0
+    children: tuple[int, ...] = ()
+    child_gone_at: float | None = None
+    released_at: float | None = None
+
+    @property
+    def open(self) -> list[str]:
+        """The tickets that have not ended."""
+        return [key for key, ticket in self.tickets.items() if not status_of(ticket).final]
+
+
+Tell = Callable[[Played, str], None]
+"""Called at every step of the story, with a headline or an empty text when only the labels changed."""
+
+
+def status_of(ticket: Ticket) -> Status:
+    """What the ticket's label says."""
+    return resolve(LabelSet().statuses(ticket.labels))
+
+
+def plan(count: int) -> list[Part]:
+    """The tickets: one fails with a real error, one loses its consumer, the others simply succeed."""
+    parts = [
+        Part("Publish the release notes", "agent-smith:publish", ends=Status.FAILED),
+        Part("Rebuild the search index", "agent-smith:reindex", killed=True),
+    ]
+    titles = [*_TITLES, *(f"Small change {number}" for number in range(1, count))]
+    parts += [Part(title, "agent-smith") for title in titles[: count - len(parts)]]
+    # The long one is not first, so that the queue is seen to move around it.
+    return [*parts[2:4], parts[1], parts[0], *parts[4:]]
+
+
+async def play(stage: Stage, count: int, tell: Tell, *, patience: float) -> Played:
+    """Play it all; gives up after `patience` seconds, with what there is by then."""
+    played = Played(Timeline(stage.logs))
+    tell(played, "starting Redis, two consumers, and a third process with poller and housekeeping")
+    try:
+        async with asyncio.timeout(patience):
+            await stage.raise_curtain()
+            await _label_all(stage, played, plan(count))
+            tell(played, f"{count} tickets are labelled, all at once")
+            await _kill_in_mid_run(stage, played, tell)
+            await _see_recovery(stage, played, tell)
+            while played.open:
+                await _look(stage, played, tell)
+    except TimeoutError:
+        tell(played, f"gave up after {patience:.0f} s")
+    played.timeline.catch_up()
+    return played
+
+
+async def _label_all(stage: Stage, played: Played, parts: list[Part]) -> None:
+    for part in parts:
+        ticket = await stage.desk.new(title=part.title, labels=_FOREIGN, actor="demo")
+        played.parts[ticket.key] = part
+        if part.killed:
+            played.victim = ticket.key
+    played.start = time.time()
+    played.timeline.note(Moment(played.start, f"{len(parts)} tickets are labelled"))
+    for key, part in played.parts.items():
+        ticket = played.tickets[key] = await stage.desk.label(key, part.trigger, actor="demo")
+        await stage.store.signals.send([Signal(TRACKER, key, ticket.id, cause="labelled")])
+
+
+async def _look(stage: Stage, played: Played, tell: Tell) -> None:
+    """One look at everything, and a short rest."""
+    stage.look_after_processes(killed=[played.killed])
+    before = played.tickets
+    played.tickets = {ticket.key: ticket for ticket in await stage.desk.tickets()}
+    if played.timeline.catch_up() or before != played.tickets:
+        tell(played, "")
+    await asyncio.sleep(_LOOK_EVERY)
+
+
+async def _kill_in_mid_run(stage: Stage, played: Played, tell: Tell) -> None:
+    key = played.victim
+    while not (children := _children(stage, key)):
+        await _look(stage, played, tell)
+    lease = await stage.store.runs.lease(played.tickets[key].id)
+    pids = {process.name: process.pid for process in await stage.store.presence.alive()}
+    consumer = stage.name_of(pids.get(lease.consumer, 0)) if lease else None
+    if consumer is None:
+        raise StageFright(f"nobody is seen to run ticket {key}, though its work has begun")
+    played.children, played.killed = children, consumer
+    played.killed_at = time.time()
+    played.timeline.note(Moment(played.killed_at, "killed (kill -9) in mid-run", ticket=key, process=consumer))
+    await stage.kill(consumer)
+    tell(played, f"{consumer} is killed (kill -9) while it works on ticket {key}")
+
+
+def _children(stage: Stage, key: str) -> tuple[int, ...]:
+    """The processes of the long run, once both of them have noted their pid."""
+    pids = tuple(int(pid) for word, _, pid in stage.history(key) if word in ("begin", "child"))
+    return pids if len(pids) == 2 else ()
+
+
+async def _see_recovery(stage: Stage, played: Played, tell: Tell) -> None:
+    """Until the guard has ended the children and given the lease back."""
+    key, ticket = played.victim, played.tickets[played.victim].id
+    while played.child_gone_at is None or played.released_at is None:
+        if played.child_gone_at is None and not any(map(is_alive, played.children)):
+            played.child_gone_at = time.time()
+            played.timeline.note(Moment(played.child_gone_at, "its guard ended the work it left behind", ticket=key))
+        if played.released_at is None and await stage.store.runs.lease(ticket) is None:
+            played.released_at = time.time()
+            played.timeline.note(Moment(played.released_at, "its guard gave the lease back", ticket=key))
+            tell(played, f"ticket {key} is free again: its guard ended the work and gave the lease back")
+        await _look(stage, played, tell)
+
+
+def is_alive(pid: int) -> bool:
+    """Whether the process exists and is more than a zombie."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return False  # the number went to somebody else's process
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return not Path("/proc/self/stat").exists()

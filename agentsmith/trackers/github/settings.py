@@ -1,0 +1,119 @@
+"""What the configuration says about a GitHub tracker."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal, Self
+
+from pydantic import AfterValidator, Field, SecretStr, field_validator, model_validator
+
+from agentsmith.config import Duration, TrackerSettings
+from agentsmith.config.pipelines import Section
+from agentsmith.domain.errors import ConfigError
+from agentsmith.domain.lifecycle import LabelSet
+from agentsmith.trackers.github.opening import AppLogin, open_tracker
+from agentsmith.trackers.github.site import GITHUB, Site
+from agentsmith.trackers.github.tracker import GitHubTracker
+from agentsmith.trackers.http import Pace, Shared
+
+
+def _not_empty(secret: SecretStr) -> SecretStr:
+    if not secret.get_secret_value().strip():
+        raise ValueError("is empty; set it, most likely in the environment")
+    return secret
+
+
+Secret = Annotated[SecretStr, AfterValidator(_not_empty)]
+Number = Annotated[int, Field(ge=1)]
+
+
+class App(Section):
+    """A GitHub App: its id, where it is installed, and its key, which is given or lies in a file."""
+
+    id: Number | None = None
+    client_id: Annotated[str, Field(min_length=1)] | None = None
+    installation_id: Number
+    private_key: Secret | None = None
+    private_key_path: Path | None = None
+
+    @model_validator(mode="after")
+    def _one_of_each(self) -> Self:
+        if (self.id is None) == (self.client_id is None):
+            raise ValueError("needs either client_id or id; GitHub shows both on the App's page")
+        if (self.private_key is None) == (self.private_key_path is None):
+            raise ValueError("needs either private_key or private_key_path")
+        return self
+
+    def login(self) -> AppLogin:
+        """The same with the key read; raises ConfigError when the file cannot be."""
+        return AppLogin(self.client_id or str(self.id), str(self.installation_id), self._key())
+
+    def _key(self) -> str:
+        if self.private_key is not None:
+            # A key in the environment often has its line ends written as \n.
+            return self.private_key.get_secret_value().replace("\\n", "\n")
+        path = (self.private_key_path or Path()).expanduser()
+        try:
+            return path.read_text(encoding="ascii")
+        except (OSError, ValueError) as error:
+            reason = error.strerror if isinstance(error, OSError) else "it is no text"
+            raise ConfigError(f"the GitHub App's private key {path} cannot be read: {reason}") from None
+
+
+class GitHubSettings(TrackerSettings):
+    """A repository on github.com or on an Enterprise Server, reached with a token or as a GitHub App."""
+
+    platform: Literal["github"]
+    repository: str
+    """`owner/name`."""
+    token: Secret | None = None
+    """A personal access token that may write issues."""
+    app: App | None = None
+    base_url: str = GITHUB
+    """The API root; `https://HOST/api/v3` for an Enterprise Server. Nothing is appended but paths."""
+    strict: bool = False
+    """Guard claims by a git ref as well; for installations that share a repository but no Redis."""
+    write_spacing: Duration | None = None
+    """The least time between two writes; None means 1s on github.com and none elsewhere."""
+
+    @field_validator("repository")
+    @classmethod
+    def _a_repository(cls, repository: str) -> str:
+        return Site(repository).repository
+
+    @field_validator("base_url")
+    @classmethod
+    def _an_api_root(cls, url: str) -> str:
+        return Site("a/b", url).base_url.rstrip("/")
+
+    @model_validator(mode="after")
+    def _one_login(self) -> Self:
+        if (self.token is None) == (self.app is None):
+            raise ValueError("needs either a token or an app")
+        return self
+
+    @property
+    def site(self) -> Site:
+        """Where the repository is."""
+        return Site(self.repository, self.base_url)
+
+    def project_identity(self) -> str:
+        """`github.com/acme/web`: the same as the tracker's `project`, and the first part of every ticket id."""
+        return self.site.project
+
+    def open(self, name: str, labels: LabelSet, shared: Shared, *, pace: Pace | None = None) -> GitHubTracker:
+        """The tracker that these settings describe."""
+        if self.app is not None:
+            login: str | AppLogin = self.app.login()
+        else:
+            login = self.token.get_secret_value() if self.token else ""
+        return open_tracker(
+            name=name,
+            site=self.site,
+            labels=labels,
+            login=login,
+            shared=shared,
+            strict=self.strict,
+            write_spacing=self.write_spacing,
+            pace=pace,
+        )

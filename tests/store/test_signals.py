@@ -1,0 +1,142 @@
+"""The inbox: merged while waiting, never after it was opened, tried again later, never lost with its taker."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from agentsmith.domain.signal import MalformedSignal, Signal, SignalKind
+from agentsmith.store import Store
+from tests.support.stores import Flush, MakeStore, Settled, a_process, a_signal, ticket_id
+from tests.support.wait import wait_until
+
+
+async def take(store: Store, consumer: str = "c1") -> str:
+    payload = await store.signals.take(consumer, wait=1)
+    assert payload is not None
+    return payload
+
+
+async def test_sent_taken_acknowledged(store: Store) -> None:
+    assert await store.signals.send([a_signal(1), a_signal(2)]) == 2
+    assert await store.signals.count() == 2
+    payloads = [await take(store), await take(store)]
+    assert [Signal.from_json(payload) for payload in payloads] == [a_signal(1), a_signal(2)]
+    assert await store.signals.in_hand("c1") == payloads
+    await store.signals.acknowledge("c1", payloads[0])
+    assert await store.signals.in_hand("c1") == payloads[1:]
+    assert await store.signals.take("c1", wait=0.01) is None
+
+
+async def test_sending_nothing_is_fine(store: Store) -> None:
+    assert await store.signals.send([]) == 0
+
+
+async def test_signals_for_one_ticket_are_merged_while_they_wait(store: Store) -> None:
+    assert await store.signals.send([a_signal(1), a_signal(1, cause="webhook")]) == 1
+    assert await store.signals.send([a_signal(1, cause="again")]) == 0
+    assert await store.signals.send([a_signal(1, kind=SignalKind.RETRY, by="Ann")]) == 1, "a retry says more"
+    assert await store.signals.count() == 2
+
+
+async def test_a_signal_that_was_taken_merges_until_it_is_opened(store: Store) -> None:
+    await store.signals.send([a_signal(1)])
+    payload = await take(store)
+    assert await store.signals.send([a_signal(1)]) == 0, "its taker has not read the ticket yet"
+    await store.signals.opened(a_signal(1))
+    assert await store.signals.send([a_signal(1)]) == 1, "what it announces may be newer than what the taker reads"
+    await store.signals.acknowledge("c1", payload)
+    assert await store.signals.count() == 1
+
+
+async def test_a_signal_that_failed_comes_back_later(make_store: MakeStore, store: Store) -> None:
+    await store.signals.send([a_signal(1)])
+    payload = await take(store)
+    await store.signals.later("c1", payload, Signal.from_json(payload), wait=0.03)
+    assert await store.signals.in_hand("c1") == []
+    assert await store.signals.count() == 1
+
+    async def is_back() -> bool:
+        left = await store.signals.ripen()
+        return left is None
+
+    await wait_until(is_back, what="its time has come")
+    assert Signal.from_json(await take(store)) == a_signal(1, tries=1)
+
+
+async def test_later_after_a_lost_answer_makes_no_second_signal(store: Store) -> None:
+    await store.signals.send([a_signal(1)])
+    payload = await take(store)
+    for _ in range(2):
+        await store.signals.later("c1", payload, a_signal(1), wait=60)
+    assert await store.signals.count() == 1
+
+
+async def test_signals_ripen_in_the_order_of_their_times(store: Store, raw: Any) -> None:
+    for number, at in ((3, 30), (1, 10), (2, 20)):
+        await raw.zadd(store.keys.inbox_later, {a_signal(number).to_json(): at})
+    await store.signals.send_later(a_signal(4), wait=60)
+    left = await store.signals.ripen()
+    assert left is not None
+    assert 50 < left <= 60
+    assert [Signal.from_json(await take(store)).key for _ in range(3)] == ["1", "2", "3"]
+    assert await store.signals.count() == 1
+
+
+async def test_nothing_for_later_needs_no_waking(store: Store) -> None:
+    assert await store.signals.ripen() is None
+
+
+async def test_two_hands_never_take_the_same_signal(make_store: MakeStore, store: Store) -> None:
+    number = 500
+    await store.signals.send(a_signal(n) for n in range(number))
+
+    async def hand(name: str) -> list[str]:
+        mine, got = make_store(), []
+        while payload := await mine.signals.take(name, wait=0.01):
+            got.append(payload)
+            await mine.signals.acknowledge(name, payload)
+        return got
+
+    taken = [payload for got in await asyncio.gather(*(hand(f"c{n}") for n in range(4))) for payload in got]
+    assert len(taken) == len(set(taken)) == number
+
+
+async def test_a_dead_takers_signals_go_back_to_the_head_in_order(store: Store) -> None:
+    await store.signals.send(a_signal(n) for n in (1, 2, 3))
+    await store.presence.tick(a_process("c1"), ttl=60, running=())
+    await take(store)
+    await take(store)
+    assert await store.signals.put_back("c1") == -1, "it said that it is alive"
+    await store.presence.leave("c1")
+    assert await store.signals.put_back("c1") == 2
+    assert [Signal.from_json(await take(store, "c2")).key for _ in range(3)] == ["1", "2", "3"]
+    assert await store.signals.put_back("c1") == 0
+
+
+async def test_no_taker_is_dead_while_redis_settles(store: Store, flush: Flush, settled: Settled, raw: Any) -> None:
+    await flush()
+    await raw.rpush(store.keys.inbox_processing("c1"), "x")
+    assert await store.signals.put_back("c1") == -1
+    await settled()
+    assert await store.signals.put_back("c1") == 1
+
+
+@pytest.mark.parametrize("garbage", [b"", b"null", b"[]", b"{}", b"\xff\xfe", b'{"kind":"dance"}', b"[" * 100_000])
+async def test_what_is_no_signal_is_told_as_such_and_can_be_acknowledged(
+    store: Store, raw: Any, garbage: bytes
+) -> None:
+    await raw.rpush(store.keys.inbox, garbage)
+    payload = await take(store)
+    with pytest.raises(MalformedSignal):
+        Signal.from_json(payload)
+    await store.signals.acknowledge("c1", payload)
+    assert await store.signals.in_hand("c1") == []
+
+
+async def test_the_revision_that_a_gate_turned_away_is_remembered(store: Store) -> None:
+    assert await store.signals.rejected([]) == {}
+    await store.signals.note_rejected(ticket_id(1), "rev 7")
+    assert await store.signals.rejected([ticket_id(1), ticket_id(2)]) == {ticket_id(1): "rev 7"}

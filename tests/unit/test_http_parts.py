@@ -1,0 +1,193 @@
+"""The small parts of the HTTP layer: ETags, pages, redaction, header dates."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import httpx
+import pytest
+import respx
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agentsmith.domain.errors import BadAnswer, TrackerUnavailable
+from agentsmith.trackers.http import LocalEtags
+from agentsmith.trackers.http.dialect import http_date, retry_after, whole_number
+from agentsmith.trackers.http.paging import links
+from agentsmith.trackers.http.redaction import excerpt, redact
+from tests.support.http_rig import BASE, SECRET, Login, Rig
+
+PATH = "/issues"
+URL = f"{BASE}{PATH}"
+
+
+@pytest.fixture
+async def rig() -> AsyncIterator[Rig]:
+    rig = Rig()
+    yield rig
+    await rig.aclose()
+
+
+@respx.mock
+async def test_an_unchanged_answer_comes_from_the_cache_with_its_links(rig: Rig) -> None:
+    route = respx.get(URL)
+    first = httpx.Response(200, json=["ü"], headers={"ETag": 'W/"1"', "Link": f'<{URL}?page=2>; rel="next"'})
+    route.side_effect = [first, httpx.Response(304), httpx.Response(200, json=["new"], headers={"ETag": 'W/"2"'})]
+    answers = [await rig.client.get(PATH, params={"per_page": "3"}) for _ in range(3)]
+    assert [a.data for a in answers] == [["ü"], ["ü"], ["new"]]
+    assert [a.unchanged for a in answers] == [False, True, False]
+    assert answers[1].link == answers[0].link != ""
+    assert [c.request.headers.get("if-none-match") for c in route.calls] == [None, 'W/"1"', 'W/"1"']
+
+
+@respx.mock
+async def test_what_one_credential_saw_is_not_shown_to_another(rig: Rig) -> None:
+    other = Rig(login=Login(name="other"), shared=rig.shared)
+    route = respx.get(URL).respond(200, json=["private"], headers={"ETag": '"1"'})
+    await rig.client.get(PATH)
+    await other.client.get(PATH)
+    assert "if-none-match" not in route.calls.last.request.headers
+    await other.aclose()
+
+
+@respx.mock
+async def test_the_callers_own_etag_is_enough_to_learn_that_nothing_changed(rig: Rig) -> None:
+    respx.get(URL, headers={"If-None-Match": '"mine"'}).respond(304)
+    answer = await rig.client.get(PATH, etag='"mine"')
+    assert (answer.unchanged, answer.data, answer.etag) == (True, None, '"mine"')
+
+
+async def test_the_cache_is_bounded_and_drops_what_was_not_used() -> None:
+    etags = LocalEtags(limit=3000)
+    for n in range(3):
+        await etags.save("a", f"u{n}", etag=str(n), body=b"x" * 700, link="")
+    assert await etags.load("a", "u0") is not None
+    await etags.save("a", "u3", etag="3", body=b"x" * 700, link="")
+    assert [await etags.load("a", f"u{n}") is not None for n in range(4)] == [True, False, True, True]
+    await etags.save("a", "u3", etag="4", body=b"x" * 4000, link="")
+    assert await etags.load("a", "u3") is None
+    assert await etags.load("b", "u0") is None
+
+
+# --- pages ------------------------------------------------------------------------------------------------------
+
+
+async def collect(rig: Rig) -> list[object]:
+    """All pages of the list."""
+    return [item async for page in rig.client.pages(PATH, params={"q": "a b"}) for item in page.data]
+
+
+@respx.mock
+async def test_pages_are_followed_to_the_end(rig: Rig) -> None:
+    links_ = {
+        "": f'<{URL}?q=a+b&page=2>; rel="next", <{URL}?page=3>; rel="last"',
+        "2": f"<{URL}?q=a+b&page=3>; rel=next",
+    }
+
+    def serve(request: httpx.Request) -> httpx.Response:
+        page = request.url.params.get("page", "")
+        assert request.url.params["q"] == "a b"
+        return httpx.Response(200, json=[page], headers={"Link": links_.get(page, "")})
+
+    respx.get(URL).mock(side_effect=serve)
+    assert await collect(rig) == ["", "2", "3"]
+
+
+@respx.mock
+async def test_an_error_on_a_later_page_is_no_short_list(rig: Rig) -> None:
+    respx.get(URL, params={"page": "2"}).respond(502)
+    respx.get(URL).respond(200, json=[1], headers={"Link": f'<{URL}?page=2>; rel="next"'})
+    with pytest.raises(TrackerUnavailable):
+        await collect(rig)
+
+
+@pytest.mark.parametrize(
+    ("link", "words"),
+    [
+        (f'<{URL}?q=a+b>; rel="next"', "do not end"),
+        ('<https://evil.example/issues?page=2>; rel="next"', "evil.example"),
+        ('<https://:bad>; rel="next"', "link|URL"),
+    ],
+)
+@respx.mock
+async def test_pages_that_lead_nowhere(rig: Rig, link: str, words: str) -> None:
+    respx.get(URL).respond(200, json=[1], headers={"Link": link})
+    with pytest.raises(BadAnswer, match=words):
+        await collect(rig)
+
+
+def test_link_headers_in_all_their_forms() -> None:
+    assert links('<https://x/a,b;c?p=2>; rel="next last", <y>;rel=prev; title="a, b"') == {
+        "next": "https://x/a,b;c?p=2",
+        "last": "https://x/a,b;c?p=2",
+        "prev": "y",
+    }
+    assert links("") == links("nonsense") == links("<x>") == {}
+
+
+@given(st.text())
+def test_any_link_header_can_be_read(text: str) -> None:
+    links(text)
+
+
+# --- redaction --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "secret",
+    [
+        SECRET,
+        "github_pat_11ABCDEFG0_abcdefghijklmnop",
+        "ghs_12345_eyJhbGciOi.eyJpc3MiOi.c2lnbmF0dXJl",
+        "eyJhbGciOiJSUzI1NiJ9.eyJpc3MiOiIxIn0.c2lnbmF0dXJlMTIz",
+        "glpat-abcdefghij0123456789",
+        "-----BEGIN RSA PRIVATE KEY-----\nMIIEow\nIBAAKC\n-----END RSA PRIVATE KEY-----",
+        "-----BEGIN PRIVATE KEY-----\nMIIEowIBAAKC",
+    ],
+)
+def test_what_looks_like_a_credential_is_masked(secret: str) -> None:
+    for text in (f"before {secret} after", f'{{"x": "{secret}"}}', f"token={secret}&a=b"):
+        shown = redact(text)
+        assert secret not in shown
+        assert "***" in shown
+        assert "MIIEow" not in shown
+
+
+def test_credentials_in_headers_addresses_and_parameters_are_masked() -> None:
+    text = "Authorization: Bearer abcdefgh12 / Basic dXNlcjpwYXNz https://me:pw@host/x?access_token=abcd1234&n=1"
+    shown = redact(text)
+    assert not any(word in shown for word in ("abcdefgh12", "dXNlcjpwYXNz", "me:pw", "abcd1234"))
+    assert "host/x" in shown
+    assert "n=1" in shown
+
+
+def test_given_secrets_are_masked_longest_first_and_short_ones_are_left() -> None:
+    assert redact("my secret-long and secret", ["secret", "secret-long", "my", ""]) == "my *** and ***"
+
+
+@given(st.text(), st.text(min_size=4, max_size=60, alphabet=st.characters(exclude_characters="*")))
+def test_an_excerpt_is_one_short_line_without_the_secret(text: str, secret: str) -> None:
+    shown = excerpt(f"{text}{secret}{text}", [secret])
+    assert secret not in shown
+    assert len(shown) <= 200
+    assert shown.isprintable() or not shown
+
+
+# --- headers ----------------------------------------------------------------------------------------------------
+
+
+@given(st.text())
+def test_any_header_can_be_read(text: str) -> None:
+    headers = {"retry-after": text, "date": text, "n": text}
+    assert (retry_after(headers) or 0.0) >= 0
+    http_date(headers)
+    assert (whole_number(headers, "n") or 0) >= 0
+
+
+def test_header_forms() -> None:
+    assert retry_after({}) is None
+    assert retry_after({"retry-after": "0"}) == 0.0
+    assert retry_after({"retry-after": "Thu, 01 Jan 1970 00:00:00 GMT"}) == 0.0
+    assert http_date({"date": "Thu, 01 Jan 1970 00:01:00 GMT"}) == 60.0
+    assert whole_number({"n": " 12 "}, "n") == 12
+    assert whole_number({"n": "-1"}, "n") is None
