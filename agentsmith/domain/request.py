@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Final
 
@@ -72,7 +73,7 @@ class PipelineRequest:
         if not isinstance(data, dict):
             raise MalformedRequest(f"not a JSON object but {type(data).__name__}")
         version = data.pop("version", None)
-        if version != VERSION:
+        if version != VERSION or isinstance(version, bool):
             raise MalformedRequest(f"version {version!r} is not understood; this release reads {VERSION}")
         known = {f.name for f in fields(cls)}
         if unknown := sorted(set(data) - known):
@@ -94,13 +95,18 @@ def _check_types(data: dict[str, Any]) -> None:
     for name in _TEXT:
         if not isinstance(data.get(name), str) or not data[name]:
             raise MalformedRequest(f"{name} must be a non-empty text")
+    for name in (*_TEXT, *_OPTIONAL_TEXT):
+        # Half a character, as JSON allows it, cannot be written to Redis, a file or an environment.
+        if isinstance(data.get(name), str) and any("\ud800" <= char <= "\udfff" for char in data[name]):
+            raise MalformedRequest(f"{name} is not valid Unicode")
     for name in _WHOLE:
         if name in data and (not isinstance(data[name], int) or isinstance(data[name], bool)):
             raise MalformedRequest(f"{name} must be a whole number")
     for name in _OPTIONAL_TEXT:
         if not isinstance(data.get(name), str | None):
             raise MalformedRequest(f"{name} must be a text or null")
-    if not isinstance(data.get("enqueued_at"), int | float) or isinstance(data["enqueued_at"], bool):
+    at = data.get("enqueued_at")
+    if not isinstance(at, int | float) or isinstance(at, bool) or not abs(at) < math.inf:
         raise MalformedRequest("enqueued_at must be a number")
     pinned = data.get("pinned")
     if not isinstance(pinned, dict) or not all(isinstance(v, str) for v in pinned.values()):

@@ -54,6 +54,12 @@ class Signal:
         try:
             data = json.loads(text)
             data["kind"] = SignalKind(data["kind"])
-            return cls(**data)
+            signal = cls(**data)
+            if wrong := [
+                name for name, value in data.items() if not isinstance(value, int if name == "tries" else str)
+            ]:
+                raise ValueError(f"{wrong[0]} has the wrong type")
+            (signal.tracker + signal.key + signal.ticket).encode()  # half a character cannot be written to Redis
         except (ValueError, TypeError, KeyError, RecursionError) as error:
             raise MalformedSignal(f"not a signal: {error}") from None
+        return signal

@@ -194,10 +194,13 @@ class Tenant:
 
 
 def free_port() -> int:
-    """A TCP port that nobody listens on right now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """A TCP port that nobody listens on right now; low enough for a cluster's second port, 10,000 above it."""
+    while True:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = int(probe.getsockname()[1])
+        if port <= 55_535:
+            return port
 
 
 def wait_for(predicate: Callable[[], bool], *, what: str, within: float = _READY_WITHIN) -> None:

@@ -1,0 +1,117 @@
+"""The poller: signals what deserves a look, once, and takes no outage for an empty list."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from agentsmith.domain.errors import TrackerUnavailable
+from agentsmith.domain.signal import Signal
+from agentsmith.domain.ticket import Ticket
+from agentsmith.domain.tracker import Tracker
+from agentsmith.poller import Polled, Poller
+from agentsmith.store import Store
+from tests.support.wait import wait_until
+from tests.support.world import TRIGGER, World, open_world
+
+
+@pytest.fixture
+async def world(tmp_path: Path, store: Store, redis_url: str) -> AsyncIterator[World]:
+    async with open_world(tmp_path, store, redis_url) as world:
+        yield world
+
+
+def poller(world: World, every: float = 60.0) -> Poller:
+    return Poller(world.store, world.trackers, world.parts.triggers, dict.fromkeys(world.trackers, every))
+
+
+async def signalled(world: World) -> list[str]:
+    inbox = await world.store.redis.lrange(world.store.keys.inbox, 0, -1)
+    return [Signal.from_json(payload).key for payload in inbox]
+
+
+async def test_only_pending_tickets_with_a_trigger_are_signalled(world: World) -> None:
+    wanted = await world.open_ticket()
+    await world.open_ticket("agent-smith:done")
+    await world.desk.new(title="no trigger", labels=("bug",), actor="mona")
+    closed = await world.open_ticket()
+    await world.desk.close(closed, actor="mona")
+    assert await poller(world).poll(world.trackers["local"]) == Polled(found=2, signalled=1)
+    assert await signalled(world) == [wanted]
+
+
+async def test_a_ticket_that_waits_in_the_inbox_is_not_signalled_again(world: World) -> None:
+    await world.open_ticket()
+    assert (await poller(world).poll(world.trackers["local"])).signalled == 1
+    assert (await poller(world).poll(world.trackers["local"])).signalled == 0
+
+
+async def test_a_rejected_ticket_is_not_asked_about_until_it_changes(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key = await world.open_ticket()
+
+    async def nobody(_: Ticket, __: str) -> None:
+        return None
+
+    monkeypatch.setattr(world.trackers["local"], "labelled_by", nobody)
+    polling = poller(world)
+    await polling.poll(world.trackers["local"])
+    await world.drain_signals()
+    assert (await polling.poll(world.trackers["local"])).signalled == 0
+    await world.desk.comment(key, "now it changed", actor="mona")
+    assert (await polling.poll(world.trackers["local"])).signalled == 1
+
+
+async def test_a_queued_ticket_without_its_trigger_is_signalled(world: World) -> None:
+    key = await world.open_ticket()
+    await world.claim(key)
+    assert (await poller(world).poll(world.trackers["local"])).signalled == 0
+    await world.desk.unlabel(key, TRIGGER, actor="mona")
+    assert (await poller(world).poll(world.trackers["local"])).signalled == 1
+
+
+async def test_P9_an_outage_raises(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def away(_: str) -> AsyncIterator[Ticket]:
+        raise TrackerUnavailable("connection refused")
+        yield
+
+    monkeypatch.setattr(world.trackers["local"], "find", away)
+    with pytest.raises(TrackerUnavailable):
+        await poller(world).poll(world.trackers["local"])
+
+
+class Away:
+    """A tracker that never answers a search."""
+
+    name, platform = "away", "local"
+
+    def __init__(self, real: Tracker) -> None:
+        self.labels = real.labels
+        self.asked = 0
+
+    async def find(self, _: str) -> AsyncIterator[Ticket]:
+        self.asked += 1
+        raise TrackerUnavailable("connection refused")
+        yield
+
+
+async def test_one_failing_tracker_never_delays_another(world: World) -> None:
+    away = Away(world.trackers["local"])
+    world.trackers["away"] = away  # type: ignore[assignment]  # only what polling asks of it
+    work = asyncio.create_task(poller(world, every=0.02).work())
+    try:
+        await wait_until(lambda: away.asked > 0, what="the broken tracker to be asked")
+        key = await world.open_ticket()
+        await wait_until(lambda: _is_signalled(world, key), what="the other tracker to be polled")
+        assert not work.done()
+    finally:
+        work.cancel()
+        await asyncio.wait({work})
+
+
+async def _is_signalled(world: World, key: str) -> bool:
+    return key in await signalled(world)

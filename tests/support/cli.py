@@ -1,0 +1,144 @@
+"""The command line in processes of its own, cut off from the settings of whoever runs the tests."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from agentsmith.domain.ticket import Ticket
+from agentsmith.trackers.local.desk import Desk
+from tests.support.wait import wait_until
+
+SLOW = 60.0
+"""Seconds; processes take long to start on a busy machine."""
+
+
+class Cli:
+    """`agentsmith` with a folder of its own: working directory, home and data."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.data = folder / "data"
+        clean = {name: value for name, value in os.environ.items() if not name.startswith("AGENTSMITH_")}
+        self.environ = clean | {
+            "HOME": str(folder),
+            "AGENTSMITH_DATA_DIR": str(self.data),
+            "AGENTSMITH_SERVER__PORT": "0",
+            "COLUMNS": "80",
+        }
+
+    def configure(self, text: str) -> Path:
+        """Write ./agentsmith.yaml."""
+        file = self.folder / "agentsmith.yaml"
+        file.write_text(text)
+        return file
+
+    def run(
+        self, *arguments: str, code: int = 0, environ: Mapping[str, str] | None = None
+    ) -> subprocess.CompletedProcess[str]:
+        """Run to the end; the exit code must be the expected one, and there is never a traceback."""
+        done = subprocess.run(
+            command(*arguments),
+            cwd=self.folder,
+            env={**self.environ, **(environ or {})},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=SLOW,
+            check=False,
+        )
+        assert "Traceback" not in done.stderr + done.stdout, done.stderr
+        assert done.returncode == code, f"exit code {done.returncode}\n{done.stdout}\n{done.stderr}"
+        return done
+
+    def json(self, *arguments: str, code: int = 0) -> Any:
+        """The one document that `--json` answers with."""
+        return json.loads(self.run(*arguments, "--json", code=code).stdout)
+
+    async def ticket(self, key: str) -> Ticket:
+        """The ticket, without the cost of a process."""
+        async with self.desk() as desk:
+            return (await desk.show(key)).ticket
+
+    def desk(self) -> Desk:
+        """The local tracker's own side."""
+        return Desk(path=self.data / "tickets.sqlite3", project="tickets")
+
+    async def wait_for_label(self, key: str, label: str) -> None:
+        """Return once the ticket carries the label."""
+
+        async def carries() -> bool:
+            return label in (await self.ticket(key)).labels
+
+        await wait_until(carries, what=f"ticket {key} is labelled {label}", within=SLOW)
+
+    @contextmanager
+    def up(self, *arguments: str) -> Iterator[Daemon]:
+        """`agentsmith up` in the background, ended by its pid at the end."""
+        log = self.folder / f"up-{len(list(self.folder.glob('up-*')))}.log"
+        with log.open("wb") as stream:
+            process = subprocess.Popen(
+                command("up", *arguments),
+                cwd=self.folder,
+                env=self.environ,
+                stdin=subprocess.DEVNULL,
+                stdout=stream,
+                stderr=stream,
+            )
+        try:
+            yield Daemon(process, log)
+        finally:
+            if process.poll() is None:
+                process.terminate()
+                try:
+                    process.wait(20)
+                except subprocess.TimeoutExpired:
+                    process.kill()
+                    process.wait()
+
+
+class Daemon:
+    """A running `agentsmith up`."""
+
+    def __init__(self, process: subprocess.Popen[bytes], log: Path) -> None:
+        self.process, self.log = process, log
+
+    async def ready(self) -> dict[str, Any]:
+        """Return what it logged when it was up."""
+        await wait_until(lambda: self.event("serving") is not None or self.ended, what="it is up", within=SLOW)
+        found = self.event("serving")
+        assert found is not None, self.log.read_text()
+        return found
+
+    def event(self, name: str) -> dict[str, Any] | None:
+        """The first log line with this event."""
+        for line in self.log.read_text().splitlines():
+            if line.startswith("{") and json.loads(line)["event"] == name:
+                return dict(json.loads(line))
+        return None
+
+    @property
+    def ended(self) -> bool:
+        """Whether the process is over."""
+        return self.process.poll() is not None
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send it a signal."""
+        self.process.send_signal(number)
+
+    async def exit_code(self) -> int:
+        """Wait for its end."""
+        return await asyncio.to_thread(self.process.wait, SLOW)
+
+
+def command(*arguments: str) -> list[str]:
+    """The command line of `agentsmith`."""
+    return [sys.executable, "-m", "agentsmith", *arguments]

@@ -1,0 +1,85 @@
+"""The parts of the demo that need no process: its plan, its configuration, its timeline."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from agentsmith.demo.stage import TRIGGERS, write_config
+from agentsmith.demo.story import is_alive, plan
+from agentsmith.demo.timeline import Moment, Timeline, moment_of
+from agentsmith.domain.lifecycle import Status
+
+
+def line(event: str = "transition", **fields: object) -> bytes:
+    """A log line as the processes write it."""
+    told = {
+        "timestamp": "2026-01-02T03:04:05.678Z",
+        "event": event,
+        "ticket": "local/demo#3",
+        "run": "r1",
+        "from": "enqueued",
+        "to": "in-progress",
+        "outcome": "started",
+        **fields,
+    }
+    return json.dumps(told).encode() + b"\n"
+
+
+@pytest.mark.parametrize("count", [3, 6, 50])
+def test_one_ticket_fails_one_loses_its_consumer_the_others_succeed(count: int) -> None:
+    parts = plan(count)
+    assert len(parts) == count
+    assert [part.ends for part in parts].count(Status.FAILED) == 1
+    assert [part.killed for part in parts].count(True) == 1
+    assert len({part.title for part in parts}) == count
+    assert {part.trigger for part in parts} == set(TRIGGERS)
+
+
+@pytest.mark.parametrize("speed", [1, 7, 20, 40])
+def test_the_configuration_holds_at_every_speed(speed: float, tmp_path: Path) -> None:
+    config = write_config(tmp_path, 1 / speed)
+    assert float(config.lease.ttl) == pytest.approx(120 / speed)
+    assert float(config.housekeeping.sweep_every) == pytest.approx(5 / speed)
+    assert float(config.trackers["local"].poll_interval) == pytest.approx(2 / speed)
+    assert config.consumer.slots == 1
+    assert config.data_dir.is_relative_to(tmp_path)
+
+
+def test_a_transition_becomes_a_moment() -> None:
+    moment = moment_of("consumer-1", line())
+    assert moment == Moment(1767323045.678, "started", "3", "consumer-1", "r1", "enqueued", "in-progress")
+    assert moment.ms(1767323045.0) == 678
+
+
+@pytest.mark.parametrize("text", [b"", b"no json", b"[]", line("up")])
+def test_other_lines_are_no_moments(text: bytes) -> None:
+    assert moment_of("engine", text) is None
+
+
+def test_the_timeline_reads_whole_lines_once_and_sorts_them(tmp_path: Path) -> None:
+    logs = {"a": tmp_path / "a.log", "b": tmp_path / "b.log"}
+    timeline = Timeline(logs)
+    assert timeline.catch_up() == []
+    late, early = line(timestamp="2026-01-02T03:04:06.000Z"), line(timestamp="2026-01-02T03:04:05.000Z", ticket="x#1")
+    logs["a"].write_bytes(late + early[:20])
+    assert [moment.ticket for moment in timeline.catch_up()] == ["3"]
+    with logs["a"].open("ab") as log:
+        log.write(early[20:])
+    assert [moment.ticket for moment in timeline.catch_up()] == ["1"]
+    assert timeline.catch_up() == []
+    assert [moment.ticket for moment in timeline.in_order()] == ["1", "3"]
+    assert [moment.to for moment in timeline.moves("3")] == ["in-progress"]
+
+
+def test_a_dead_process_is_not_alive() -> None:
+    with subprocess.Popen([sys.executable, "-c", "pass"]) as process:
+        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+        assert not is_alive(process.pid)  # a zombie by now
+    assert not is_alive(process.pid)
+    assert is_alive(os.getpid())
