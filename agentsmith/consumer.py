@@ -21,6 +21,7 @@ from agentsmith.domain.ticket import TicketId
 from agentsmith.run import RunContext, RunScope
 from agentsmith.store import AWAY, Acquired, DeadLetter, NotAcquired, Process, Store
 from agentsmith.ticketlock import LockBusy, holding
+from agentsmith.trackers.http import spending_for
 
 log = structlog.get_logger()
 
@@ -150,7 +151,8 @@ class Consumer:
                 scope = self._scopes[payload] = RunScope(self.context, request, payload, acquired)
                 if self._draining.is_set():
                     scope.drain()
-                await scope.carry_out()
+                with spending_for("run"):
+                    await scope.carry_out()
             case NotAcquired(word="poison", count=count):
                 await self._give_up(request, payload, count)
             case NotAcquired(word=word):

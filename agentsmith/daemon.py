@@ -164,7 +164,10 @@ class Daemon:
         with contextlib.ExitStack() as held:
             if listener is not None:
                 held.callback(listener.close)
-            async with open_store(self._config) as opened, open_trackers(self._config) as trackers:
+            async with (
+                open_store(self._config) as opened,
+                open_trackers(self._config, opened.store) as trackers,
+            ):
                 web = None
                 if listener is not None:
                     app = make_app(trackers=trackers, ready=lambda: _ready(opened.store))

@@ -22,6 +22,7 @@ from agentsmith.recover import Recovery
 from agentsmith.rhythm import Beat, beating, repeat
 from agentsmith.store import Store
 from agentsmith.ticketlock import LockBusy, holding
+from agentsmith.trackers.http import spending_for
 
 log = structlog.get_logger()
 
@@ -63,6 +64,10 @@ class Housekeeping:
 
     async def work(self) -> None:
         """Keep house for ever; the leader's work."""
+        with spending_for("housekeeping"):
+            await self._keep_house()
+
+    async def _keep_house(self) -> None:
         sweep, stale = Beat(self.intervals.sweep), Beat(self.intervals.stale)
         reconcile = Beat(self.intervals.reconcile)
 

@@ -11,6 +11,7 @@ import structlog
 from agentsmith.claim import Claimed, ClaimOutcome, Claims, Deferred, Rejected
 from agentsmith.domain.signal import MalformedSignal, Signal
 from agentsmith.store import AWAY, Process, Store
+from agentsmith.trackers.http import spending_for
 
 log = structlog.get_logger()
 
@@ -64,7 +65,8 @@ class Intake:
             return
         await self.store.signals.opened(signal)
         try:
-            outcome = await self.claims.consider(signal)
+            with spending_for("claim"):
+                outcome = await self.claims.consider(signal)
         except AWAY:
             raise
         except Exception as error:

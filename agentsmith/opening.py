@@ -15,6 +15,7 @@ from agentsmith.store import LeaseTimes, Store
 from agentsmith.store.server import EmbeddedServer
 from agentsmith.store.server_binary import ServerUnavailable
 from agentsmith.trackers import registry
+from agentsmith.trackers.http import Shared
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,10 +62,14 @@ async def open_store(config: Config) -> AsyncIterator[Opened]:
 
 
 @contextlib.asynccontextmanager
-async def open_trackers(config: Config) -> AsyncIterator[dict[str, Tracker]]:
-    """Make every configured tracker; none of them is asked anything yet."""
+async def open_trackers(config: Config, store: Store | None = None) -> AsyncIterator[dict[str, Tracker]]:
+    """Make every configured tracker; none of them is asked anything yet.
+
+    With a store, all replicas on it keep within the platforms' limits together.
+    """
+    shared = Shared(governor=store.quotas, ledger=store.quotas) if store is not None else Shared()
     async with contextlib.AsyncExitStack() as stack:
-        trackers = registry.build(config)
+        trackers = registry.build(config, shared)
         for tracker in trackers.values():
             stack.push_async_callback(tracker.aclose)
         yield trackers

@@ -22,6 +22,7 @@ from agentsmith.domain.ticket import Ticket, TicketId
 from agentsmith.domain.tracker import Tracker
 from agentsmith.rhythm import Beat, beating
 from agentsmith.store import Store
+from agentsmith.trackers.http import spending_for
 
 log = structlog.get_logger()
 
@@ -59,7 +60,8 @@ class Poller:
             await beat.next()
             failures = self._failures.get(tracker.name, 0)
             try:
-                polled = await self.poll(tracker)
+                with spending_for("poll"):
+                    polled = await self.poll(tracker)
             except TrackerError as error:
                 self._failures[tracker.name] = failures + 1
                 if failures == 0:

@@ -18,8 +18,6 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from agentsmith import logs
-
 _STYLES: Final = {
     "pending": "dim",
     "enqueued": "cyan",
@@ -112,6 +110,9 @@ def title(text: str) -> None:
 
 def error(message: str) -> None:
     """What went wrong, each line of it marked, with no secret in it (P8)."""
+    # Imported late: help and shell completion should not wait for the logging library.
+    from agentsmith import logs
+
     out = console(stderr=True)
     for line in logs.redact(message).splitlines() or [""]:
         # One line stays one line, however narrow the terminal: people paste and search it.

@@ -48,9 +48,10 @@ class Actor:
 def slug(key: str, tracker: str | None = None) -> str:
     """A name for branches and folders: `[A-Za-z0-9._-]` only, never `..`, distinct for distinct keys.
 
-    `tracker` is put in front where the tickets of two trackers could meet in one code repository.
+    `tracker` is put in front where the tickets of two trackers could meet in one code repository; its name holds
+    no dot, so that `a-b` and `1` cannot look like `a` and `b-1`.
     """
-    full = key if tracker is None else f"{tracker}-{key}"
+    full = key if tracker is None else f"{tracker}.{key}"
     safe = _UNSAFE.sub("-", full).strip("-.")
     while ".." in safe:
         safe = safe.replace("..", ".")

@@ -33,6 +33,9 @@
 | rejected:{ticket}                    | string | revision of a ticket that a gate turned away           | 10 min   |
 | leader:{role}                        | string | token of the leader                                    | 30 s     |
 | leader-cycle:{role}                  | string | when the leader last finished a cycle                  | 1 day    |
+| quota:{credential}                   | hash   | what a platform's API allows us, and who must wait     | 2 hours  |
+| spent:{credential}                   | hash   | requests by purpose, counted or free                   | 1 day    |
+| credentials                          | zset   | credentials that were used lately                      | 1 day    |
 | jira-label-lock:{ticket}             | string | wraps Jira's label write inside the claim window       | 10 s     |
 | epoch                                | string | run id of the server whose state we trust              | for ever |
 | settling                             | string | stands while nothing may be declared dead              | 50 s     |
@@ -59,6 +62,8 @@ PUBLISHED_MS: Final = HOUR_MS
 ENDED_MS: Final = HOUR_MS
 REJECTED_MS: Final = 600_000
 CYCLE_MS: Final = DAY_MS
+QUOTA_MS: Final = 2 * HOUR_MS
+SPENT_MS: Final = DAY_MS
 
 PERMANENT: Final = frozenset(
     {
@@ -149,6 +154,16 @@ class Keys:
     @property
     def settling(self) -> str:
         return self._name("settling")
+
+    @property
+    def credentials(self) -> str:
+        return self._name("credentials")
+
+    def quota(self, credential: str) -> str:
+        return self._name("quota", credential)
+
+    def spent(self, credential: str) -> str:
+        return self._name("spent", credential)
 
     def claim_lock(self, platform: str, ticket: TicketId) -> str:
         return self._name("claim-lock", platform, ticket)

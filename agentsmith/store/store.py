@@ -13,6 +13,7 @@ from agentsmith.store.keys import STICKY_MS, Keys
 from agentsmith.store.leases import Lease
 from agentsmith.store.presence import Presence
 from agentsmith.store.queue import Queue
+from agentsmith.store.quota import Quotas
 from agentsmith.store.runs import Runs
 from agentsmith.store.signals import Signals
 
@@ -46,6 +47,7 @@ class Store:
         self.signals = Signals(self.redis, self.keys, settle_ms=settle_ms)
         self.runs = Runs(self.redis, self.keys, settle_ms=settle_ms, renew_ms=renew_ms)
         self.intents = Intents(self.redis, self.keys, settle_ms=settle_ms)
+        self.quotas = Quotas(self.redis, self.keys)
         self.presence = Presence(self.redis, self.keys, settle_ms=settle_ms)
 
     def ticket_lock(self, platform: str, ticket: TicketId, token: str) -> Lease:

@@ -16,6 +16,8 @@ from agentsmith.config import Config, TrackerSettings
 from agentsmith.domain.errors import ConfigError
 from agentsmith.domain.lifecycle import LabelSet
 from agentsmith.domain.tracker import Tracker
+from agentsmith.trackers.github.settings import GitHubSettings
+from agentsmith.trackers.http import Shared
 from agentsmith.trackers.local.settings import LocalSettings
 from agentsmith.trackers.local.tracker import LocalTracker
 
@@ -28,6 +30,8 @@ class Surroundings:
 
     data_dir: Path
     labels: LabelSet
+    shared: Shared
+    """What all replicas share about an API: rate governor, ETag cache, ledger."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +48,14 @@ def _local(name: str, settings: LocalSettings, around: Surroundings) -> Tracker:
     return LocalTracker(name=name, path=path, project=settings.project, labels=around.labels)
 
 
-BUILT_IN: Final[Mapping[str, Platform]] = {"local": Platform(LocalSettings, _local)}
+def _github(name: str, settings: GitHubSettings, around: Surroundings) -> Tracker:
+    return settings.open(name, around.labels, around.shared)
+
+
+BUILT_IN: Final[Mapping[str, Platform]] = {
+    "github": Platform(GitHubSettings, _github),
+    "local": Platform(LocalSettings, _local),
+}
 
 
 def platforms() -> dict[str, Platform]:
@@ -66,7 +77,7 @@ def settings_models() -> dict[str, type[TrackerSettings]]:
     return {name: platform.settings for name, platform in platforms().items()}
 
 
-def build(config: Config) -> dict[str, Tracker]:
+def build(config: Config, shared: Shared) -> dict[str, Tracker]:
     """Every configured tracker, by name."""
-    known, around = platforms(), Surroundings(config.data_dir, config.labels)
+    known, around = platforms(), Surroundings(config.data_dir, config.labels, shared)
     return {name: known[s.platform].build(name, s, around) for name, s in config.trackers.items()}

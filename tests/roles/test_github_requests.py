@@ -10,7 +10,7 @@ import pytest
 from agentsmith.boottime import boottime
 from agentsmith.domain.errors import ConfigError
 from agentsmith.domain.lifecycle import LabelSet, Status
-from agentsmith.domain.tracker import Access, AlreadySo
+from agentsmith.domain.tracker import AlreadySo
 from agentsmith.simulators import Recorded
 from agentsmith.trackers.github.labels import SWAP
 from tests.support.github_bench import (
@@ -163,131 +163,6 @@ async def test_comment_and_edit(github: Bench) -> None:
     comment = made.ref.split(".")[0]
     assert told(edit) == ("PATCH", f"/repos/acme/web/issues/comments/{comment}", {"body": f"{head}\nrunning"})
     assert (edited.ref, edited.text, edited.memo) == (made.ref, "running", MEMO)
-
-
-async def test_only_the_reference_is_enough_to_edit(github: Bench) -> None:
-    """What the store keeps of a comment is its reference; another replica edits with it, once it knows itself."""
-    one, two = github.tracker(), github.tracker()
-    github.issue(TRIGGER)
-    ticket = applied(await one.move(await one.get("1"), edge(*CLAIM))).ticket
-    made = await one.write_sticky(ticket, "queued", MEMO, known=None, deadline=boottime() + 30)
-    seen = await two.get("1")
-    github.recorded()
-    bare = type(made)(ref=made.ref, text="", memo=None)
-    for text, expected in (("running", ["GET", "PATCH"]), ("done", ["PATCH"])):
-        await two.write_sticky(seen, text, MEMO, known=bare, deadline=boottime() + 30)
-        assert [r.method for r in github.recorded()] == expected
-    assert len(github.simulator.comments(REPOSITORY, 1)) == 1
-
-
-@pytest.mark.parametrize("forged", ["{id}", "{id}.999", "nonsense", "99999999", "1" * 40])
-async def test_a_reference_to_somebody_elses_comment_is_not_followed(github: Bench, forged: str) -> None:
-    tracker = github.tracker()
-    github.issue(TRIGGER)
-    theirs = github.simulator.comment(REPOSITORY, 1, "mine!")
-    ref = forged.format(id=theirs)
-    known = type(await tracker.write_sticky(await tracker.get("1"), "x", MEMO, known=None, deadline=boottime() + 30))(
-        ref=ref, text="", memo=None
-    )
-    await tracker.write_sticky(await tracker.get("1"), "y", MEMO, known=known, deadline=boottime() + 30)
-    bodies = [c["body"] for c in github.simulator.comments(REPOSITORY, 1)]
-    assert bodies[0] == "mine!"
-    assert len(bodies) == 2
-    assert bodies[1].endswith("\ny")
-
-
-async def test_a_deleted_comment_is_made_again(github: Bench) -> None:
-    tracker = github.tracker()
-    github.issue(TRIGGER)
-    ticket = await tracker.get("1")
-    made = await tracker.write_sticky(ticket, "one", MEMO, known=None, deadline=boottime() + 30)
-    github.simulator.delete_comment(REPOSITORY, int(made.ref.split(".")[0]))
-    again = await tracker.write_sticky(ticket, "two", MEMO, known=made, deadline=boottime() + 30)
-    assert again.ref != made.ref
-    assert [c["body"].split("\n")[1] for c in github.simulator.comments(REPOSITORY, 1)] == ["two"]
-
-
-async def test_the_newest_runs_comment_counts_where_two_are_ours(github: Bench) -> None:
-    tracker = github.tracker()
-    github.issue(TRIGGER)
-    for fence, text in ((3, "old"), (9, "new"), (5, "middle")):
-        line = MEMO.to_line().replace('"fence":7', f'"fence":{fence}')
-        github.simulator.comment(REPOSITORY, 1, f"<!-- agent-smith:status {line} -->\n{text}", "smith-bot")
-    read = await tracker.read_sticky(await tracker.get("1"))
-    assert read is not None
-    assert read.text == "new"
-
-
-async def test_who_labelled_is_read_from_the_end_of_the_history(github: Bench) -> None:
-    tracker = github.tracker(page_size=3)
-    github.issue("bug")
-    for n in range(9):
-        github.simulator.add_label(REPOSITORY, 1, f"label-{n}", "noise")
-    github.simulator.add_label(REPOSITORY, 1, TRIGGER.upper(), "mona")
-    ticket = await tracker.get("1")
-    github.recorded()
-    by = await tracker.labelled_by(ticket, TRIGGER)
-    assert by is not None
-    assert (by.actor.name, by.access) == ("mona", Access.WRITE)
-    asked = [(r.raw_path, r.query) for r in github.recorded()]
-    assert asked[0] == (f"{ISSUE}/events", "per_page=3")
-    assert "page=4" in asked[1][1]
-    assert asked[2] == ("/repos/acme/web/collaborators/mona/permission", "")
-    assert len(asked) == 3
-    oldest = await tracker.labelled_by(ticket, "bug")
-    assert oldest is not None
-    assert await tracker.labelled_by(ticket, "never") is None
-
-
-@pytest.mark.parametrize(
-    ("role", "access"),
-    [
-        ("admin", Access.ADMIN),
-        ("maintain", Access.WRITE),
-        ("write", Access.WRITE),
-        ("triage", Access.TRIAGE),
-        ("read", Access.READ),
-        ("none", Access.NONE),
-    ],
-)
-async def test_roles(github: Bench, role: str, access: Access) -> None:
-    github.simulator.set_permission(REPOSITORY, "hubot", role)
-    github.issue()
-    github.simulator.add_label(REPOSITORY, 1, TRIGGER, "hubot")
-    tracker = github.tracker()
-    by = await tracker.labelled_by(await tracker.get("1"), TRIGGER)
-    assert by is not None
-    assert by.access is access
-    renamed = type(by.actor)(id="1", name="hubot")
-    assert await tracker.access_of(renamed) is Access.NONE
-
-
-async def test_programs_have_no_role(github: Bench) -> None:
-    github.issue()
-    github.simulator.add_label(REPOSITORY, 1, TRIGGER, "dependabot[bot]")
-    tracker = github.tracker()
-    by = await tracker.labelled_by(await tracker.get("1"), TRIGGER)
-    assert by is not None
-    assert (by.actor.bot, by.access) == (True, Access.NONE)
-
-
-async def test_blockers(github: Bench) -> None:
-    github.simulator.add_repository("acme/api")
-    github.simulator.open_issue("acme/api")
-    for _ in range(5):
-        github.issue()
-    tracker = github.tracker(page_size=2)
-    assert await tracker.blockers(await tracker.get("1")) == ()
-    github.simulator.set_blocked_by(REPOSITORY, 1, [(REPOSITORY, 2), (REPOSITORY, 3), ("acme/api", 1)])
-    github.simulator.close_issue(REPOSITORY, 3)
-    blockers = await tracker.blockers(await tracker.get("1"))
-    host = tracker.project.split("/")[0]
-    assert [(b.id, b.open) for b in blockers] == [
-        (f"{host}/acme/web#2", True),
-        (f"{host}/acme/web#3", False),
-        (f"{host}/acme/api#1", True),
-    ]
-    assert blockers[2].url.endswith("/acme/api/issues/1")
 
 
 async def test_labels_are_made_once_with_their_looks(github: Bench) -> None:

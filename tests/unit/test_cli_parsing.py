@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import logging
 import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import structlog
 import typer
 from typer.testing import CliRunner
 
@@ -32,11 +34,17 @@ COMMANDS = (
 
 
 @pytest.fixture(autouse=True)
-def _own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def _own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("AGENTSMITH_DATA_DIR", str(tmp_path / "data"))
     monkeypatch.delenv("AGENTSMITH_CONFIG", raising=False)
     monkeypatch.delenv("AGENTSMITH_DEBUG", raising=False)
+    handlers, level = logging.root.handlers[:], logging.root.level
+    yield
+    # Commands send the log to what pytest calls standard error right now.
+    logging.root.handlers[:] = handlers
+    logging.root.setLevel(level)
+    structlog.reset_defaults()
 
 
 def help_of(*arguments: str) -> str:
@@ -180,7 +188,7 @@ def test_the_schema_is_json(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.fixture
-def failing(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[BaseException]]:
+def failing(monkeypatch: pytest.MonkeyPatch) -> list[BaseException]:
     """`agentsmith boom` raises what is put into this list."""
     errors: list[BaseException] = []
     app = typer.Typer()
@@ -190,7 +198,7 @@ def failing(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[BaseException]]:
         raise errors[0]
 
     monkeypatch.setattr(cli, "app", app)
-    yield errors
+    return errors
 
 
 @pytest.mark.parametrize(

@@ -215,6 +215,7 @@ async def test_T11_a_write_that_outlives_its_deadline_is_undone(tracker: LocalTr
 
 WORKER = """
 import asyncio, pathlib, sys
+from agentsmith.domain.errors import TicketNotFound
 from agentsmith.domain.lifecycle import LabelSet, Status
 from agentsmith.domain.tracker import Applied, Move
 from agentsmith.trackers.local.desk import Desk
@@ -231,7 +232,7 @@ async def main(path, name):
         for key in range(1, 31):
             try:
                 ticket = await tracker.get(str(key))
-            except Exception:
+            except TicketNotFound:
                 continue
             outcome = await tracker.move(ticket, Move(Status.PENDING, Status.ENQUEUED, name, 1, float("inf")))
             applied += isinstance(outcome, Applied)

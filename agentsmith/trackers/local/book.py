@@ -15,7 +15,7 @@ from agentsmith.domain.tracker import Blocker
 
 ME: Final = Actor(id="agentsmith", name="agentsmith", bot=True)
 
-_KEY: Final = re.compile(r"[1-9][0-9]{0,17}", re.ASCII)  # 18 digits fit into SQLite's integers
+_KEY: Final = re.compile(r"[1-9][0-9]{0,17}")  # 18 digits fit into SQLite's integers
 _ONE: Final = (
     "SELECT id, number, title, body, state, revision, author, updated_at FROM tickets WHERE project = ? AND number = ?"
 )

@@ -138,9 +138,8 @@ class Database:
                 wait = max(0, int((give_up - boottime()) * 1000))
                 connection.execute(f"PRAGMA busy_timeout = {wait}")
                 connection.execute(begin)
-                self._in_time(deadline)
                 result = work(connection)
-                self._in_time(deadline)
+                self._in_time(deadline)  # nothing is written for others to see before the commit
                 connection.execute("COMMIT")
                 return result
             except sqlite3.Error as error:

@@ -1,0 +1,310 @@
+"""The program behind `daemons.py`: starts real daemons cheaply, and strikes them down at a chosen step.
+
+One process imports everything once and forks a daemon per order: an import costs a second, a fork some milliseconds.
+A daemon is `agentsmith up` as people start it. The product has no hooks for crashes; here each of its I/O steps is
+wrapped from outside (scripts, plain Redis commands, the tracker's calls, the guard) and counted *per way*:
+
+| Way     | From                               | To                                                    |
+|---------|------------------------------------|-------------------------------------------------------|
+| claim   | a signal was taken                 | it is acknowledged                                    |
+| run     | a request was taken                | its outcome is published                              |
+| renew   | a run has its lease                | (the renewals; they have a clock of their own)        |
+| recover | housekeeping found a stuck ticket  | what it decided is published                          |
+
+Only the first pass of each way counts, from its own beginning, so that start-up and idle chatter shift no number.
+A process that ends after step N has done all of step N and nothing of the next: with number 0, the beginning, these
+are all the gaps between two steps. Step N in the middle looks to the world like N done or not begun.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import selectors
+import signal
+import sys
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from contextvars import ContextVar
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+import agentsmith.cli.app
+import agentsmith.cli.up
+import agentsmith.daemon
+import agentsmith.store.store
+import agentsmith.ticketlock
+from agentsmith.consumer import Consumer
+from agentsmith.intake import Intake
+from agentsmith.pipelines.guard import prctl
+from agentsmith.pipelines.guarded import Exit, Guard
+from agentsmith.recover import Recovery
+from agentsmith.run import RunContext, RunScope
+from agentsmith.store.commands import Commands
+from agentsmith.store.scripting import Script
+from agentsmith.trackers.local.tracker import LocalTracker
+from tests.support.wait import wait_until
+
+_PDEATHSIG: Final = 1
+_TRACKER_CALLS: Final = ("get", "move", "tidy", "read_sticky", "write_sticky", "labelled_by")
+_NOT_COUNTED: Final = ("eval", "evalsha", "info", "ping", "aclose")
+"""Scripts are counted where they have a name; the others ask nothing about a ticket."""
+
+RUNNING: Final = "the command is running"
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is to happen to a daemon; with no `way`, nothing but taking notes."""
+
+    folder: str
+    """Where the notes go, and where the work says that it runs."""
+    way: str = ""
+    number: int = 0
+    deed: str = "SIGKILL"
+    meanwhile: int = 0
+    """Strike in the claim only once the run has come this far."""
+    drain: bool = False
+    """SIGTERM to ourselves while the command runs."""
+
+
+_way: ContextVar[str] = ContextVar("way", default="")
+
+
+class Steps:
+    """Counts the steps of each way, notes them, and strikes."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan, self._folder = plan, Path(plan.folder)
+        self._counts: dict[str, int] = {}
+        self._trace = os.open(self._folder / f"steps-{os.getpid()}", os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+
+    async def enter(self, way: str, work: Callable[[], Awaitable[None]]) -> None:
+        """Do `work` as this way, if it is the first time."""
+        before = _way.set("" if way in self._counts else way)
+        try:
+            await self.passed("begin")
+            await work()
+        finally:
+            _way.reset(before)
+
+    async def passed(self, name: str) -> None:
+        """A step of the way that we are on is done."""
+        if not (way := _way.get()):
+            return
+        number = self._counts[way] = self._counts.get(way, -1) + 1
+        os.write(self._trace, f"{way} {number} {name}\n".encode())
+        plan = self._plan
+        if plan.drain and name == RUNNING:
+            os.kill(os.getpid(), signal.SIGTERM)
+        if (way, number) == (plan.way, plan.number):
+            await wait_until(lambda: self._counts.get("run", -1) >= plan.meanwhile, what="the run to come so far")
+            with suppress(FileNotFoundError):
+                (self._folder / "hold").unlink()
+            os.kill(os.getpid(), signal.Signals[plan.deed])
+
+    def install(self) -> None:
+        """Wrap every step of the product."""
+        for owner, method, way in (
+            (Intake, "_deal_with", "claim"),
+            (Consumer, "_run", "run"),
+            (RunScope, "_renew", "renew"),
+            (Recovery, "recover", "recover"),
+            (agentsmith.ticketlock, "_renew", ""),
+        ):
+            self._is_a_way(owner, method, way)
+        for method in _TRACKER_CALLS:
+            self._is_a_step(LocalTracker, method, f"tracker.{method}")
+        self._is_a_step(Guard, "close", "guard.close")
+        self._count_scripts()
+        self._count_commands()
+        self._count_guards()
+
+    def _is_a_way(self, owner: Any, method: str, way: str) -> None:
+        real = getattr(owner, method)
+
+        async def wrapped(*args: Any, **more: Any) -> Any:
+            answer: list[Any] = []
+
+            async def work() -> None:
+                answer.append(await real(*args, **more))
+
+            await self.enter(way, work)
+            return answer[0]
+
+        setattr(owner, method, wrapped)
+
+    def _is_a_step(self, owner: Any, method: str, name: str) -> None:
+        real = getattr(owner, method)
+
+        async def wrapped(*args: Any, **more: Any) -> Any:
+            answer = await real(*args, **more)
+            await self.passed(name)
+            return answer
+
+        setattr(owner, method, wrapped)
+
+    def _count_scripts(self) -> None:
+        real, attribute = Script.__call__, "__call__"
+        names = {
+            id(value): f"{module.rpartition('.')[2]}.{name.strip('_').lower()}"
+            for module, found in list(sys.modules.items())
+            if module.startswith("agentsmith.store.")
+            for name, value in vars(found).items()
+            if isinstance(value, Script)
+        }
+
+        async def call(script: Script, *args: Any) -> Any:
+            answer = await real(script, *args)
+            # A lock that was busy is asked for again, and how often depends on luck.
+            if not (names[id(script)].startswith("leases.take") and answer in ("busy", 0)):
+                await self.passed(names[id(script)])
+            return answer
+
+        setattr(Script, attribute, call)
+
+    def _count_commands(self) -> None:
+        attribute = "connect"
+        real: Callable[[str], Commands] = getattr(agentsmith.store.store, attribute)
+        steps = self
+
+        class Counted:
+            def __init__(self, client: Commands) -> None:
+                self._client = client
+
+            def __getattr__(self, name: str) -> Any:
+                command = getattr(self._client, name)
+                if name in _NOT_COUNTED:
+                    return command
+
+                async def call(*args: Any, **more: Any) -> Any:
+                    answer = await command(*args, **more)
+                    await steps.passed(f"{name} {str(args[0]).partition(':')[2]}")
+                    return answer
+
+                return call
+
+        setattr(agentsmith.store.store, attribute, lambda url: Counted(real(url)))
+
+    def _count_guards(self) -> None:
+        made, opened, ran = Guard.__init__, Guard.open, Guard.run
+        folder, steps = self._folder, self
+
+        def make(guard: Guard, *args: Any) -> None:
+            made(guard, *args)
+            with (folder / "guards").open("a") as guards:
+                guards.write(f"{guard.pid}\n")
+
+        async def open_guard(**how: Any) -> Guard:
+            guard = await opened(**how)
+            await steps.passed("guard.open")
+            return guard
+
+        async def run(guard: Guard, *args: Any, **how: Any) -> Exit:
+            running = folder / f"running-{how['env']['AGENTSMITH_RUN_ID']}"
+            command = asyncio.create_task(ran(guard, *args, **how))
+            try:
+                await wait_until(lambda: running.exists() or command.done(), what="the command to run", within=60)
+                await steps.passed(RUNNING)
+            except asyncio.CancelledError:
+                command.cancel()
+            ended = await command
+            await steps.passed("guard.run")
+            return ended
+
+        for attribute, value in (("__init__", make), ("run", run)):
+            setattr(Guard, attribute, value)
+        context, attribute = agentsmith.daemon.run_context, "run_context"
+
+        def with_guards(*args: Any) -> RunContext:
+            return replace(context(*args), open_guard=open_guard)
+
+        setattr(agentsmith.daemon, attribute, with_guards)
+
+
+class Nursery:
+    """Forks daemons and tells what becomes of them; kills all that are left when nobody gives orders any more."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[int, int] = {}
+        self._selector = selectors.DefaultSelector()
+        ear, bell = os.pipe()
+        os.set_blocking(bell, False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.set_wakeup_fd(bell, warn_on_full_buffer=False)
+        self._selector.register(0, selectors.EVENT_READ)
+        self._selector.register(ear, selectors.EVENT_READ)
+        self._unread = b""
+
+    def serve(self) -> None:
+        """Obey until standard input ends."""
+        while True:
+            ready = {int(key.fd) for key, _ in self._selector.select()}
+            for fd in ready - {0}:
+                os.read(fd, 65536)
+            if 0 in ready and not self._listen():
+                break
+            self._look_after()
+        for pid in self._numbers:
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+
+    def _listen(self) -> bool:
+        data = os.read(0, 65536)
+        *lines, self._unread = (self._unread + data).split(b"\n")
+        for order in map(json.loads, lines):
+            if order["op"] == "start":
+                self._start(order)
+            elif pid := next((pid for pid, number in self._numbers.items() if number == order["number"]), 0):
+                os.kill(pid, order["signal"])  # not reaped yet, so it is still the one that is meant
+        return bool(data)
+
+    def _start(self, order: dict[str, Any]) -> None:
+        pid = os.fork()
+        if pid == 0:
+            code = 70
+            try:
+                code = _daemon(order, parent=os.getppid())
+            finally:
+                os._exit(code)
+        self._numbers[pid] = order["number"]
+        self._tell("started", pid)
+
+    def _look_after(self) -> None:
+        with suppress(ChildProcessError):
+            while (found := os.waitpid(-1, os.WNOHANG | os.WUNTRACED | os.WCONTINUED)) != (0, 0):
+                pid, status = found
+                if os.WIFSTOPPED(status) or os.WIFCONTINUED(status):
+                    self._tell("stopped" if os.WIFSTOPPED(status) else "continued", pid)
+                else:
+                    self._tell("ended", pid, code=os.waitstatus_to_exitcode(status))
+                    del self._numbers[pid]
+
+    def _tell(self, event: str, pid: int, **fields: int) -> None:
+        told = {"event": event, "number": self._numbers[pid], "pid": pid, **fields}
+        os.write(1, json.dumps(told).encode() + b"\n")
+
+
+def _daemon(order: dict[str, Any], *, parent: int) -> int:
+    """`agentsmith up`, in this process that was just forked."""
+    prctl(_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        return 1
+    signal.set_wakeup_fd(-1)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    os.setpgid(0, 0)
+    log = os.open(order["log"], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    for fd, instead in ((0, os.open(os.devnull, os.O_RDONLY)), (1, log), (2, log)):
+        os.dup2(instead, fd)
+    os.environ.update(order["environ"])
+    arguments = ["up", "--config", order["config"], *(part for role in order["roles"] for part in ("--role", role))]
+    if order["fresh"]:
+        os.execv(sys.executable, [sys.executable, "-m", "agentsmith", *arguments])  # noqa: S606 - on purpose
+    Steps(Plan(**order["plan"])).install()
+    return agentsmith.cli.app.run(arguments)
+
+
+if __name__ == "__main__":
+    Nursery().serve()

@@ -1,0 +1,109 @@
+"""Rules about the repository itself that no linter knows."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from agentsmith import config as configuration
+from agentsmith.store import keys
+
+ROOT = Path(__file__).parents[2]
+PACKAGE = ROOT / "agentsmith"
+LONGEST_FILE = 400
+
+
+def sources() -> list[Path]:
+    return sorted(PACKAGE.rglob("*.py"))
+
+
+def named(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+# pytest runs hundreds of these comparisons in a millisecond, so one test may look at every file.
+
+
+def test_no_module_outgrows_a_readers_patience() -> None:
+    lengths = {named(path): len(path.read_text().splitlines()) for path in sources()}
+    too_long = {name: length for name, length in lengths.items() if length > LONGEST_FILE}
+    assert too_long == {}, f"split these: more than {LONGEST_FILE} lines"
+
+
+def test_every_module_says_what_it_is_for() -> None:
+    silent = [named(path) for path in sources() if not ast.get_docstring(ast.parse(path.read_text()))]
+    assert silent == []
+
+
+def literals(path: Path) -> list[str]:
+    return [
+        node.value
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    ]
+
+
+def test_only_the_table_of_keys_builds_keys() -> None:
+    prefix = f"{keys.Keys().namespace}:"
+    builders = [named(path) for path in sources() if any(text.startswith(prefix) for text in literals(path))]
+    assert builders == []
+    families = re.findall(r"^\| ([a-z-]+(?::[a-z-]+)?)", keys.__doc__ or "", flags=re.MULTILINE)
+    prefixes = tuple(f"{family}:" for family in families if family not in ("epoch", "due", "running"))
+    assert len(prefixes) > 20
+    elsewhere = {
+        named(path): found
+        for path in sources()
+        if path.name != "keys.py" and (found := [text for text in literals(path) if text.startswith(prefixes)])
+    }
+    assert elsewhere == {}
+
+
+def test_no_platform_is_named_outside_its_folder() -> None:
+    pattern = re.compile(r"""platform\s*(==|!=|in)\s*[\[({"']""")
+    platforms = [PACKAGE / folder for folder in ("trackers", "simulators", "config")]
+    askers = [
+        named(path)
+        for path in sources()
+        if not any(path.is_relative_to(folder) for folder in platforms)
+        and any(pattern.search(line) for line in path.read_text().splitlines() if "sys.platform" not in line)
+    ]
+    assert askers == []
+
+
+def test_the_domain_loads_nothing_that_does_io() -> None:
+    modules = [f"agentsmith.domain.{path.stem}" for path in (PACKAGE / "domain").glob("[a-z]*.py")]
+    heavy = ("redis", "httpx", "asyncio", "socket", "sqlite3", "subprocess", "structlog", "yaml", "pydantic")
+    program = f"import sys, importlib\nfor m in {modules!r}: importlib.import_module(m)\n"
+    program += f"print(*sorted(set(sys.modules) & set({heavy!r})))"
+    done = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True, cwd=ROOT)
+    assert done.stdout.split() == []
+
+
+def test_the_example_configuration_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    assert configuration.load(ROOT / "config.example.yaml") is not None
+
+
+def test_the_readme_starts_with_the_two_commands() -> None:
+    readme = (ROOT / "README.md").read_text()
+    blocks = re.findall(r"^```\w*\n(.*?)^```", readme, flags=re.MULTILINE | re.DOTALL)
+    if not blocks:
+        pytest.skip("README.md is only a stub")
+    commands = [line.split("#")[0].strip() for line in blocks[0].splitlines()]
+    assert commands == ["make demo", "make test"]
+    targets = set(re.findall(r"^(\w[\w-]*):", (ROOT / "Makefile").read_text(), flags=re.MULTILINE))
+    assert {"demo", "test"} <= targets
+
+
+def test_links_between_the_pages_lead_somewhere() -> None:
+    broken = []
+    for page in (ROOT / "README.md", *(ROOT / "docs").rglob("*.md")):
+        for target in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", page.read_text()):
+            if "://" not in target and not target.startswith("mailto:") and not (page.parent / target).exists():
+                broken.append(f"{named(page)}: {target}")
+    assert broken == []

@@ -1,0 +1,100 @@
+"""Who set a label, what they may do, who we are, and what blocks an issue."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from agentsmith.domain.tracker import Access
+from tests.support.github_bench import (
+    REPOSITORY,
+    TRIGGER,
+    Bench,
+    bench,
+)
+
+BUSY = "agent-smith:in-progress"
+DONE = "agent-smith:done"
+WRITE = "POST|DELETE|PATCH"
+
+
+@pytest.fixture
+async def github() -> AsyncIterator[Bench]:
+    async with bench() as started:
+        yield started
+
+
+ISSUE = "/repos/acme/web/issues/1"
+
+
+async def test_who_labelled_is_read_from_the_end_of_the_history(github: Bench) -> None:
+    tracker = github.tracker(page_size=3)
+    github.issue("bug")
+    for n in range(9):
+        github.simulator.add_label(REPOSITORY, 1, f"label-{n}", "noise")
+    github.simulator.add_label(REPOSITORY, 1, TRIGGER.upper(), "mona")
+    ticket = await tracker.get("1")
+    github.recorded()
+    by = await tracker.labelled_by(ticket, TRIGGER)
+    assert by is not None
+    assert (by.actor.name, by.access) == ("mona", Access.WRITE)
+    asked = [(r.raw_path, r.query) for r in github.recorded()]
+    assert asked[0] == (f"{ISSUE}/events", "per_page=3")
+    assert "page=4" in asked[1][1]
+    assert asked[2] == ("/repos/acme/web/collaborators/mona/permission", "")
+    assert len(asked) == 3
+    oldest = await tracker.labelled_by(ticket, "bug")
+    assert oldest is not None
+    assert await tracker.labelled_by(ticket, "never") is None
+
+
+@pytest.mark.parametrize(
+    ("role", "access"),
+    [
+        ("admin", Access.ADMIN),
+        ("maintain", Access.WRITE),
+        ("write", Access.WRITE),
+        ("triage", Access.TRIAGE),
+        ("read", Access.READ),
+        ("none", Access.NONE),
+    ],
+)
+async def test_roles(github: Bench, role: str, access: Access) -> None:
+    github.simulator.set_permission(REPOSITORY, "hubot", role)
+    github.issue()
+    github.simulator.add_label(REPOSITORY, 1, TRIGGER, "hubot")
+    tracker = github.tracker()
+    by = await tracker.labelled_by(await tracker.get("1"), TRIGGER)
+    assert by is not None
+    assert by.access is access
+    renamed = type(by.actor)(id="1", name="hubot")
+    assert await tracker.access_of(renamed) is Access.NONE
+
+
+async def test_programs_have_no_role(github: Bench) -> None:
+    github.issue()
+    github.simulator.add_label(REPOSITORY, 1, TRIGGER, "dependabot[bot]")
+    tracker = github.tracker()
+    by = await tracker.labelled_by(await tracker.get("1"), TRIGGER)
+    assert by is not None
+    assert (by.actor.bot, by.access) == (True, Access.NONE)
+
+
+async def test_blockers(github: Bench) -> None:
+    github.simulator.add_repository("acme/api")
+    github.simulator.open_issue("acme/api")
+    for _ in range(5):
+        github.issue()
+    tracker = github.tracker(page_size=2)
+    assert await tracker.blockers(await tracker.get("1")) == ()
+    github.simulator.set_blocked_by(REPOSITORY, 1, [(REPOSITORY, 2), (REPOSITORY, 3), ("acme/api", 1)])
+    github.simulator.close_issue(REPOSITORY, 3)
+    blockers = await tracker.blockers(await tracker.get("1"))
+    host = tracker.project.split("/")[0]
+    assert [(b.id, b.open) for b in blockers] == [
+        (f"{host}/acme/web#2", True),
+        (f"{host}/acme/web#3", False),
+        (f"{host}/acme/api#1", True),
+    ]
+    assert blockers[2].url.endswith("/acme/api/issues/1")
