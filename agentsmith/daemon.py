@@ -30,7 +30,7 @@ from agentsmith.domain.tracker import Tracker
 from agentsmith.housekeeping import Housekeeping, Intervals
 from agentsmith.intake import Intake
 from agentsmith.leadership import lead
-from agentsmith.opening import Opened, open_store, open_trackers
+from agentsmith.opening import Opened, open_store, open_trackers, webhook_readers
 from agentsmith.pipelines.steps import Limits
 from agentsmith.poller import Poller
 from agentsmith.publish import Publisher
@@ -38,6 +38,7 @@ from agentsmith.recover import Recovery
 from agentsmith.run import RunContext
 from agentsmith.store import AWAY, Process, Store
 from agentsmith.web.app import make_app
+from agentsmith.web.receiver import Desk, Receiver
 from agentsmith.web.server import WebServer, listen
 
 log = structlog.get_logger()
@@ -170,7 +171,9 @@ class Daemon:
             ):
                 web = None
                 if listener is not None:
-                    app = make_app(trackers=trackers, ready=lambda: _ready(opened.store))
+                    readers = webhook_readers(self._config)
+                    desks = {name: Desk(tracker, readers[name]) for name, tracker in trackers.items()}
+                    app = make_app(Receiver(opened.store, desks), ready=lambda: _ready(opened.store))
                     web = WebServer(app, listener)
                 await self._serve(opened, trackers, web, on_ready)
 

@@ -11,6 +11,7 @@ from agentsmith import logs
 from agentsmith.config import Config
 from agentsmith.domain.errors import StoreUnavailable
 from agentsmith.domain.tracker import Tracker
+from agentsmith.domain.webhook import WebhookReader
 from agentsmith.store import LeaseTimes, Store
 from agentsmith.store.server import EmbeddedServer
 from agentsmith.store.server_binary import ServerUnavailable
@@ -59,6 +60,11 @@ async def open_store(config: Config) -> AsyncIterator[Opened]:
         store = Store(url, times=lease_times(config), namespace=config.redis.namespace)
         await stack.enter_async_context(store)
         yield Opened(store, url, server, await store.check())
+
+
+def webhook_readers(config: Config) -> dict[str, WebhookReader | None]:
+    """Who reads each tracker's webhooks; None where they are refused."""
+    return registry.webhook_readers(config)
 
 
 @contextlib.asynccontextmanager

@@ -118,6 +118,8 @@ class TrackerSettings(Section):
     poll_interval: Duration = Duration(60)
     webhook_secret: Secrets = ()
     """One or several; without one, webhooks for this tracker are refused and polling does the work."""
+    insecure: bool = False
+    """Take webhooks without a secret. Anybody who can reach the port can then make us look at tickets."""
     allow: Allow | None = None
     """Who may start work here; None means the top-level `allow`."""
 
@@ -128,6 +130,10 @@ class TrackerSettings(Section):
             # Webhooks get lost; polling is what P2 rests on.
             raise ValueError("is too slow; polling can be slowed down to 1d, but not switched off")
         return interval
+
+    def webhook_secrets(self) -> tuple[str, ...]:
+        """The secrets that a webhook may be signed with."""
+        return tuple(secret.get_secret_value() for secret in self.webhook_secret)
 
     def project_identity(self) -> str:
         """What this tracker watches, in canonical spelling: two trackers on one project are an error."""

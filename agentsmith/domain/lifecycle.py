@@ -122,8 +122,8 @@ class LabelSet:
 
     def surplus(self, labels: Iterable[str], keep: Status | None) -> frozenset[str]:
         """The lifecycle labels that must go for `keep` to be the only one left."""
-        wanted = self.label(keep) if keep is not None else None
-        return frozenset(label for label in self.lifecycle(labels) if label != wanted)
+        wanted = self.label(keep).casefold() if keep is not None else None
+        return frozenset(label for label in self.lifecycle(labels) if label.strip().casefold() != wanted)
 
 
 def resolve(statuses: frozenset[Status], *, intended: Status | None = None, leased: Status | None = None) -> Status:

@@ -37,9 +37,15 @@ class Memo:
         if not isinstance(data, dict) or data.pop("v", None) != VERSION:
             return None
         known = {f.name: data[f.name] for f in fields(cls) if f.name in data}
-        if not all(isinstance(value, _TYPES[name]) for name, value in known.items()):
+        if not all(_fits(value, _TYPES[name]) for name, value in known.items()):
             return None
         return cls(**known) if {"run", "fence"} <= known.keys() else None
+
+
+def _fits(value: object, kind: type | UnionType) -> bool:
+    if isinstance(value, bool):  # which Python takes for a number
+        return kind is bool
+    return isinstance(value, kind) and value == value  # NaN is no time
 
 
 _TYPES: Final[dict[str, type | UnionType]] = {

@@ -27,6 +27,7 @@
 | signals:inbox                        | list   | signals that wait                                      | for ever |
 | signals:index                        | hash   | ticket and kind of every waiting signal, to merge them | for ever |
 | signals:later                        | zset   | signals that failed, by the time to try again          | for ever |
+| delivery:{tracker}:{delivery}        | string | a webhook delivery that was handed over                | 3 days   |
 | signals:processing:{consumer}        | list   | signals taken, not yet acknowledged                    | for ever |
 | consumer:{consumer}                  | string | liveness of one process                                | 30 s     |
 | consumers                            | zset   | every process that may own a processing list           | for ever |
@@ -62,6 +63,7 @@ PUBLISHED_MS: Final = HOUR_MS
 ENDED_MS: Final = HOUR_MS
 REJECTED_MS: Final = 600_000
 CYCLE_MS: Final = DAY_MS
+DELIVERY_MS: Final = 3 * DAY_MS
 QUOTA_MS: Final = 2 * HOUR_MS
 SPENT_MS: Final = DAY_MS
 
@@ -203,6 +205,9 @@ class Keys:
 
     def jira_label_lock(self, ticket: TicketId) -> str:
         return self._name("jira-label-lock", ticket)
+
+    def delivery(self, tracker: str, delivery: str) -> str:
+        return self._name("delivery", tracker, delivery)
 
     def rejected(self, ticket: TicketId) -> str:
         return self._name("rejected", ticket)

@@ -6,13 +6,14 @@ whatever they announce may be newer than what the taker reads.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Sequence
 from typing import Final
 
 from agentsmith.domain.signal import Signal
 from agentsmith.domain.ticket import TicketId
 from agentsmith.store.commands import Commands
-from agentsmith.store.keys import REJECTED_MS, Keys
+from agentsmith.store.keys import DELIVERY_MS, REJECTED_MS, Keys
 from agentsmith.store.scripting import Script
 
 _SEND: Final = Script("""
@@ -25,6 +26,14 @@ for i = 1, #ARGV, 2 do
   end
 end
 return sent
+""")
+_HAND_OVER: Final = Script("""
+local seen, inbox, index = unpack(KEYS)
+local topic, payload, keep = unpack(ARGV)
+if tonumber(keep) > 0 and not redis.call('SET', seen, '1', 'NX', 'PX', keep) then return 'seen' end
+if redis.call('HSETNX', index, topic, '1') == 0 then return 'merged' end
+redis.call('RPUSH', inbox, payload)
+return 'accepted'
 """)
 _LATER: Final = Script("""
 local processing, later = unpack(KEYS)
@@ -67,6 +76,17 @@ class Signals:
         if not flat:
             return 0
         return int(await _SEND(self._redis, [self._keys.inbox, self._keys.inbox_index], flat))
+
+    async def hand_over(self, signal: Signal, *, delivery: str) -> str:
+        """Take a webhook's signal in, once per delivery: `accepted`, `merged` or `seen`.
+
+        The delivery counts as seen only if the signal stands in the inbox, in one step: what failed may be sent again.
+        """
+        k = self._keys
+        named = hashlib.sha256(delivery.encode("utf-8", "replace")).hexdigest()[:32]
+        keys = [k.delivery(signal.tracker, named), k.inbox, k.inbox_index]
+        keep = DELIVERY_MS if delivery else 0
+        return str(await _HAND_OVER(self._redis, keys, [signal.topic, signal.to_json(), keep]))
 
     async def take(self, consumer: str, *, wait: float) -> str | None:
         """Move the oldest signal to the taker's list, waiting up to `wait` seconds for one."""

@@ -16,7 +16,9 @@ from agentsmith.config import Config, TrackerSettings
 from agentsmith.domain.errors import ConfigError
 from agentsmith.domain.lifecycle import LabelSet
 from agentsmith.domain.tracker import Tracker
+from agentsmith.domain.webhook import WebhookReader
 from agentsmith.trackers.github.settings import GitHubSettings
+from agentsmith.trackers.github.webhook import GitHubWebhooks
 from agentsmith.trackers.http import Shared
 from agentsmith.trackers.local.settings import LocalSettings
 from agentsmith.trackers.local.tracker import LocalTracker
@@ -34,6 +36,10 @@ class Surroundings:
     """What all replicas share about an API: rate governor, ETag cache, ledger."""
 
 
+def _polled_only(_: TrackerSettings) -> None:
+    return None
+
+
 @dataclass(frozen=True, slots=True)
 class Platform:
     """A kind of tracker: how it is configured and how it is made."""
@@ -41,6 +47,8 @@ class Platform:
     settings: type[TrackerSettings]
     build: Callable[[str, Any, Surroundings], Tracker]
     """Takes the tracker's name, its settings (an instance of `settings`) and the surroundings."""
+    webhooks: Callable[[Any], WebhookReader | None] = _polled_only
+    """Who verifies and reads the tracker's webhooks; None when no secret is configured (it fails closed)."""
 
 
 def _local(name: str, settings: LocalSettings, around: Surroundings) -> Tracker:
@@ -52,8 +60,13 @@ def _github(name: str, settings: GitHubSettings, around: Surroundings) -> Tracke
     return settings.open(name, around.labels, around.shared)
 
 
+def _github_webhooks(settings: GitHubSettings) -> WebhookReader | None:
+    secrets = settings.webhook_secrets()
+    return GitHubWebhooks(settings.site, secrets) if secrets or settings.insecure else None
+
+
 BUILT_IN: Final[Mapping[str, Platform]] = {
-    "github": Platform(GitHubSettings, _github),
+    "github": Platform(GitHubSettings, _github, _github_webhooks),
     "local": Platform(LocalSettings, _local),
 }
 
@@ -75,6 +88,12 @@ def platforms() -> dict[str, Platform]:
 def settings_models() -> dict[str, type[TrackerSettings]]:
     """How each platform is configured: what reading a configuration needs."""
     return {name: platform.settings for name, platform in platforms().items()}
+
+
+def webhook_readers(config: Config) -> dict[str, WebhookReader | None]:
+    """Who reads each tracker's webhooks; None where they are refused."""
+    known = platforms()
+    return {name: known[s.platform].webhooks(s) for name, s in config.trackers.items()}
 
 
 def build(config: Config, shared: Shared) -> dict[str, Tracker]:

@@ -40,7 +40,13 @@ class DaemonProcess:
 
     async def ended(self, *, within: float = 20.0) -> int:
         """Its exit code, once it is over."""
-        await wait_until(lambda: _nursery().listen() and self.code is not None, what=f"{self} to end", within=within)
+        try:
+            await wait_until(
+                lambda: _nursery().listen() and self.code is not None, what=f"{self} to end", within=within
+            )
+        except AssertionError:
+            self.send(signal.SIGUSR2)  # makes it note in its log where it hangs
+            raise
         assert self.code is not None
         return self.code
 

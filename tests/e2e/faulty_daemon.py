@@ -64,7 +64,7 @@ class Plan:
     way: str = ""
     number: int = 0
     deed: str = "SIGKILL"
-    meanwhile: int = 0
+    meanwhile: int = -1
     """Strike in the claim only once the run has come this far."""
     drain: bool = False
     """SIGTERM to ourselves while the command runs."""
@@ -181,7 +181,7 @@ class Steps:
 
                 async def call(*args: Any, **more: Any) -> Any:
                     answer = await command(*args, **more)
-                    await steps.passed(f"{name} {str(args[0]).partition(':')[2]}")
+                    await steps.passed(f"{name} {_family(args[0])}")
                     return answer
 
                 return call
@@ -222,6 +222,12 @@ class Steps:
             return replace(context(*args), open_guard=open_guard)
 
         setattr(agentsmith.daemon, attribute, with_guards)
+
+
+def _family(key: object) -> str:
+    """The key without the names of its owner and its namespace; a list of keys goes by the first."""
+    parts = str(key[0] if isinstance(key, list) else key).split(":")
+    return ":".join(parts[1:3] if "processing" in parts else parts[1:2])
 
 
 class Nursery:
@@ -294,6 +300,7 @@ def _daemon(order: dict[str, Any], *, parent: int) -> int:
         return 1
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    signal.signal(signal.SIGUSR2, _show_tasks)
     os.setpgid(0, 0)
     log = os.open(order["log"], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     for fd, instead in ((0, os.open(os.devnull, os.O_RDONLY)), (1, log), (2, log)):
@@ -304,6 +311,12 @@ def _daemon(order: dict[str, Any], *, parent: int) -> int:
         os.execv(sys.executable, [sys.executable, "-m", "agentsmith", *arguments])  # noqa: S606 - on purpose
     Steps(Plan(**order["plan"])).install()
     return agentsmith.cli.app.run(arguments)
+
+
+def _show_tasks(*_: object) -> None:
+    """Where everything hangs, for the log of a test that waited in vain."""
+    for task in asyncio.all_tasks(asyncio.get_running_loop()):
+        task.print_stack(file=sys.stderr)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -232,7 +231,7 @@ async def test_a_tracker_that_is_away_stops_nothing(cli: Cli) -> None:
         assert warned is not None
         assert warned["tracker"] == "web"
         await cli.wait_for_label("1", "agent-smith:done")
-        told = cli.run("ticket", "show", "github.com/acme/web#1", code=2)
+        told = cli.run("ticket", "show", "web:1", code=2)
         assert "tracker 'web' is not local but github" in told.stderr
 
 

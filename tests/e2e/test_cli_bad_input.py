@@ -27,7 +27,7 @@ CASES = (
     Case("broken file", "trackers: [", ("agentsmith.yaml:", "not valid YAML")),
     Case("no YAML at all", "\x00\x01", ("agentsmith.yaml", "UTF-8 text")),
     Case("unknown key", "serverr: {port: 1}", ("agentsmith.yaml:1: serverr", "unknown key", "server")),
-    Case("bad type", "server:\n  port: many", ("agentsmith.yaml:2: server.port", "whole number")),
+    Case("bad type", "consumer:\n  slots: many", ("agentsmith.yaml:2: consumer.slots", "whole number")),
     Case("bad duration", "lease: {ttl: soon}", ("agentsmith.yaml:1: lease.ttl", "500ms, 30s, 2m")),
     Case("unset secret", "redis:\n  url: ${MY_REDIS}", ("agentsmith.yaml:2: redis.url", "MY_REDIS is not set")),
     Case(

@@ -13,8 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.cli import SLOW, command
-from tests.support.embedded import processes_with
+from tests.support.cli import SLOW, command, processes_with
 from tests.support.wait import wait_until
 
 

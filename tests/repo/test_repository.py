@@ -10,12 +10,17 @@ from pathlib import Path
 
 import pytest
 
-from agentsmith import config as configuration
+from agentsmith.config import load
 from agentsmith.store import keys
+from agentsmith.trackers import registry
+from tests.support.declared_keys import FAMILIES
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "agentsmith"
 LONGEST_FILE = 400
+LONGER_FOR_A_REASON = {
+    "agentsmith/pipelines/guard.py": 550,  # runs as a single file that imports nothing of ours
+}
 
 
 def sources() -> list[Path]:
@@ -26,13 +31,11 @@ def named(path: Path) -> str:
     return str(path.relative_to(ROOT))
 
 
-# pytest runs hundreds of these comparisons in a millisecond, so one test may look at every file.
-
-
 def test_no_module_outgrows_a_readers_patience() -> None:
     lengths = {named(path): len(path.read_text().splitlines()) for path in sources()}
-    too_long = {name: length for name, length in lengths.items() if length > LONGEST_FILE}
+    too_long = {n: length for n, length in lengths.items() if length > LONGER_FOR_A_REASON.get(n, LONGEST_FILE)}
     assert too_long == {}, f"split these: more than {LONGEST_FILE} lines"
+    assert {n for n, length in lengths.items() if length > LONGEST_FILE} == LONGER_FOR_A_REASON.keys(), "outdated"
 
 
 def test_every_module_says_what_it_is_for() -> None:
@@ -49,16 +52,13 @@ def literals(path: Path) -> list[str]:
 
 
 def test_only_the_table_of_keys_builds_keys() -> None:
-    prefix = f"{keys.Keys().namespace}:"
-    builders = [named(path) for path in sources() if any(text.startswith(prefix) for text in literals(path))]
-    assert builders == []
-    families = re.findall(r"^\| ([a-z-]+(?::[a-z-]+)?)", keys.__doc__ or "", flags=re.MULTILINE)
-    prefixes = tuple(f"{family}:" for family in families if family not in ("epoch", "due", "running"))
-    assert len(prefixes) > 20
+    families = [re.escape(family.name.split("{")[0]) for family in FAMILIES if ":" in family.name]
+    assert len(families) > 20
+    built = re.compile(rf"{keys.Keys().namespace}:[a-z]|({'|'.join(families)})[^ ]*")
     elsewhere = {
         named(path): found
         for path in sources()
-        if path.name != "keys.py" and (found := [text for text in literals(path) if text.startswith(prefixes)])
+        if path.name != "keys.py" and (found := [text for text in literals(path) if built.match(text)])
     }
     assert elsewhere == {}
 
@@ -84,9 +84,10 @@ def test_the_domain_loads_nothing_that_does_io() -> None:
     assert done.stdout.split() == []
 
 
-def test_the_example_configuration_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(ROOT)
-    assert configuration.load(ROOT / "config.example.yaml") is not None
+def test_the_example_configuration_is_what_holds_without_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    known = registry.settings_models()
+    assert load(ROOT / "config.example.yaml", platforms=known) == load(platforms=known)
 
 
 def test_the_readme_starts_with_the_two_commands() -> None:

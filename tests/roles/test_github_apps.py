@@ -94,7 +94,8 @@ async def test_a_token_is_renewed_before_it_ends_whatever_its_length(app: Regist
         app.pass_time(seconds)
         await tracker.get(number)
         lines = app.github.sent()
-        assert sum("access_tokens" in line for line in lines) == fetched
+        # This machine's wall clock stays behind: a JWT may have to be signed again first.
+        assert sum(line.endswith("201") for line in lines) == fetched
         assert not any(line.endswith("401") and "access_tokens" not in line for line in lines)
 
 

@@ -9,19 +9,12 @@ import pytest
 
 from agentsmith.store import Store
 from agentsmith.store.quota import Quotas
-from agentsmith.trackers.http import Governor, Ledger
 from tests.support.stores import MakeStore
 
 
 @pytest.fixture
 def quotas(store: Store) -> Quotas:
     return store.quotas
-
-
-async def test_it_is_what_the_trackers_ask_for(quotas: Quotas) -> None:
-    governor: Governor = quotas
-    ledger: Ledger = quotas
-    assert governor is ledger
 
 
 async def test_nothing_known_means_no_wait(quotas: Quotas) -> None:

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -152,3 +152,15 @@ class Daemon:
 def command(*arguments: str) -> list[str]:
     """The command line of `agentsmith`."""
     return [sys.executable, "-m", "agentsmith", *arguments]
+
+
+def processes_with(text: str) -> list[str]:
+    """The command lines of all processes that name `text`, also where only their environment does."""
+    me, found = os.getpid(), []
+    for entry in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            words = (entry / "cmdline").read_bytes()
+            # A zombie has neither of the two.
+            if int(entry.name) != me and text.encode() in words + (entry / "environ").read_bytes():
+                found.append(words.replace(b"\0", b" ").decode(errors="replace"))
+    return found

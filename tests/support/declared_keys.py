@@ -9,7 +9,7 @@ from typing import Final
 
 from agentsmith.store import keys
 
-_UNITS: Final = {"hour": keys.HOUR_MS, "day": keys.DAY_MS, "days": keys.DAY_MS}
+_UNITS: Final = {"hour": keys.HOUR_MS, "hours": keys.HOUR_MS, "day": keys.DAY_MS, "days": keys.DAY_MS}
 """Times in shorter units are defaults that a configuration, or a test, may change."""
 
 

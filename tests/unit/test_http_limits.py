@@ -212,6 +212,10 @@ async def test_answers_that_overtake_each_other_do_not_raise_the_quota(clock: Cl
     for remaining, reset in ((10, 900), (12, 900), (5000, 100)):
         await governor.report("a", "core", limit=5000, remaining=remaining, reset=EPOCH + reset)
     assert governor.quotas()["a"][0].remaining == 10
+    await governor.report("a", "core", limit=5000, remaining=40, reset=EPOCH + 901)
+    assert governor.quotas()["a"][0].remaining == 10
+    await governor.report("a", "core", limit=5000, remaining=0, reset=EPOCH + 300)
+    assert (await governor.reserve("a", "core", spacing=0, patience=0))[0] == 300
     await governor.report("a", "core", limit=5000, remaining=4999, reset=EPOCH + 4500)
     assert governor.quotas()["a"][0].remaining == 4999
 

@@ -18,7 +18,7 @@ def code_blocks(markdown: str) -> list[str]:
     fence = ""
     for line in markdown.split("\n"):
         if fence:
-            if re.fullmatch(r" {0,3}`{%d,} *" % len(fence), line):
+            if re.fullmatch(rf" {{0,3}}`{{{len(fence)},}} *", line):
                 fence = ""
             else:
                 blocks[-1] += line + "\n"

@@ -77,7 +77,7 @@ class AppKey:
         claims = {"iat": now - _CLOCK_DRIFT, "exp": now + _JWT_LIFE, "iss": self._app}
         try:
             return jwt.encode(claims, self._key, algorithm="RS256")
-        except (ValueError, TypeError, jwt.PyJWTError):
+        except (ValueError, TypeError, AttributeError, jwt.PyJWTError):
             raise ConfigError(
                 "the GitHub App's private key cannot be used; it must be an RSA key in PEM form"
             ) from None

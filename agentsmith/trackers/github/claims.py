@@ -50,9 +50,8 @@ class ClaimRefs:
 
     async def take(self, number: str, move: Move) -> bool:
         """Whether the claim is ours now. False: somebody else holds it, or may hold it."""
-        ours = {self._mine.get(number)}
+        earlier = self._mine.get(number)
         commit = await self._commit(number, move)
-        ours.add(commit)
         name = f"{_NAMESPACE}/issue-{number}"
         for _ in range(_MOST_LEFTOVERS):
             body = {"ref": f"refs/{name}", "sha": commit}
@@ -62,9 +61,11 @@ class ClaimRefs:
             if answer.status not in held:
                 return True
             holder = await self._holder(name, move.deadline)
-            if holder in ours:
+            if holder is None:
+                return False
+            if holder in (commit, earlier):
                 return True
-            if holder is None or not await self._leftover(holder, move.deadline):
+            if not await self._leftover(holder, move.deadline):
                 return False
             log.warning("taking over a claim that was never finished", ticket=self._site.ticket_id(number), ref=name)
             name = f"{_NAMESPACE}/issue-{number}-after-{holder[:12]}"

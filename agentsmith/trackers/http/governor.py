@@ -13,6 +13,8 @@ EVERYWHERE: Final = "*"
 FIRST_BACKOFF: Final = 60.0
 """How long to stay away, at least, when the platform names no time."""
 LONGEST_BACKOFF: Final = 3600.0
+SAME_WINDOW: Final = 60.0
+"""Reset times closer than this belong to one window of a quota."""
 FORGIVEN_AFTER: Final = 600.0
 """So long after the end of a pause the next one starts at `FIRST_BACKOFF` again."""
 
@@ -52,7 +54,8 @@ class Governor(Protocol):
     async def report(self, credential: str, bucket: str, *, limit: int, remaining: int, reset: float) -> None:
         """Remember what the platform said is left; 0 holds everybody back until `reset` (since the epoch).
 
-        Answers overtake each other: a later reset wins, and for the same reset the lower count.
+        Answers overtake each other, and resets waver by a second: within one window the lowest count holds, a window
+        that begins at least `SAME_WINDOW` later replaces it, and 0 is believed in any case.
         """
 
     async def pause(self, credential: str, bucket: str, *, seconds: float | None, reason: str) -> None:
@@ -93,8 +96,12 @@ class LocalGovernor:
         """See Governor."""
         quotas = self._books[credential].quotas
         known = quotas.get(bucket)
-        if known is None or (reset, -remaining) >= (known.reset, -known.remaining):
-            quotas[bucket] = Quota(bucket, limit, remaining, reset)
+        if known is not None and known.reset > self._clock() and remaining > 0:
+            if reset < known.reset - SAME_WINDOW:
+                return
+            if reset < known.reset + SAME_WINDOW:
+                remaining, reset = min(remaining, known.remaining), max(reset, known.reset)
+        quotas[bucket] = Quota(bucket, limit, remaining, reset)
 
     async def pause(self, credential: str, bucket: str, *, seconds: float | None, reason: str) -> None:
         """See Governor."""

@@ -1,0 +1,75 @@
+"""The webhook contract: how a platform's delivery is verified and what it says. A delivery is only a hint.
+
+W1  `read` checks the raw bytes, in constant time, before it parses anything; a missing header is BadSignature.
+W2  It raises BadSignature, BadPayload or nothing at all, for any headers and any bytes.
+W3  A delivery that is authentic but says nothing about a ticket of this project is Uninteresting, with the reason.
+W4  `id` is the platform's own stable name of the delivery, the same when it is sent again.
+W5  Several secrets may be valid at once, for rotation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from agentsmith.domain.errors import AgentSmithError
+from agentsmith.domain.ticket import Actor
+
+
+class BadSignature(AgentSmithError):
+    """The delivery is not known to come from the platform; the message does not tell what was expected."""
+
+
+class BadPayload(AgentSmithError):
+    """The delivery is authentic, but is not what the platform documents."""
+
+
+@dataclass(frozen=True, slots=True)
+class Incoming:
+    """A request as it arrived. Header names are lower-case; `peer` is the address it came from."""
+
+    headers: Mapping[str, str]
+    body: bytes
+    peer: str = ""
+    path_secret: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Remark:
+    """A comment that somebody wrote on a ticket."""
+
+    id: str
+    author: Actor
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class TicketEvent:
+    """Something happened to a ticket of this project."""
+
+    id: str
+    event: str
+    key: str
+    actor: Actor | None = None
+    labels: frozenset[str] | None = None
+    """Every label after the event, where the payload tells."""
+    changed: frozenset[str] | None = None
+    """The labels that the event added or removed; None when it was about something else, or does not tell."""
+    remark: Remark | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Uninteresting:
+    """Authentic, but nothing to look at."""
+
+    id: str
+    event: str
+    reason: str
+
+
+class WebhookReader(Protocol):
+    """Verifies and reads one tracker's deliveries (W1 to W5)."""
+
+    def read(self, incoming: Incoming, *, now: float) -> TicketEvent | Uninteresting:
+        """What the delivery says; `now` is seconds since the epoch, for platforms that sign a time."""

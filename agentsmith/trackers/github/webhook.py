@@ -1,0 +1,74 @@
+"""Reading GitHub's webhooks: `X-Hub-Signature-256` over the raw body, then what happened to which issue."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from agentsmith.domain.ticket import Actor
+from agentsmith.domain.webhook import BadPayload, Incoming, Remark, TicketEvent, Uninteresting
+from agentsmith.trackers.github.site import Site
+from agentsmith.trackers.signatures import check_hmac, read_object
+
+_ISSUE_ACTIONS: Final = frozenset(
+    {"opened", "edited", "labeled", "unlabeled", "closed", "reopened", "deleted", "transferred", "assigned"}
+)
+_LABEL_ACTIONS: Final = frozenset({"labeled", "unlabeled"})
+
+
+class GitHubWebhooks:
+    """Verifies and reads the deliveries of one repository."""
+
+    def __init__(self, site: Site, secrets: Sequence[str]) -> None:
+        self._site, self._secrets = site, tuple(secrets)
+
+    def read(self, incoming: Incoming, *, now: float) -> TicketEvent | Uninteresting:  # noqa: ARG002 - no time is signed
+        """See WebhookReader."""
+        headers = incoming.headers
+        if self._secrets:  # without one this reader exists only where the configuration says `insecure`
+            check_hmac(self._secrets, incoming.body, headers.get("x-hub-signature-256"))
+        delivery, event = headers.get("x-github-delivery", ""), headers.get("x-github-event", "")
+        if not delivery or not event:
+            raise BadPayload("X-GitHub-Delivery and X-GitHub-Event must name the delivery")
+        data = read_object(incoming.body)
+        if event not in ("issues", "issue_comment"):
+            return Uninteresting(delivery, event, f"{event} events are not looked at")
+        try:
+            return self._about_an_issue(delivery, event, data)
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise BadPayload(f"the {event} payload lacks what GitHub documents: {error}") from None
+
+    def _about_an_issue(self, delivery: str, event: str, data: dict[str, Any]) -> TicketEvent | Uninteresting:
+        action, issue = str(data["action"]), data["issue"]
+        name = f"{event}.{action}"
+        if str(data["repository"]["full_name"]).casefold() != self._site.repository.casefold():
+            return Uninteresting(delivery, name, "it is about another repository")
+        if "pull_request" in issue:
+            return Uninteresting(delivery, name, "it is about a pull request")
+        if event == "issues" and action not in _ISSUE_ACTIONS:
+            return Uninteresting(delivery, name, f"{action} changes nothing that matters")
+        if event == "issue_comment" and action != "created":
+            return Uninteresting(delivery, name, "only new comments are read")
+        changed = None
+        if event == "issues" and action in _LABEL_ACTIONS:
+            changed = frozenset({str(data["label"]["name"])})
+        return TicketEvent(
+            id=delivery,
+            event=name,
+            key=str(int(issue["number"])),
+            actor=_actor(data.get("sender")),
+            labels=frozenset(str(label["name"]) for label in issue["labels"]),
+            changed=changed,
+            remark=_remark(data["comment"]) if event == "issue_comment" else None,
+        )
+
+
+def _remark(comment: dict[str, Any]) -> Remark:
+    author = _actor(comment.get("user")) or Actor("", "ghost")
+    return Remark(str(int(comment["id"])), author, str(comment.get("body") or ""))
+
+
+def _actor(user: dict[str, Any] | None) -> Actor | None:
+    if user is None:
+        return None
+    return Actor(str(int(user["id"])), str(user["login"]), bot=user.get("type") == "Bot")

@@ -1,0 +1,57 @@
+"""A comment that carries our memo in an invisible first line, for platforms whose Markdown hides HTML comments."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from agentsmith.domain.lifecycle import LabelSet
+from agentsmith.domain.memo import Memo
+
+_UNSAFE: Final = re.compile(r"[<>\s]|-(?=-)|-$")
+
+
+def as_it_is(text: str) -> str:
+    """No change."""
+    return text
+
+
+@dataclass(frozen=True, slots=True)
+class MarkedComment:
+    """How our comment looks for one label prefix; comments made under a former prefix are recognised too."""
+
+    labels: LabelSet
+    limit: int
+    """The longest comment, in code points."""
+    cut: str
+    """What stands at the end of a text that had to be cut."""
+    harmless: Callable[[str], str] = as_it_is
+    """Takes the teeth out of whatever the platform would carry out instead of showing it."""
+
+    def head(self, memo: Memo) -> str:
+        """The machine-read line that stands before the text."""
+        return f"<!-- {_safe(self.labels.prefix)}:status {memo.to_line()} -->\n"
+
+    def fit(self, text: str, memo: Memo) -> str:
+        """The text as it will stand there: what UTF-8 lacks replaced, made harmless, cut where it is too long."""
+        room = self.limit - len(self.head(memo))
+        # Twice the room is more than any replacement needs; the rest of a huge text is not worth looking at.
+        clean = text[: 2 * room + 2].replace("\0", "\ufffd").encode("utf-8", "replace").decode("utf-8")
+        clean = self.harmless(clean.replace("\r\n", "\n").rstrip())
+        return clean if len(clean) <= room else clean[: room - len(self.cut)] + self.cut
+
+    def read(self, body: str) -> tuple[str, Memo | None] | None:
+        """Text and memo of a comment in our form; None for any other. A memo that we cannot read is None."""
+        head, _, text = body.replace("\r\n", "\n").partition("\n")
+        for prefix in (self.labels.prefix, *self.labels.former_prefixes):
+            start, end = f"<!-- {_safe(prefix)}:status ", " -->"
+            if head.startswith(start) and head.endswith(end):
+                return text, Memo.from_line(head[len(start) : -len(end)])
+        return None
+
+
+def _safe(prefix: str) -> str:
+    """The prefix as it may stand inside an HTML comment."""
+    return _UNSAFE.sub("_", prefix)

@@ -1,0 +1,254 @@
+"""P1, P2, P5 and P6 with real processes: kill -9 and SIGSTOP between every two steps of a ticket's way.
+
+A first daemon, the victim, carries a ticket along and is struck down in one gap; a second, healthy one finishes the
+job on the same Redis and the same tickets. A dry run finds out which steps there are, so every gap is tried, and a new
+step in the product is tried without a word here. A victim that was stopped stays so until every lease and lock of it
+has lapsed and the other is done; then it goes on, and must not write any more.
+
+What each case checks: `_Case.check`. Many cases run at once, each in a namespace of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncIterator, Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+import pytest
+import redis
+
+from agentsmith.boottime import boottime
+from agentsmith.store import Store
+from agentsmith.store.keys import PERMANENT, PERMANENT_FAMILIES
+from tests.e2e.daemons import DaemonProcess, Daemons
+from tests.e2e.faulty_daemon import RUNNING, Plan
+from tests.e2e.place import FOREIGN, Place, slowly
+from tests.support.declared_keys import complaints
+from tests.support.redis_server import RedisServer, Tenant
+from tests.support.wait import wait_until
+from tests.support.world import TRIGGER
+
+AT_ONCE: Final = int(os.environ.get("AGENTSMITH_CRASH_AT_ONCE", "6"))
+DONE: Final = FOREIGN | {TRIGGER, "agent-smith:done"}
+_WITHIN: Final = 40.0
+"""Longer than anything takes on a busy machine; on an idle one a ticket is done after 1 to 4 s."""
+_STAY: Final = frozenset({"epoch", "consumers"})
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """After step `number` of a way; the name is the step's."""
+
+    way: str
+    number: int
+    name: str
+    meanwhile: int = -1
+    drain: bool = False
+
+    def __str__(self) -> str:
+        more = " while draining" if self.drain else " while it is being run" if self.meanwhile >= 0 else ""
+        return f"{self.way} {self.number:02} after {self.name}{more}"
+
+
+@dataclass(slots=True)
+class Way:
+    """The steps that a dry run went through, in order."""
+
+    gaps: list[Gap]
+
+    def number(self, name: str) -> int:
+        """Where a step comes first."""
+        return next(gap.number for gap in self.gaps if gap.name == name)
+
+
+class Bench:
+    """Carries cases out, several at a time."""
+
+    def __init__(self, folder: Path, server: RedisServer, admin: redis.Redis, daemons: Daemons) -> None:
+        self.folder, self.server, self.admin, self.daemons = folder, server, admin, daemons
+        self._count = 0
+
+    def place(self) -> Place:
+        """A new one, in a namespace that nobody else may touch."""
+        self._count += 1
+        namespace = f"c{self._count}"
+        return Place(self.folder / namespace, Tenant(self.server, namespace).url, namespace)
+
+    async def dry_run(self, way: str, *, drain: bool = False) -> Way:
+        """Every step of a way when nothing goes wrong."""
+        place = self.place()
+        async with place.store():
+            await place.open_tickets()
+            if drain:
+                place.hold()
+            victim = await self.victim(place, Plan(str(place.folder), drain=drain))
+            if drain:
+                assert await victim.ended() == 0
+            else:
+                await self.done(place)
+                await self.idle(place)
+                victim.send(signal.SIGKILL)
+        lines = [line.split(maxsplit=2) for line in (place.folder / f"steps-{victim.pid}").read_text().splitlines()]
+        return Way([Gap(on, int(number), name, drain=drain) for on, number, name in lines if on == way])
+
+    def left(self, place: Place) -> list[str]:
+        """What is queued, taken, running, suspected, intended or signalled."""
+        keys = (str(key).partition(":")[2] for key in self.admin.scan_iter(f"{place.namespace}:*", count=1000))
+        return [key for key in keys if key in PERMANENT - _STAY or key.startswith(PERMANENT_FAMILIES)]
+
+    async def idle(self, place: Place) -> None:
+        """Return once nothing is in anybody's hands."""
+        try:
+            await wait_until(slowly(lambda: not self.left(place)), what="", within=_WITHIN)
+        except AssertionError:
+            raise AssertionError(f"not put away: {self.left(place)}") from None
+
+    async def done(self, place: Place) -> None:
+        """Return once the label says done, and every other label is as it was."""
+        try:
+            await wait_until(slowly(lambda: place.labels() == DONE), what="", within=_WITHIN)
+        except AssertionError:
+            raise AssertionError(f"the labels are {sorted(place.labels())}; left: {self.left(place)}") from None
+
+    async def victim(self, place: Place, plan: Plan) -> DaemonProcess:
+        """A daemon that looks for tickets once."""
+        local = {"local": {"platform": "local", "poll_interval": "1h"}}
+        config = place.config("victim", trackers=local, consumer={"drain_timeout": 0} if plan.drain else {})
+        return await self.daemons.start(config, "poller", "consumer", plan=plan)
+
+    async def try_all(self, deed: str, run: Way, gaps: Iterable[Gap]) -> None:
+        """Strike in every gap; says in which of them something was wrong."""
+        room = asyncio.Semaphore(AT_ONCE)
+
+        async def one(gap: Gap) -> str:
+            async with room:
+                case = _Case(self, gap, deed, run, self.place())
+                try:
+                    await case.carry_out()
+                except AssertionError as error:
+                    return f"{deed} in {gap} [{case.place.folder}]: {error}"
+                return ""
+
+        wrong = [told for told in await asyncio.gather(*map(one, gaps)) if told]
+        assert not wrong, "\n".join(["", *wrong])
+
+
+@dataclass(slots=True)
+class _Case:
+    bench: Bench
+    gap: Gap
+    deed: str
+    run: Way
+    place: Place
+
+    async def carry_out(self) -> None:
+        place, gap = self.place, self.gap
+        async with place.store() as store:
+            await place.open_tickets()
+            if gap.name == RUNNING or gap.way == "renew" or gap.drain:
+                place.hold()
+            plan = Plan(str(place.folder), gap.way, gap.number, self.deed, meanwhile=gap.meanwhile, drain=gap.drain)
+            victim = await self.bench.victim(place, plan)
+            if self.deed == "SIGKILL":
+                assert await victim.ended() == -signal.SIGKILL
+            else:
+                await victim.stopped()
+            struck = boottime()
+            steps = (place.folder / f"steps-{victim.pid}").read_text().splitlines()
+            assert f"{gap.way} {gap.number} {gap.name}" in steps, "it is another step than in the dry run"
+            healthy = await self.bench.daemons.start(place.config("healthy"), plan=Plan(str(place.folder)))
+            await self.converged()
+            if self.deed == "SIGSTOP":
+                await self.goes_on(victim, store, struck)
+            self.check(healthy)
+            healthy.send(signal.SIGTERM)
+            assert await healthy.ended() == 0
+        dump = Tenant(self.bench.server, place.namespace).dump()
+        mine = {key: found for key, found in dump.items() if key.startswith(f"{place.namespace}:")}
+        assert not complaints(mine, (place.namespace,))
+
+    async def converged(self) -> None:
+        """The label says done, and nothing is left in anybody's hands."""
+        await self.bench.done(self.place)
+        await self.bench.idle(self.place)
+        nobody = slowly(self.place.nobody_works)
+        await wait_until(nobody, what="every process of every run to be gone", within=_WITHIN)
+
+    async def goes_on(self, victim: DaemonProcess, store: Store, struck: float) -> None:
+        """The one that was stopped wakes up, long after its time."""
+        place, times = self.place, store.times
+        lapsed = struck + max(times.ttl, times.lock, times.leader)
+        await wait_until(lambda: boottime() > lapsed, what="every lease to lapse")
+        before, begun = place.events(), place.begun()
+        victim.send(signal.SIGCONT)
+        name = (await victim.said("up"))["process"]
+        await wait_until(lambda: present(store, name), what="it to say that it lives", within=_WITHIN)
+        victim.send(signal.SIGTERM)
+        assert await victim.ended() == 0
+        assert place.events() == before, "it wrote after it had lost everything (P6)"
+        assert place.begun() == begun, "it ran something after it had lost everything (P1)"
+        await self.bench.idle(place)
+
+    def check(self, healthy: DaemonProcess) -> None:
+        place = self.place
+        assert place.count("overlap") == 0, "two runs of one ticket were alive at once (P1)"
+        assert len(place.comments()) == 1
+        assert "done" in place.comments()[0]
+        # On a machine that stands still for longer than a lease lives, a run is lost and begun again; that is right.
+        lost = len(healthy.lines("the lease is lost, stopping the run"))
+        attempts = [begun.attempt for begun in place.begun()]
+        if not lost:
+            assert attempts == self.expected_attempts()
+        assert place.labels() == DONE
+
+    def expected_attempts(self) -> list[int]:
+        """Which attempts begin: what was counted and did not settle is not counted again."""
+        gap, run = self.gap, self.run
+        if gap.way == "renew":
+            return [1, 2]
+        if gap.way != "run" or gap.number < run.number("runs.start"):
+            return [1]
+        if gap.number < run.number(RUNNING):
+            return [2]
+        if gap.number < run.number("runs.settle"):
+            return [1, 2]
+        return [1, 1] if gap.drain else [1]
+
+
+async def present(store: Store, name: str) -> bool:
+    return any(process.name == name for process in await store.presence.alive())
+
+
+@pytest.fixture
+async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
+    with RedisServer() as server, server.admin() as admin:
+        async with Daemons(tmp_path) as daemons:
+            yield Bench(tmp_path, server, admin, daemons)
+
+
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize("deed", ["SIGKILL", "SIGSTOP"])
+async def test_between_every_two_steps_of_a_claim(bench: Bench, deed: str) -> None:
+    claim, run = await bench.dry_run("claim"), await bench.dry_run("run")
+    pushed = claim.number("queue.push")
+    # Once the request is on the queue its run may begin, up to the lock that the claim still holds.
+    overlapping = [replace(gap, meanwhile=run.number("runs.start")) for gap in claim.gaps[pushed:-2]]
+    await bench.try_all(deed, run, [*claim.gaps, *overlapping])
+
+
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize("deed", ["SIGKILL", "SIGSTOP"])
+async def test_between_every_two_steps_from_take_to_settle(bench: Bench, deed: str) -> None:
+    run = await bench.dry_run("run")
+    await bench.try_all(deed, run, [*run.gaps, Gap("renew", 0, "begin"), Gap("renew", 1, "runs.renew")])
+
+
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize("deed", ["SIGKILL", "SIGSTOP"])
+async def test_between_every_two_steps_of_giving_back(bench: Bench, deed: str) -> None:
+    run = await bench.dry_run("run", drain=True)
+    await bench.try_all(deed, run, [gap for gap in run.gaps if gap.number > run.number(RUNNING)])

@@ -1,0 +1,347 @@
+"""The model's tracker: a board of tickets in memory, and one handle on it per process.
+
+Three flavours of `move`, from the kindest platform to the roughest:
+  CAS    one write under a revision test, like `local` and Azure DevOps
+  STEPS  read, then add, then remove: three requests, and anything can happen in between; nothing is conditional
+  BLIND  like STEPS, but edges after the claim start from what the caller saw last and not from a fresh read; only the
+         answer to the first write shows what is there (GitHub while it trusts its notes)
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import Final, Protocol
+
+from agentsmith.boottime import boottime
+from agentsmith.domain.errors import RateLimited, TicketNotFound, TrackerError, TrackerUnavailable
+from agentsmith.domain.lifecycle import LabelSet, Status
+from agentsmith.domain.memo import Memo
+from agentsmith.domain.ticket import Actor as Account
+from agentsmith.domain.ticket import Ticket, TicketId
+from agentsmith.domain.tracker import (
+    Access,
+    AlreadySo,
+    Applied,
+    Blocker,
+    Gone,
+    Labelling,
+    Limited,
+    LostRace,
+    Move,
+    MoveOutcome,
+    Sticky,
+    Unknown,
+)
+from tests.model.actors import PERSONS, Actor, Fault
+
+TRIGGER: Final = "agent-smith"
+NAME: Final = "local"
+PROJECT: Final = "model/board"
+_LIMIT: Final = 20.0
+
+
+class Flavour(StrEnum):
+    """How the platform writes labels."""
+
+    CAS = "compare and set"
+    STEPS = "read, add, remove"
+    BLIND = "add, remove"
+
+
+@dataclass(slots=True)
+class Page:
+    """One ticket as the tracker keeps it."""
+
+    key: str
+    labels: set[str]
+    open: bool = True
+    revision: int = 0
+    sticky: Sticky | None = None
+
+    @property
+    def id(self) -> TicketId:
+        return TicketId(f"{PROJECT}#{self.key}")
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """One request that changes a ticket, and on whose behalf it is made. No fence: it only tidies up."""
+
+    key: str
+    by: str
+    add: str | None = None
+    remove: tuple[str, ...] = ()
+    fence: int | None = None
+    revision: int | None = None
+    """The revision that it is conditional on, where the platform can do that."""
+    begun: int = 0
+    """When it was sent, in the order of things."""
+
+    def __str__(self) -> str:
+        parts = [f"+{self.add}"] if self.add else []
+        return " ".join([*parts, *(f"-{label}" for label in self.remove)]) or "nothing"
+
+
+class Watcher(Protocol):
+    """Sees every write: when it begins, and when it lands."""
+
+    async def begins(self, actor: Actor, what: str, key: str, fence: int | None) -> None: ...
+
+    def moves(self, actor: Actor, key: str, move: Move) -> None: ...
+
+    def lands(self, write: Write) -> None: ...
+
+
+@dataclass(slots=True)
+class Board:
+    """Every ticket, the requests that are still on the wire, and the people's hands."""
+
+    labels: LabelSet
+    say: Callable[[str], None]
+    flavour: Flavour = Flavour.STEPS
+    pages: dict[str, Page] = field(default_factory=dict)
+    late: list[Write] = field(default_factory=list)
+    outage: bool = False
+
+    def statuses(self, key: str) -> frozenset[Status]:
+        """What the ticket's lifecycle labels say now."""
+        return self.labels.statuses(self.pages[key].labels)
+
+    def write(self, write: Write) -> bool:
+        """Carry a request out; False when its condition does not hold."""
+        page = self.pages[write.key]
+        if write.revision is not None and write.revision != page.revision:
+            self.say(f"{write.by}: {write} on {page.key} is refused, the revision changed")
+            return False
+        before = set(page.labels)
+        page.labels.difference_update(write.remove)
+        if write.add:
+            page.labels.add(write.add)
+        if page.labels != before:
+            page.revision += 1
+        self.say(f"{write.by}: {write} on {page.key} -> {self.shown(page.key)}")
+        return True
+
+    def shown(self, key: str) -> str:
+        """The ticket's statuses, for the trace."""
+        return "{" + ", ".join(sorted(self.statuses(key))) + "}"
+
+    def by_person(self, key: str, *, add: str | None = None, remove: frozenset[str] = frozenset()) -> None:
+        """A person changes labels."""
+        self.write(Write(key, "a person", add, tuple(sorted(remove))))
+
+    def set_open(self, key: str, *, open: bool) -> None:
+        """A person closes or reopens the ticket."""
+        page = self.pages[key]
+        page.open = open
+        page.revision += 1
+        self.say(f"a person {'reopens' if open else 'closes'} {key}")
+
+
+class BoardTracker:
+    """One process's handle on the board; see `domain.tracker` for what each method owes."""
+
+    name: Final = NAME
+    platform: Final = "model"
+    project: Final = PROJECT
+
+    def __init__(self, board: Board, actor: Actor, watcher: Watcher, person: Callable[[Fault, str], None]) -> None:
+        self.labels = board.labels
+        self._board, self._actor, self._watcher, self._person = board, actor, watcher, person
+
+    def ticket_id(self, key: str) -> TicketId:
+        return TicketId(f"{PROJECT}#{key}")
+
+    def identify(self, text: str) -> str | None:
+        return text if text in self._board.pages else None
+
+    def filter_hint(self, status: Status) -> str:
+        return self.labels.label(status)
+
+    async def get(self, key: str) -> Ticket:
+        await self._reach("tracker.get", key)
+        return self._ticket(key)
+
+    async def find(self, label: str) -> AsyncIterator[Ticket]:
+        await self._reach("tracker.find", "")
+        found = [page.key for page in self._board.pages.values() if page.open and label in page.labels]
+        for key in found:
+            yield self._ticket(key)
+
+    async def move(self, ticket: Ticket, move: Move) -> MoveOutcome:
+        self._watcher.moves(self._actor, ticket.key, move)
+        try:
+            if self._board.flavour is Flavour.CAS:
+                return await self._move_at_once(ticket, move)
+            return await self._move_in_steps(ticket, move)
+        except TicketNotFound as error:
+            return Gone(str(error))
+        except RateLimited as error:
+            return Limited(error.retry_at or 0.0, str(error))
+        except TrackerUnavailable as error:
+            return Unknown(str(error))
+
+    async def _move_at_once(self, ticket: Ticket, move: Move) -> MoveOutcome:
+        while True:
+            seen = await self.get(ticket.key)
+            plan = _plan(self.labels, seen.labels, move)
+            if isinstance(plan, type):
+                return plan(seen)
+            write = replace(self._write_for(ticket, move), add=plan.add, remove=plan.remove)
+            if await self._send("tracker.write", replace(write, revision=int(seen.revision)), move.deadline):
+                return Applied(self._ticket(ticket.key))
+
+    async def _move_in_steps(self, ticket: Ticket, move: Move) -> MoveOutcome:
+        claim = (move.expect, move.to) == (Status.PENDING, Status.ENQUEUED)
+        seen = ticket if self._board.flavour is Flavour.BLIND and not claim else await self.get(ticket.key)
+        plan = _plan(self.labels, seen.labels, move)
+        if isinstance(plan, type):
+            return plan(await self.get(ticket.key)) if seen is ticket else plan(seen)
+        write = self._write_for(ticket, move)
+        if plan.add:
+            await self._send("tracker.add", replace(write, add=plan.add), move.deadline)
+            if self._overtaken(ticket.key, move):
+                return LostRace(self._ticket(ticket.key))
+        for label in plan.remove:
+            await self._send("tracker.remove", replace(write, remove=(label,)), move.deadline)
+            if self.labels.statuses(self._board.pages[ticket.key].labels) - {move.expect, move.to}:
+                return LostRace(self._ticket(ticket.key))
+        return Applied(self._ticket(ticket.key))
+
+    def _overtaken(self, key: str, move: Move) -> bool:
+        """Whether the answer to the first write shows that somebody else moved the ticket."""
+        shown = self._board.statuses(key)
+        return (move.expect is not Status.PENDING and move.expect not in shown) or bool(shown - {move.expect, move.to})
+
+    async def tidy(self, ticket: Ticket, *, keep: Status | None, deadline: float) -> Ticket:
+        seen = await self.get(ticket.key)
+        if self.labels.lifecycle(seen.labels) != self.labels.lifecycle(ticket.labels):
+            return seen
+        plan = _only(self.labels, seen.labels, keep)
+        write = Write(ticket.key, f"{self._actor} (tidying)")
+        if self._board.flavour is Flavour.CAS:
+            whole = replace(write, add=plan.add, remove=plan.remove, revision=int(seen.revision))
+            if plan.add or plan.remove:
+                await self._send("tracker.write", whole, deadline)
+            return self._ticket(ticket.key)
+        if plan.add:
+            await self._send("tracker.add", replace(write, add=plan.add), deadline)
+        for label in plan.remove:
+            await self._send("tracker.remove", replace(write, remove=(label,)), deadline)
+        return self._ticket(ticket.key)
+
+    async def read_sticky(self, ticket: Ticket) -> Sticky | None:
+        await self._reach("tracker.read_sticky", ticket.key)
+        return self._board.pages[ticket.key].sticky
+
+    async def write_sticky(
+        self, ticket: Ticket, text: str, memo: Memo, *, known: Sticky | None, deadline: float
+    ) -> Sticky:
+        del known
+        fault = await self._begin("tracker.sticky", ticket.key, memo.fence, deadline)
+        sticky = Sticky(ref="1", text=text, memo=memo)
+        if fault is not Fault.LATE:  # a comment that lands late is overwritten by the next one
+            self._board.pages[ticket.key].sticky = sticky
+        self._answer(fault)
+        return sticky
+
+    async def me(self) -> Account:
+        return Account("0", "agentsmith", bot=True)
+
+    async def labelled_by(self, ticket: Ticket, label: str) -> Labelling | None:
+        await self._reach("tracker.labelled_by", ticket.key)
+        return Labelling(Account("1", "mona"), Access.WRITE)
+
+    async def access_of(self, actor: Account) -> Access:
+        return Access.NONE if actor.bot else Access.WRITE
+
+    async def blockers(self, ticket: Ticket) -> tuple[Blocker, ...]:
+        return ()
+
+    async def aclose(self) -> None:
+        """Nothing to let go of."""
+
+    def _ticket(self, key: str) -> Ticket:
+        page = self._board.pages.get(key)
+        if page is None:
+            raise TicketNotFound(f"there is no ticket {key}")
+        return Ticket(
+            id=page.id,
+            key=key,
+            tracker=NAME,
+            title=f"Ticket {key}",
+            body="please",
+            url=f"https://model.example/{key}",
+            labels=frozenset(page.labels),
+            open=page.open,
+            revision=str(page.revision),
+        )
+
+    def _write_for(self, ticket: Ticket, move: Move) -> Write:
+        return Write(ticket.key, f"{self._actor}", fence=move.fence)
+
+    async def _reach(self, point: str, key: str) -> Fault | None:
+        """Get through to the tracker, or not."""
+        fault = await self._actor.checkpoint(point)
+        if fault in PERSONS and key:
+            self._person(fault, key)
+        if self._board.outage or fault is Fault.FAIL or (fault is Fault.LOSE and point == "tracker.get"):
+            raise TrackerUnavailable("the tracker does not answer")
+        if fault is Fault.LIMIT:
+            raise RateLimited("too many requests", retry_at=time.time() + _LIMIT)
+        return fault
+
+    async def _begin(self, point: str, key: str, fence: int | None, deadline: float) -> Fault | None:
+        """Begin a write, unless its deadline has passed (T11)."""
+        fault = await self._reach(point, key)
+        if boottime() >= deadline:
+            raise TrackerUnavailable("the deadline passed before the write began")
+        await self._watcher.begins(self._actor, point, key, fence)
+        return fault
+
+    async def _send(self, point: str, write: Write, deadline: float) -> bool:
+        fault = await self._begin(point, write.key, write.fence, deadline)
+        if fault is Fault.LATE:
+            self._board.late.append(write)
+        else:
+            done = self._board.write(write)
+            if done:
+                self._watcher.lands(write)
+        self._answer(fault)
+        # The answer comes over the same wire: the process may end, or stand still, before it is read.
+        await self._actor.checkpoint(f"{point} answered")
+        return fault is not Fault.LATE and done
+
+    @staticmethod
+    def _answer(fault: Fault | None) -> None:
+        if fault in (Fault.LOSE, Fault.LATE):
+            raise TrackerUnavailable("the answer did not get through")
+
+
+@dataclass(frozen=True, slots=True)
+class _Relabel:
+    add: str | None
+    remove: tuple[str, ...]
+
+
+def _plan(labels: LabelSet, shown: frozenset[str], move: Move) -> _Relabel | type[AlreadySo] | type[LostRace]:
+    present = labels.statuses(shown)
+    status = present or frozenset({Status.PENDING})
+    if status == {move.to} or (move.to is None and not present):
+        return AlreadySo
+    if move.expect not in status or status - {move.expect, move.to}:
+        return LostRace
+    return _only(labels, shown, move.to)
+
+
+def _only(labels: LabelSet, shown: frozenset[str], status: Status | None) -> _Relabel:
+    wanted = None if status is None else labels.label(status)
+    surplus = tuple(sorted(label for label in labels.lifecycle(shown) if label != wanted))
+    return _Relabel(add=wanted if wanted not in shown else None, remove=surplus)
+
+
+__all__ = ["NAME", "TRIGGER", "Board", "BoardTracker", "Flavour", "Page", "TrackerError", "Write"]
+_ = Awaitable
