@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import structlog
 
@@ -49,6 +49,7 @@ class Claimed:
 
     run: str
     fence: int
+    gates: tuple[GateResult, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +57,7 @@ class AlreadyClaimed:
     """The ticket is queued, running, parked or finished."""
 
     why: str
+    gates: tuple[GateResult, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +73,7 @@ class Deferred:
 
     why: str
     wait: float
+    gates: tuple[GateResult, ...] = ()
 
 
 ClaimOutcome = Claimed | AlreadyClaimed | Rejected | Deferred
@@ -204,16 +207,20 @@ class Claims:
         )
         match begun.word:
             case "begun":
-                return await self._take_on(tracker, ticket, matches[0], run, begun.fence, lock, backoff, signal)
+                done = await self._take_on(tracker, ticket, matches[0], run, begun.fence, lock, backoff, signal)
+                return done if isinstance(done, Rejected) else replace(done, gates=tuple(results))
             case "leased" | "queued":
                 keep = Status.IN_PROGRESS if begun.word == "leased" else Status.ENQUEUED
                 await tracker.tidy(ticket, keep=keep, deadline=lock.trust.until)
-                return AlreadyClaimed(f"it is {keep.value}; the label was put back")
+                shut = GateResult(Gate.LEASE, False, f"it is {keep.value}", "nothing: it is being worked on")
+                return AlreadyClaimed(f"it is {keep.value}; the label was put back", (*results, shut))
             case "loop":
                 saw = f"claimed {begun.count} times within {self._rules.loop_window:.0f} s"
                 return Rejected((*results, GateResult(Gate.LOOP, False, saw, "raise claim.loop_limit, or wait")))
             case "full":
-                return Deferred(f"{begun.count} tickets are queued or running, the capacity is used up", backoff)
+                saw = f"{begun.count} tickets are queued or running, the capacity is {self._rules.capacity}"
+                shut = GateResult(Gate.CAPACITY, False, saw, "wait until there is room, or raise claim.capacity")
+                return Deferred(saw, backoff, (*results, shut))
             case _:
                 return Deferred(begun.word, backoff)
 

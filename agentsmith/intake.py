@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from dataclasses import dataclass
 from typing import Final
 
@@ -74,6 +75,14 @@ class Intake:
             log.error("looking at a ticket failed", ticket=signal.ticket, exc_info=error)
             outcome = Deferred(f"internal error: {type(error).__name__}", _AFTER_A_BUG)
         _tell(signal, outcome)
+        await self.store.reasons.note(
+            signal.ticket,
+            at=time.time(),
+            cause=signal.cause,
+            outcome=type(outcome).__name__,
+            why="" if isinstance(outcome, Claimed | Rejected) else outcome.why,
+            gates=outcome.gates,
+        )
         if isinstance(outcome, Deferred):
             await self.store.signals.later(self.process.name, payload, signal, wait=outcome.wait)
         else:

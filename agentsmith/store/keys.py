@@ -31,6 +31,7 @@
 | signals:processing:{consumer}        | list   | signals taken, not yet acknowledged                    | for ever |
 | consumer:{consumer}                  | string | liveness of one process                                | 30 s     |
 | consumers                            | zset   | every process that may own a processing list           | for ever |
+| reasons:{ticket}                     | list   | what the latest looks at the ticket saw                | 30 days  |
 | rejected:{ticket}                    | string | revision of a ticket that a gate turned away           | 10 min   |
 | leader:{role}                        | string | token of the leader                                    | 30 s     |
 | leader-cycle:{role}                  | string | when the leader last finished a cycle                  | 1 day    |
@@ -61,6 +62,7 @@ WHERE_MS: Final = 30 * DAY_MS
 STOP_MS: Final = 7 * DAY_MS
 PUBLISHED_MS: Final = HOUR_MS
 ENDED_MS: Final = HOUR_MS
+REASONS_MS: Final = 30 * DAY_MS
 REJECTED_MS: Final = 600_000
 CYCLE_MS: Final = DAY_MS
 DELIVERY_MS: Final = 3 * DAY_MS
@@ -208,6 +210,9 @@ class Keys:
 
     def delivery(self, tracker: str, delivery: str) -> str:
         return self._name("delivery", tracker, delivery)
+
+    def reasons(self, ticket: TicketId) -> str:
+        return self._name("reasons", ticket)
 
     def rejected(self, ticket: TicketId) -> str:
         return self._name("rejected", ticket)

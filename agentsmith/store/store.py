@@ -14,6 +14,7 @@ from agentsmith.store.leases import Lease
 from agentsmith.store.presence import Presence
 from agentsmith.store.queue import Queue
 from agentsmith.store.quota import Quotas
+from agentsmith.store.reasons import Reasons
 from agentsmith.store.runs import Runs
 from agentsmith.store.signals import Signals
 
@@ -47,6 +48,7 @@ class Store:
         self.signals = Signals(self.redis, self.keys, settle_ms=settle_ms)
         self.runs = Runs(self.redis, self.keys, settle_ms=settle_ms, renew_ms=renew_ms)
         self.intents = Intents(self.redis, self.keys, settle_ms=settle_ms)
+        self.reasons = Reasons(self.redis, self.keys)
         self.quotas = Quotas(self.redis, self.keys)
         self.presence = Presence(self.redis, self.keys, settle_ms=settle_ms)
 

@@ -9,6 +9,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from agentsmith.domain.lifecycle import Status
+from agentsmith.domain.ticket import Ticket
 from agentsmith.domain.tracker import AlreadySo, Applied, LostRace, MoveOutcome
 from agentsmith.store import Store
 from agentsmith.ticketlock import holding
@@ -32,7 +34,7 @@ from tests.support.wait import wait_until
 ROUNDS = 1000
 """Of each race under the lock; there are two."""
 STRICT_ROUNDS = 40
-LANES = 4
+LANES = 8
 
 
 @pytest.fixture
@@ -41,70 +43,59 @@ async def github() -> AsyncIterator[Bench]:
         yield started
 
 
-async def _yield_often(chance: random.Random) -> None:
-    """Let others go first, by a random number of turns."""
-    for _ in range(chance.randrange(40)):
-        await asyncio.sleep(0)
-
-
-@pytest.mark.timeout(300)
-async def test_of_two_claimers_one_wins_and_a_persons_label_survives(github: Bench, make_store: MakeStore) -> None:
+async def _race(
+    github: Bench, make_store: MakeStore, edges: list[tuple[Status, Status]], before: str | None
+) -> AsyncIterator[tuple[list[MoveOutcome], set[str]]]:
+    """Outcomes and labels of many rounds, several issues at a time. Each round starts from a stale read, as races do."""
     shared = Shared()
-    writers = [(github.tracker(shared=shared), make_store()) for _ in range(2)]
+    writers = [(github.tracker(shared=shared), make_store(), edge_) for edge_ in edges]
+    results: asyncio.Queue[tuple[list[MoveOutcome], set[str]]] = asyncio.Queue()
 
-    async def claim(tracker: GitHubTracker, store: Store, number: str, who: str) -> MoveOutcome:
-        ticket = await tracker.get(number)
+    async def write(
+        writer: tuple[GitHubTracker, Store, tuple[Status, Status]], ticket: Ticket, who: str
+    ) -> MoveOutcome:
+        tracker, store, (expect, to) = writer
         async with holding(store, "github", ticket.id, token=who, wait=30):
-            return await tracker.move(ticket, edge(*CLAIM, run=who))
+            return await tracker.move(ticket, edge(expect, to, run=who))
 
     async def person(number: str, label: str, chance: random.Random) -> None:
-        await _yield_often(chance)
+        for _ in range(chance.randrange(40)):
+            await asyncio.sleep(0)
         github.simulator.add_label(REPOSITORY, int(number), label)
 
     async def lane(seed: int) -> None:
         chance = random.Random(seed)
-        number = github.issue(TRIGGER)
+        number = github.issue(TRIGGER, *([before] if before else []))
+        stale = await writers[0][0].get(number)
         for label in (f"person-{n}" for n in range(ROUNDS // LANES)):
-            first, second, _ = await asyncio.gather(
-                *(claim(*writer, number, f"{label}-{n}") for n, writer in enumerate(writers)),
-                person(number, label, chance),
-            )
-            assert {type(first), type(second)} == {Applied, AlreadySo}
-            assert github.labels(number) == {TRIGGER, "agent-smith:enqueued", label}
-            for name in ("agent-smith:enqueued", label):
+            tasks = [write(writer, stale, f"{label}-{n}") for n, writer in enumerate(writers)]
+            *outcomes, _ = await asyncio.gather(*tasks, person(number, label, chance))
+            left = github.labels(number)
+            results.put_nowait((outcomes, {"person" if name == label else name for name in left}))
+            for name in left - {TRIGGER, before}:
                 github.simulator.remove_label(REPOSITORY, int(number), name)
+            if before:
+                github.simulator.add_label(REPOSITORY, int(number), before)
 
     await asyncio.gather(*(lane(seed) for seed in range(LANES)))
+    while not results.empty():
+        yield results.get_nowait()
+
+
+@pytest.mark.timeout(300)
+async def test_of_two_claimers_one_wins_and_a_persons_label_survives(github: Bench, make_store: MakeStore) -> None:
+    async for outcomes, labels in _race(github, make_store, [CLAIM, CLAIM], None):
+        assert {type(outcome) for outcome in outcomes} == {Applied, AlreadySo}
+        assert labels == {TRIGGER, "agent-smith:enqueued", "person"}
 
 
 @pytest.mark.timeout(300)
 async def test_of_two_ends_one_wins_and_a_persons_label_survives(github: Bench, make_store: MakeStore) -> None:
     """One run says done while another, that thinks it owns the ticket, says failed."""
-    writers = [(github.tracker(), make_store(), FINISH), (github.tracker(), make_store(), FAIL)]
-
-    async def lane(seed: int) -> None:
-        chance = random.Random(seed)
-        number = github.issue(TRIGGER)
-        for label in (f"person-{n}" for n in range(ROUNDS // LANES)):
-            github.simulator.add_label(REPOSITORY, int(number), "agent-smith:in-progress")
-
-            async def settle(tracker: GitHubTracker, store: Store, end: tuple, who: str) -> MoveOutcome:  # type: ignore[type-arg]
-                ticket = await tracker.get(number)
-                async with holding(store, "github", ticket.id, token=who, wait=30):
-                    return await tracker.move(ticket, edge(*end, run=who))
-
-            async def person(label: str = label) -> None:
-                await _yield_often(chance)
-                github.simulator.add_label(REPOSITORY, int(number), label)
-
-            *outcomes, _ = await asyncio.gather(*(settle(*w, f"{label}-{n}") for n, w in enumerate(writers)), person())
-            assert {type(outcome) for outcome in outcomes} == {Applied, LostRace}
-            won = "agent-smith:done" if isinstance(outcomes[0], Applied) else "agent-smith:failed"
-            assert github.labels(number) == {TRIGGER, won, label}
-            for name in (won, label):
-                github.simulator.remove_label(REPOSITORY, int(number), name)
-
-    await asyncio.gather(*(lane(seed) for seed in range(LANES)))
+    async for outcomes, labels in _race(github, make_store, [FINISH, FAIL], "agent-smith:in-progress"):
+        assert {type(outcome) for outcome in outcomes} == {Applied, LostRace}
+        won = "agent-smith:done" if isinstance(outcomes[0], Applied) else "agent-smith:failed"
+        assert labels == {TRIGGER, won, "person"}
 
 
 async def test_a_persons_label_survives_at_every_moment_of_every_edge(github: Bench) -> None:
@@ -117,7 +108,8 @@ async def test_a_persons_label_survives_at_every_moment_of_every_edge(github: Be
             ticket = await tracker.get(number)
             hold = github.fail("slow", path=f"issues/{number}|graphql", skip=moment)
             moving = asyncio.create_task(tracker.move(ticket, edge(expect, to)))
-            await wait_until(lambda: hold.struck > 0 or moving.done(), what="the request or the end of the move")
+            held, done = (lambda hold=hold: hold.struck > 0), moving.done
+            await wait_until(lambda held=held, done=done: held() or done(), what="the request, or the end of the move")
             github.simulator.add_label(REPOSITORY, int(number), "urgent")
             hold.release()
             applied(await moving)
