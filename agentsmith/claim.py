@@ -6,6 +6,7 @@ person withdrew what is running, and puts back a label that somebody removed fro
 
 from __future__ import annotations
 
+import secrets
 import time
 import uuid
 from collections.abc import Mapping
@@ -314,4 +315,6 @@ def new_request(ticket: Ticket, pipeline: str, *, run: str, fence: int, attempt:
         pinned=PinnedText.of(ticket.title, ticket.body),
         enqueued_at=time.time(),
         wake_reason=wake or None,
+        # W3C Trace Context, so that a worker's spans can be told to belong to this claim.
+        trace=f"00-{secrets.token_hex(16)}-{secrets.token_hex(8)}-01",
     )

@@ -7,6 +7,7 @@ import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 
+from apscheduler.executors.debug import DebugExecutor
 from apscheduler.schedulers.asyncio import AsyncIOScheduler
 
 
@@ -27,7 +28,9 @@ class Beat:
 @contextlib.asynccontextmanager
 async def beating(beats: Mapping[str, Beat]) -> AsyncIterator[None]:
     """Let every beat ring at once, and then at its interval, until the block is left."""
-    scheduler = AsyncIOScheduler(timezone="UTC")
+    # This executor calls the job right here in the event loop. The usual one would set the event, which is not made
+    # for that, from a thread, and complain about jobs that the shutdown cancels.
+    scheduler = AsyncIOScheduler(timezone="UTC", executors={"default": DebugExecutor()})
     for name, beat in beats.items():
         beat.ring.set()
         scheduler.add_job(

@@ -77,7 +77,7 @@ class RunScope:
     """A leased run. Enter it, `carry_out` the work, and leave: leaving settles."""
 
     def __init__(self, context: RunContext, request: PipelineRequest, payload: str, acquired: Acquired) -> None:
-        self.request = request
+        self.request = replace(request, delivery=acquired.deliveries)
         self.step = ""
         self._context, self._payload, self._lease = context, payload, acquired.lease
         self._attempt = acquired.attempts

@@ -96,6 +96,7 @@ def environment(request: PipelineRequest, ticket: Ticket, platform: str, place: 
         "AGENTSMITH_ATTEMPT": str(request.attempt),
         "AGENTSMITH_WAKE_REASON": _variable(request.wake_reason or ""),
         "AGENTSMITH_STATUS_FILE": str(place.run / "status"),
+        **({"TRACEPARENT": request.trace} if request.trace else {}),
         "HOME": str(place.workspace),
         "TMPDIR": str(place.run / "tmp"),
     }

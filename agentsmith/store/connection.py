@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import builtins
 import random
 from collections.abc import Awaitable, Callable
-from typing import Any, Final, TypeVar, cast
+from typing import Any, ClassVar, Final, TypeVar, cast
 from urllib.parse import unquote, urlsplit
 
 import structlog
@@ -61,19 +62,39 @@ def connect(url: str) -> Commands:
         "encoding_errors": "surrogateescape",
         "retry": Retry(NoBackoff(), 0),
         "socket_connect_timeout": _CONNECT_S,
-        "socket_timeout": _ANSWER_S,
+        "socket_timeout": None,  # see _Client
     }
     parts = urlsplit(url)
     if parts.scheme == SENTINEL_SCHEME:
         return _through_sentinel(url, options)
     try:
-        return cast(Commands, Redis.from_url(url, **options))
+        return cast(Commands, _Client.from_url(url, **options))
     except ValueError as error:
         raise StoreUnavailable(f"redis.url is not an address that Redis understands: {error}") from None
 
 
-class _MasterClient(Redis):
+class _Client(Redis):
+    """Bounds each command itself: under a `socket_timeout` redis-py sends with `asyncio.wait_for`, which loses
+    cancellations before Python 3.12. A lock whose renewal cannot be ended is never released."""
+
+    answer_within: ClassVar[float] = _ANSWER_S
+
+    async def execute_command(self, *args: Any, **options: Any) -> Any:
+        try:
+            async with asyncio.timeout(self.answer_within):
+                return await super().execute_command(*args, **options)  # type: ignore[no-untyped-call]
+        except builtins.TimeoutError:
+            raise TimeoutError(f"no answer within {self.answer_within:.0f} s") from None
+
+
+class _SentinelClient(_Client):
+    answer_within = _CONNECT_S
+
+
+class _MasterClient(_Client):
     """Closes its connections to the sentinels with the one to the master."""
+
+    answer_within = _ANSWER_S + 2 * _CONNECT_S  # connecting may have to pass over sentinels that are silent
 
     async def aclose(self, close_connection_pool: bool | None = None) -> None:
         await super().aclose(close_connection_pool)
@@ -97,10 +118,11 @@ def _through_sentinel(url: str, options: dict[str, Any]) -> Commands:
     user, _, password = credentials.rpartition(":")
     if credentials:
         options = {**options, "username": unquote(user) or None, "password": unquote(password) or None}
-    asking = {name: options[name] for name in ("retry", "socket_connect_timeout")} | {"socket_timeout": _CONNECT_S}
+    asking = {name: options[name] for name in ("retry", "socket_connect_timeout", "socket_timeout")}
     sentinel = Sentinel(  # type: ignore[no-untyped-call]  # redis-py leaves this one unannotated
         sentinels, sentinel_kwargs=asking, **options
     )
+    sentinel.sentinels = [_SentinelClient(host=host, port=port, **asking) for host, port in sentinels]
     return cast(Commands, sentinel.master_for(service, redis_class=_MasterClient, db=number))
 
 

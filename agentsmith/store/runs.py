@@ -30,7 +30,8 @@ if held then
   local lease = cjson.decode(held)
   if lease.run == run and lease.consumer == consumer then
     redis.call('PEXPIRE', heartbeat, ttl)
-    return {{'acquired', lease.fence, held, redis.call('HGET', counters, 'attempts') or '0'}}
+    return {{'acquired', lease.fence, held, redis.call('HGET', counters, 'attempts') or '0',
+      redis.call('HGET', counters, 'deliveries') or '1'}}
   end
   return {{'leased'}}
 end
@@ -45,7 +46,7 @@ redis.call('SET', heartbeat, value, 'PX', ttl)
 redis.call('HSET', running, ticket, value)
 redis.call('ZREM', suspects, ticket)
 redis.call('ZREM', released, ticket)
-return {{'acquired', mine, value, redis.call('HGET', counters, 'attempts') or '0'}}
+return {{'acquired', mine, value, redis.call('HGET', counters, 'attempts') or '0', tostring(deliveries)}}
 """)
 _RENEW: Final = Script("""
 local heartbeat, fence, running, ended = unpack(KEYS)
@@ -178,6 +179,8 @@ class Acquired:
 
     lease: RunLease
     attempts: int
+    deliveries: int
+    """How often the request was taken since a run last started or settled, this time included."""
     sent_at: float
     """Boot-time clock, from before the request was sent: the trust window counts from here."""
 
@@ -217,7 +220,7 @@ class Runs:
         word, *rest = await _ACQUIRE(self._redis, keys, args)
         if word != "acquired":
             return NotAcquired(word, int(rest[0]) if rest else 0)
-        return Acquired(RunLease.parse(t, rest[1]), int(rest[2]), sent_at)
+        return Acquired(RunLease.parse(t, rest[1]), int(rest[2]), int(rest[3]), sent_at)
 
     async def renew(self, lease: RunLease, *, ttl: float) -> str:
         """Extend the lease: `renewed`, `restored` after Redis had lost it, or `lost`."""

@@ -50,6 +50,9 @@ class DaemonProcess:
         assert self.code is not None
         return self.code
 
+    def _is_over(self) -> bool:
+        return _nursery().listen() and self.code is not None
+
     async def stopped(self, *, within: float = 20.0) -> None:
         """Return once SIGSTOP has taken hold."""
         await wait_until(lambda: _nursery().listen() and self.is_stopped, what=f"{self} to be stopped", within=within)

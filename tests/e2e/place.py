@@ -100,7 +100,7 @@ class Place:
             "data_dir": str(self.folder / "data"),
             "redis": {"url": self.redis_url, "namespace": self.namespace} if self.redis_url else {},
             "server": {"port": 0},
-            "log": {"format": "json", "level": "debug"},
+            "log": {"format": "json", "level": "info"},
             "trackers": {"local": {"platform": "local"}},
             "triggers": [{"label": TRIGGER, "pipeline": "work"}],
             "pipelines": {"work": {"steps": [{**step, "name": "work"}]}},

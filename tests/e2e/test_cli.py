@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from agentsmith.domain.ticket import slug
 from agentsmith.store.server_binary import find_binary
 from tests.support.cli import SLOW, Cli, command
 from tests.support.embedded import is_alive, servers_of
@@ -120,19 +121,25 @@ async def test_cancel_stops_a_run_and_empties_the_queue(cli: Cli) -> None:
     with cli.up() as daemon:
         await daemon.ready()
         await cli.new("Long", "agent-smith:long")
-        noted = cli.data / "workspaces" / "local-1" / "pid"
-        await wait_until(lambda: noted.exists() and bool(noted.read_text().strip()), what="it runs", within=SLOW)
+        child = await _child_of(cli, "1")
         await cli.new("Queued", "agent-smith:long")
         await cli.wait_for_label("2", "agent-smith:enqueued")
         assert cli.json("cancel", "2", "--actor", "ann")["outcome"] == "unqueued"
         assert "Stopped before it started: cancelled by ann" in await cli.comments("2")
         assert cli.run("cancel", "local:1", "--actor", "ann").stdout.startswith("local/tickets#1 was stopped")
-        assert not is_alive(int(noted.read_text()))
+        assert not is_alive(child)
         assert "Stopped: cancelled by ann" in await cli.comments("1")
         for key in ("1", "2"):
             assert "agent-smith:failed" in (await cli.ticket(key)).labels
         told = cli.run("cancel", "1", code=1)
         assert told.stderr == "local/tickets#1 is neither running nor queued: its label says failed\n"
+
+
+async def _child_of(cli: Cli, key: str) -> int:
+    """The process that works on the ticket, once it does."""
+    noted = cli.data / "workspaces" / slug(key, "local") / "pid"
+    await wait_until(lambda: noted.exists() and bool(noted.read_text().strip()), what="it runs", within=SLOW)
+    return int(noted.read_text())
 
 
 async def test_retry_runs_it_again(cli: Cli) -> None:
@@ -193,13 +200,11 @@ async def test_a_second_signal_ends_at_once(cli: Cli) -> None:
     with cli.up() as daemon:
         await daemon.ready()
         await cli.new("Long", "agent-smith:long")
-        noted = cli.data / "workspaces" / "local-1" / "pid"
-        await wait_until(lambda: noted.exists() and bool(noted.read_text().strip()), what="it runs", within=SLOW)
+        child = await _child_of(cli, "1")
         daemon.signal(signal.SIGTERM)
         await wait_until(lambda: daemon.event("draining") is not None, what="it drains", within=SLOW)
         daemon.signal(signal.SIGTERM)
         assert await daemon.exit_code() == 130
-        child = int(noted.read_text())
         await wait_until(lambda: not is_alive(child), what="its guard ended the run", within=SLOW)
 
 

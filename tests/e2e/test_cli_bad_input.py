@@ -35,7 +35,11 @@ CASES = (
         "triggers:\n  - {label: x, pipeline: fix}\npipelines: {fix-bug: {steps: [{run: make}]}}",
         ("agentsmith.yaml:2: triggers[0].pipeline", "no pipeline `fix`", "fix-bug"),
     ),
-    Case("unknown platform", "trackers:\n  web: {platform: githup}", ("agentsmith.yaml:2", "githup", "github")),
+    Case(
+        "unknown platform",
+        "trackers:\n  web: {platform: githup}",
+        ("agentsmith.yaml:2: trackers.web.platform", "did you mean `github`"),
+    ),
     Case(
         "unreachable Redis",
         "redis: {url: 'redis://127.0.0.1:1/0'}",

@@ -15,6 +15,7 @@ from enum import StrEnum
 from functools import partial
 from typing import Any, Final, Protocol
 
+from redis import Redis
 from redis.exceptions import ConnectionError
 
 from agentsmith.store import intents, leases, presence, queue, runs, signals
@@ -228,11 +229,11 @@ _SCRIPTS: dict[str, str] = {}
 """Script hashes to names: `settle`, `begin_claim`, …"""
 
 
-def name_scripts() -> None:
-    """Learn the scripts as they are now; an ablation may have put another one in place."""
+def load_scripts(admin: Redis) -> None:
+    """Learn the scripts' names and teach them to the server, as they are now: an ablation changes them."""
     for module in (leases, presence, queue, runs, intents, signals):
         family = module.__name__.rpartition(".")[2]
         for name, script in vars(module).items():
             if isinstance(script, Script):
-                plain = name.strip("_").lower()
-                _SCRIPTS[script._sha] = f"{family}.{plain}"
+                _SCRIPTS[script._sha] = f"{family}.{name.strip('_').lower()}"
+                admin.script_load(script._text)

@@ -12,6 +12,7 @@ import pytest
 from agentsmith.domain.lifecycle import Status
 from agentsmith.domain.ticket import Ticket
 from agentsmith.domain.tracker import AlreadySo, Applied, LostRace, MoveOutcome
+from agentsmith.simulators import Fault
 from agentsmith.store import Store
 from agentsmith.ticketlock import holding
 from agentsmith.trackers.github.tracker import GitHubTracker
@@ -43,17 +44,22 @@ async def github() -> AsyncIterator[Bench]:
         yield started
 
 
+Writer = tuple[GitHubTracker, Store, tuple[Status, Status]]
+
+
+async def _reached(hold: Fault, moving: asyncio.Task[MoveOutcome]) -> None:
+    await wait_until(lambda: hold.struck > 0 or moving.done(), what="the request, or the end of the move")
+
+
 async def _race(
     github: Bench, make_store: MakeStore, edges: list[tuple[Status, Status]], before: str | None
 ) -> AsyncIterator[tuple[list[MoveOutcome], set[str]]]:
-    """Outcomes and labels of many rounds, several issues at a time. Each round starts from a stale read, as races do."""
+    """Outcomes and labels of many rounds, on several issues at a time. Each starts from a stale read, as races do."""
     shared = Shared()
     writers = [(github.tracker(shared=shared), make_store(), edge_) for edge_ in edges]
     results: asyncio.Queue[tuple[list[MoveOutcome], set[str]]] = asyncio.Queue()
 
-    async def write(
-        writer: tuple[GitHubTracker, Store, tuple[Status, Status]], ticket: Ticket, who: str
-    ) -> MoveOutcome:
+    async def write(writer: Writer, ticket: Ticket, who: str) -> MoveOutcome:
         tracker, store, (expect, to) = writer
         async with holding(store, "github", ticket.id, token=who, wait=30):
             return await tracker.move(ticket, edge(expect, to, run=who))
@@ -69,7 +75,7 @@ async def _race(
         stale = await writers[0][0].get(number)
         for label in (f"person-{n}" for n in range(ROUNDS // LANES)):
             tasks = [write(writer, stale, f"{label}-{n}") for n, writer in enumerate(writers)]
-            *outcomes, _ = await asyncio.gather(*tasks, person(number, label, chance))
+            outcomes, _ = await asyncio.gather(asyncio.gather(*tasks), person(number, label, chance))
             left = github.labels(number)
             results.put_nowait((outcomes, {"person" if name == label else name for name in left}))
             for name in left - {TRIGGER, before}:
@@ -98,6 +104,17 @@ async def test_of_two_ends_one_wins_and_a_persons_label_survives(github: Bench, 
         assert labels == {TRIGGER, won, "person"}
 
 
+async def test_without_a_lock_two_can_win_which_is_why_there_is_one(github: Bench) -> None:
+    """Nothing on GitHub refuses the second of two claims that both saw the ticket pending."""
+    writers = [github.tracker() for _ in range(2)]
+    ticket = await writers[0].get(github.issue(TRIGGER))
+    hold = github.fail("slow", method="POST", times=2)
+    racing = [asyncio.create_task(w.move(ticket, edge(*CLAIM, run=f"run-{n}"))) for n, w in enumerate(writers)]
+    await wait_until(lambda: hold.struck == 2, what="both writes")
+    hold.release()
+    assert [type(outcome) for outcome in await asyncio.gather(*racing)] == [Applied, Applied]
+
+
 async def test_a_persons_label_survives_at_every_moment_of_every_edge(github: Bench) -> None:
     """The label is added before the first, second, … request of the move has its effect."""
     tracker = github.tracker()
@@ -108,8 +125,7 @@ async def test_a_persons_label_survives_at_every_moment_of_every_edge(github: Be
             ticket = await tracker.get(number)
             hold = github.fail("slow", path=f"issues/{number}|graphql", skip=moment)
             moving = asyncio.create_task(tracker.move(ticket, edge(expect, to)))
-            held, done = (lambda hold=hold: hold.struck > 0), moving.done
-            await wait_until(lambda held=held, done=done: held() or done(), what="the request, or the end of the move")
+            await _reached(hold, moving)
             github.simulator.add_label(REPOSITORY, int(number), "urgent")
             hold.release()
             applied(await moving)

@@ -11,7 +11,7 @@ import pytest
 
 from agentsmith.domain.intent import Intent
 from agentsmith.domain.lifecycle import Status
-from agentsmith.domain.signal import Signal
+from agentsmith.domain.signal import Signal, SignalKind
 from agentsmith.store import Begun, Lease, Pushed, Store
 from tests.support.stores import (
     Flush,
@@ -366,14 +366,15 @@ async def test_publishing_pending_signals_claim(store: Store) -> None:
     assert await waiting_signals(store) == [a_signal(cause="recovered")], "merged with the one that waits"
 
 
-async def test_a_follow_up_is_signalled_once(store: Store) -> None:
+async def test_a_follow_up_is_signalled_as_a_retry_and_once(store: Store) -> None:
     await store.runs.note_follow_up(TICKET, "Ann")
     intent = await decided(store)
-    await publish(store, intent)
-    assert len(await waiting_signals(store)) == 1
-    signal = await store.signals.take("c1", wait=1)
-    await store.signals.opened(a_signal())
-    await store.signals.acknowledge("c1", str(signal))
+    await publish(store, intent, wake_now=True)
+    (signal,) = await waiting_signals(store)
+    assert (signal.kind, signal.ticket) == (SignalKind.RETRY, TICKET), "a finished ticket needs more than a look"
+    payload = await store.signals.take("c1", wait=1)
+    await store.signals.opened(signal)
+    await store.signals.acknowledge("c1", str(payload))
     await publish(store, intent)
     assert await waiting_signals(store) == []
 

@@ -478,8 +478,9 @@ async def test_a_stop_request_stands_until_withdrawn_or_settled(store: Store) ->
 
 @pytest.mark.parametrize(("by", "kept"), [("Ann", "Ann"), ("", "someone")])
 async def test_a_follow_up_is_noted(store: Store, by: str, kept: str) -> None:
+    assert await store.runs.follow_up(TICKET) is None
     await store.runs.note_follow_up(TICKET, by)
-    assert await store.redis.get(store.keys.follow_up(TICKET)) == kept
+    assert await store.runs.follow_up(TICKET) == kept
 
 
 async def test_the_lease_names_run_consumer_and_fence(store: Store) -> None:

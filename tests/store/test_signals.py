@@ -136,6 +136,23 @@ async def test_what_is_no_signal_is_told_as_such_and_can_be_acknowledged(
     assert await store.signals.in_hand("c1") == []
 
 
+async def test_a_webhook_delivery_is_taken_in_once(store: Store) -> None:
+    assert await store.signals.hand_over(a_signal(1), delivery="d-1") == "accepted"
+    assert await store.signals.hand_over(a_signal(1), delivery="d-1") == "seen"
+    assert await store.signals.hand_over(a_signal(1), delivery="d-2") == "merged"
+    payload = await take(store)
+    await store.signals.opened(a_signal(1))
+    await store.signals.acknowledge("c1", payload)
+    assert await store.signals.hand_over(a_signal(1), delivery="d-1") == "seen", "also long after"
+    assert await store.signals.hand_over(a_signal(1), delivery="d-3") == "accepted"
+    assert await store.signals.count() == 1
+
+
+async def test_a_delivery_without_a_name_is_always_taken_in(store: Store) -> None:
+    for number in (1, 2):
+        assert await store.signals.hand_over(a_signal(number), delivery="") == "accepted"
+
+
 async def test_the_revision_that_a_gate_turned_away_is_remembered(store: Store) -> None:
     assert await store.signals.rejected([]) == {}
     await store.signals.note_rejected(ticket_id(1), "rev 7")

@@ -93,16 +93,26 @@ class Daemons:
         return Daemon(process, url, int(child))
 
     async def close(self) -> None:
-        """End every process that was started, and every server that outlived its daemon."""
+        """End every process that was started; AssertionError if that left a server running, which is then ended."""
         for process in self._processes:
             with suppress(ProcessLookupError):
                 process.kill()
             await process.communicate()
-        for pid in self._bystanders + [pid for data_dir in self._data_dirs for pid in servers_of(data_dir)]:
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+        _kill(self._bystanders)
         for data_dir in self._data_dirs:
-            await wait_until(lambda at=data_dir: not servers_of(at), what="no server is left")  # type: ignore[misc]
+            try:
+                await wait_until(
+                    lambda at=data_dir: not servers_of(at) + watchdogs_of(at),  # type: ignore[misc]
+                    what="no server outlives its daemons",
+                )
+            finally:
+                _kill(servers_of(data_dir) + watchdogs_of(data_dir))
+
+
+def _kill(pids: list[int]) -> None:
+    for pid in pids:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
 
 
 def servers_of(data_dir: Path) -> list[int]:

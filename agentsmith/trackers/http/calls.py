@@ -49,6 +49,7 @@ class Call:
     """Whether sending it twice does no harm."""
     bucket: str = "core"
     etag: str | None = None
+    content_type: str = "application/json"
 
     @property
     def write(self) -> bool:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 import httpx
@@ -15,6 +16,7 @@ from agentsmith.domain.errors import (
     TicketNotFound,
     TrackerError,
     TrackerUnavailable,
+    Unauthorized,
 )
 from agentsmith.trackers.http.calls import Broken, Call, Pace
 from agentsmith.trackers.http.credentials import Credential
@@ -88,8 +90,9 @@ class ApiClient:
         self,
         method: str,
         path: str,
-        body: Mapping[str, Any] | None = None,
+        body: Mapping[str, Any] | Sequence[Any] | None = None,
         *,
+        content_type: str = "application/json",
         deadline: float | None = None,
         repeatable: bool = False,
         bucket: str = "core",
@@ -104,6 +107,7 @@ class ApiClient:
         content = None if body is None else json.dumps(body).encode()
         url = self._url(path, None)
         call = self._call(method, url, deadline, content=content, repeatable=repeatable, bucket=bucket)
+        call = replace(call, content_type=content_type)
         return self._answer(call, await self._send(call, allow=allow, missing=missing))
 
     async def pages(
@@ -154,10 +158,13 @@ class ApiClient:
                     hold = await self._hold(call, spacing=0.0, patience=0.0)
                     raise RateLimited(f"{call.told}: {limit.reason}", retry_at=hold.until)
                 continue
-            if reply.status == 401 and not renewed:
+            signed_out = self._dialect.signed_out(reply.status, reply.headers, reply.body)
+            if (reply.status == 401 or signed_out) and not renewed:
                 renewed = True
                 if await self._credential.renew(auth, server_time=http_date(reply.headers)):
                     continue
+            if signed_out:
+                raise Unauthorized(f"{call.told} was answered with a sign-in page ({reply.status}): the token is wrong")
             if 200 <= reply.status < 300 or reply.status in allow or (call.etag and reply.status == 304):
                 return reply
             error = error_for(reply, call.told, said=said, missing=missing, write=call.write)

@@ -34,6 +34,8 @@ class Dialect:
     """Whether this status, with these headers and this message, is a limit and not a refusal."""
     message: Callable[[object], str]
     """The platform's own words in a parsed error body; empty where there are none."""
+    signed_out: Callable[[int, Mapping[str, str], bytes], bool] = lambda *_: False
+    """Whether an answer that is no 401 says that the credential is refused: some send a sign-in page instead."""
     hosts: frozenset[str] = field(default_factory=frozenset)
     """Other hosts that a redirect may lead to; they never see the credential."""
 

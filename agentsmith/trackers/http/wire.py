@@ -41,12 +41,12 @@ class Wire:
         """
         url, headers = call.url, {**_OURS, **self._dialect.headers, **auth}
         if call.content is not None:
-            headers["Content-Type"] = "application/json"
+            headers["Content-Type"] = call.content_type
         if call.etag is not None:
             headers["If-None-Match"] = call.etag
         for _ in range(_MOST_REDIRECTS + 1):
             reply = await self._once(call, url, headers, credential)
-            if reply.status not in REDIRECTS or call.write:
+            if reply.status not in REDIRECTS or call.write or self._signed_out(reply):
                 return reply
             target = self._target(call, reply, url)
             if _origin(target) != _origin(url):
@@ -85,6 +85,10 @@ class Wire:
         finally:
             if sent:
                 await self._ledger.record(credential, current_purpose(), counted=status != 304)
+
+    def _signed_out(self, reply: Reply) -> bool:
+        """Whether a redirect leads to a sign-in page, which is no place to look for the answer."""
+        return self._dialect.signed_out(reply.status, reply.headers, reply.body)
 
     def _target(self, call: Call, reply: Reply, url: httpx.URL) -> httpx.URL:
         """Where the redirect leads, if we may go there: our own host, or one that the platform is known to use."""

@@ -1,0 +1,65 @@
+"""GitLab's HTTP: its limits, which it may announce in plain text, and its many kinds of error bodies."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+from agentsmith.trackers.http.dialect import Dialect, Limit, retry_after, whole_number
+from agentsmith.trackers.http.governor import Quota
+
+NOTES: Final = "notes"
+"""The bucket of comments, which have a limit of their own."""
+_ENDPOINT: Final = re.compile(r"this endpoint has been requested too many times", re.I)
+
+
+def quota(headers: Mapping[str, str]) -> Quota | None:
+    """The allowance per minute that an answer reports; None on servers without limits."""
+    limit = whole_number(headers, "ratelimit-limit")
+    remaining = whole_number(headers, "ratelimit-remaining")
+    reset = whole_number(headers, "ratelimit-reset")
+    if limit is None or remaining is None or reset is None:
+        return None
+    # Each throttle (`throttle_authenticated_api`, …) counts for itself; only the one that the answer names is known.
+    return Quota("core", limit, remaining, float(reset))
+
+
+def limit(status: int, headers: Mapping[str, str], message: str) -> Limit | None:
+    """A 429 is a limit, whatever its body; nothing else is."""
+    if status != 429:
+        return None
+    told = retry_after(headers)
+    everywhere = not _ENDPOINT.search(message)
+    if told is not None:
+        return Limit(max(told, 1.0), everywhere=everywhere, reason=f"GitLab asked to wait {told:g} s: {message}")
+    return Limit(None, everywhere=everywhere, reason=f"GitLab's limit: {message}")
+
+
+def message(data: object) -> str:
+    """`message` (a text, a list, or texts by field), else `error` and what describes it."""
+    if not isinstance(data, dict):
+        return ""
+    if "message" in data:
+        return _words(data["message"])
+    parts = [_words(data.get(name)) for name in ("error", "error_description")]
+    return "; ".join(part for part in parts if part)
+
+
+def _words(value: object) -> str:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, list):
+        return ", ".join(filter(None, map(_words, value[:10])))
+    if isinstance(value, dict):
+        return "; ".join(f"{field}: {_words(said)}" for field, said in list(value.items())[:10])
+    return ""
+
+
+DIALECT: Final = Dialect(
+    name="GitLab",
+    headers={"Accept": "application/json"},
+    quota=quota,
+    limit=limit,
+    message=message,
+)

@@ -1,0 +1,65 @@
+"""Puts a GitLab tracker together: credential, client, tracker. The only place that knows all of them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import httpx
+
+from agentsmith.domain.lifecycle import LabelSet
+from agentsmith.trackers.gitlab.auth import Token, TokenHeader
+from agentsmith.trackers.gitlab.dialect import DIALECT
+from agentsmith.trackers.gitlab.listing import PAGE_SIZE
+from agentsmith.trackers.gitlab.site import Site
+from agentsmith.trackers.gitlab.spelling import LabelStyle
+from agentsmith.trackers.gitlab.tracker import TRUST_READS, GitLabTracker
+from agentsmith.trackers.http import ApiClient, Pace, Shared, open_http
+
+
+class NoEtags:
+    """GitLab's API ignores If-None-Match: bodies kept for a 304 would only fill the shared cache."""
+
+    async def load(self, credential: str, url: str) -> None:  # noqa: ARG002 - the shape of every EtagCache
+        """Nothing is kept."""
+        return
+
+    async def save(self, credential: str, url: str, *, etag: str, body: bytes, link: str) -> None:
+        """Nothing is kept."""
+
+
+def open_tracker(
+    *,
+    name: str,
+    site: Site,
+    labels: LabelSet,
+    token: str,
+    shared: Shared,
+    header: TokenHeader = TokenHeader.PRIVATE,
+    style: LabelStyle = LabelStyle.PLAIN,
+    trust_reads: float = TRUST_READS,
+    pace: Pace | None = None,
+    http: httpx.AsyncClient | None = None,
+    page_size: int = PAGE_SIZE,
+) -> GitLabTracker:
+    """A tracker that owns its connections. Nothing is asked of GitLab yet."""
+    pool = http or open_http()
+    pace = pace or Pace()
+    client = ApiClient(
+        pool,
+        base_url=site.base_url,
+        dialect=DIALECT,
+        credential=Token(token, host=site.host, header=header),
+        shared=replace(shared, etags=NoEtags()),
+        pace=pace,
+    )
+    return GitLabTracker(
+        name=name,
+        site=site,
+        labels=labels,
+        client=client,
+        style=style,
+        http=pool,
+        trust_reads=trust_reads,
+        page_size=page_size,
+        now=pace.now,
+    )

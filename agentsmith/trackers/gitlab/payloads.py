@@ -1,0 +1,160 @@
+"""GitLab's JSON as far as we read it, and the ticket that an issue is. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Annotated, Any, Final, TypeVar
+
+from pydantic import BeforeValidator, Field
+
+from agentsmith.domain.ticket import Actor, Ticket
+from agentsmith.trackers.gitlab.site import Site
+from agentsmith.trackers.gitlab.spelling import Spelling
+from agentsmith.trackers.http.shapes import Moment, Record, shaped
+
+T = TypeVar("T")
+
+GHOST: Final = "ghost"
+
+
+class User(Record):
+    """A person or a program; `null` stands for somebody who is gone. Only the long form tells programs apart."""
+
+    id: int
+    username: str
+    bot: bool = False
+
+    def to_actor(self) -> Actor:
+        """The same as the core sees it."""
+        return Actor(id=str(self.id), name=self.username, bot=self.bot)
+
+
+def _as_name(value: object) -> object:
+    """Labels inside an issue are names, or objects where details were asked for."""
+    return value.get("name") if isinstance(value, dict) else value
+
+
+class References(Record):
+    """How an issue is named in texts; `full` is `acme/web#12`."""
+
+    full: str
+
+
+class Issue(Record):
+    """An issue; incidents, tasks and other work items are listed among them and told apart by their type."""
+
+    iid: int
+    title: str
+    state: str
+    web_url: str
+    labels: list[Annotated[str, BeforeValidator(_as_name)]]
+    project_id: int | None = None
+    description: str | None = None
+    user_notes_count: int | None = None
+    author: User | None = None
+    assignees: tuple[User, ...] = Field(default=(), strict=False)
+    updated_at: Moment | None = None
+    moved_to_id: int | None = None
+    issue_type: str | None = None
+    references: References | None = None
+
+    @property
+    def open(self) -> bool:
+        """Whether it is open; one that was moved to another project is closed for good."""
+        return self.state == "opened" and self.moved_to_id is None
+
+
+class LinkedIssue(Issue):
+    """An issue as another one's links show it."""
+
+    link_type: str
+
+
+class Note(Record):
+    """A comment, or a line that GitLab wrote itself."""
+
+    id: int
+    body: str | None = None
+    author: User | None = None
+    system: bool = False
+
+
+class EventLabel(Record):
+    """A label as the history names it."""
+
+    name: str
+
+
+class LabelEvent(Record):
+    """One line of an issue's label history; `label` is null once the label was deleted."""
+
+    action: str
+    user: User | None = None
+    label: EventLabel | None = None
+
+
+class Member(Record):
+    """What somebody may do in the project, inherited rights included."""
+
+    id: int
+    access_level: int
+    state: str = "active"
+
+
+class Label(Record):
+    """A label that issues of the project may carry."""
+
+    name: str
+
+
+def read(shape: type[T] | Any, data: object, what: str) -> T:
+    """`data` as `shape`, or BadAnswer."""
+    record: T = shaped(shape, data, f"GitLab: {what}")
+    return record
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """What the tracker knows beside the ticket itself; travels in `Ticket.native`."""
+
+    iid: str
+    shown: frozenset[str]
+    """The labels as spelled on GitLab."""
+    notes: int | None = None
+    """How many comments there were; None when that is not known."""
+    read_at: float = 0.0
+    """On the boot-time clock."""
+    verified: bool = False
+    """Whether this is what GitLab answered to our own write."""
+
+
+def to_ticket(
+    issue: Issue, site: Site, spelling: Spelling, tracker: str, *, read_at: float, verified: bool = False
+) -> Ticket:
+    """The issue as the core sees it."""
+    iid = str(issue.iid)
+    shown = frozenset(issue.labels)
+    updated: datetime | None = issue.updated_at
+    stamp = updated.isoformat() if updated else ""
+    return Ticket(
+        id=site.ticket_id(iid),
+        key=iid,
+        tracker=tracker,
+        title=issue.title,
+        body=issue.description or "",
+        url=issue.web_url,
+        labels=spelling.seen(shown),
+        open=issue.open,
+        # GitLab has no revision: a date alone would miss changes within one tick, labels alone all others.
+        revision=f"{stamp} {issue.state} {' '.join(sorted(shown))}",
+        author=issue.author.username if issue.author else GHOST,
+        assignees=frozenset(user.username for user in issue.assignees),
+        updated_at=updated,
+        native=Snapshot(iid, shown, issue.user_notes_count, read_at, verified),
+    )
+
+
+def snapshot_of(ticket: Ticket) -> Snapshot | None:
+    """What we put into the ticket when we read it; None for a ticket that came some other way."""
+    return ticket.native if isinstance(ticket.native, Snapshot) else None

@@ -1,0 +1,136 @@
+"""Who we are, who set a label, and what somebody may do in the project."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from dataclasses import replace
+from typing import Any, Final
+
+from agentsmith.domain.errors import Refused
+from agentsmith.domain.ticket import Actor
+from agentsmith.domain.tracker import Access, Labelling
+from agentsmith.trackers.gitlab import payloads
+from agentsmith.trackers.gitlab.payloads import LabelEvent, Member, User
+from agentsmith.trackers.gitlab.site import Site
+from agentsmith.trackers.gitlab.spelling import Spelling
+from agentsmith.trackers.http import Answer, ApiClient
+from agentsmith.trackers.http.paging import links
+
+_LEVELS: Final = ((40, Access.ADMIN), (30, Access.WRITE), (15, Access.TRIAGE), (10, Access.READ))
+"""Maintainer and Owner, Developer, Planner and Reporter, Guest; a level of its own counts as the one below it."""
+_BOT: Final = re.compile(r"(?:project|group)_[0-9]+_bot(?:[0-9_].*)?|service_account_.+|.+-bot", re.I)
+"""How GitLab names the users of access tokens and its own programs."""
+_NUMBER: Final = re.compile(r"[0-9]{1,18}")
+_MOST_PAGES: Final = 100
+_MOST_REMEMBERED: Final = 10_000
+
+
+class People:
+    """Accounts, as one project sees them."""
+
+    def __init__(self, client: ApiClient, site: Site, spelling: Spelling, *, page_size: int) -> None:
+        self._client = client
+        self._site = site
+        self._spelling = spelling
+        self._page_size = page_size
+        self._me: Actor | None = None
+        self._my_id: str | None = None
+        self._asking = asyncio.Lock()
+        self._bots: dict[str, bool] = {}
+
+    async def me(self, *, deadline: float | None = None) -> Actor:
+        """Who the token belongs to; asked once."""
+        async with self._asking:
+            if self._me is None:
+                answer = await self._client.get("/user", deadline=deadline, missing=Refused)
+                user: User = payloads.read(User, answer.data, "a user")
+                actor = user.to_actor()
+                self._me = replace(actor, bot=actor.bot or bool(_BOT.fullmatch(actor.name)))
+        return self._me
+
+    async def my_id(self, *, deadline: float | None = None) -> str:
+        """Our account's id; known without asking once something that we wrote has come back."""
+        return self._my_id or (await self.me(deadline=deadline)).id
+
+    def learn(self, user: User) -> None:
+        """What we have just written was written by this account: that is us."""
+        self._my_id = str(user.id)
+
+    async def labelled_by(self, iid: str, label: str) -> Labelling | None:
+        """Who last put the label on the issue; None when the history does not say."""
+        wanted = label.casefold()
+        path = self._site.path(iid, "/resource_label_events")
+        first = await self._client.get(path, params={"per_page": str(self._page_size)})
+        answer = await self._newest(first, path)
+        if answer is None:
+            return None
+        found = self._last(answer, wanted)
+        page, pages = _number(answer, "x-page"), 0
+        while found is None and page is not None and page > 2 and pages < _MOST_PAGES:
+            page, pages = page - 1, pages + 1
+            answer = await self._page(path, page)
+            found = self._last(answer, wanted)
+        found = found or self._last(first, wanted)
+        if found is None or found.user is None:
+            return None
+        actor = await self._known(found.user)
+        return Labelling(actor, await self.access_of(actor))
+
+    async def access_of(self, actor: Actor) -> Access:
+        """What an account may do here, by direct or inherited membership; NONE for whoever is no member."""
+        if not _NUMBER.fullmatch(actor.id):
+            return Access.NONE
+        path = self._site.path(rest=f"/members/all/{actor.id}")
+        answer = await self._client.get(path, allow=frozenset({404}), missing=Refused)
+        if answer.status == 404:
+            return Access.NONE
+        member: Member = payloads.read(Member, answer.data, "a member")
+        if member.state != "active" or str(member.id) != actor.id:
+            return Access.NONE
+        return next((access for level, access in _LEVELS if member.access_level >= level), Access.NONE)
+
+    async def _known(self, user: User) -> Actor:
+        """The actor, with what only the long form of a user tells: whether it is a program."""
+        actor = user.to_actor()
+        if actor.id not in self._bots:
+            bot = bool(_BOT.fullmatch(actor.name))
+            if not bot:
+                denied = frozenset({403, 404})
+                answer = await self._client.get(f"/users/{actor.id}", allow=denied, missing=Refused)
+                if answer.status not in denied:
+                    told: User = payloads.read(User, answer.data, "a user")
+                    bot = told.bot
+            if len(self._bots) >= _MOST_REMEMBERED:
+                self._bots.clear()
+            self._bots[actor.id] = bot
+        return replace(actor, bot=self._bots[actor.id])
+
+    async def _newest(self, first: Answer, path: str) -> Answer | None:
+        """The last page of a history that begins with its oldest events."""
+        pages = _number(first, "x-total-pages")
+        if pages is not None:
+            return first if pages <= 1 else await self._page(path, pages)
+        answer, page = first, 1  # GitLab does not count what is very long
+        while links(answer.link).get("next") and page < _MOST_PAGES:
+            page += 1
+            answer = await self._page(path, page)
+        return answer
+
+    async def _page(self, path: str, page: int) -> Answer:
+        return await self._client.get(path, params={"per_page": str(self._page_size), "page": str(page)})
+
+    def _last(self, answer: Answer, wanted: str) -> LabelEvent | None:
+        """The newest event of a page by which the label was set."""
+        records: list[Any] = payloads.read(list[Any], answer.data, "a list of label events")
+        for record in reversed(records):
+            if isinstance(record, dict) and record.get("action") == "add":
+                event: LabelEvent = payloads.read(LabelEvent, record, "a label event")
+                if event.label is not None and self._spelling.canonical(event.label.name).casefold() == wanted:
+                    return event
+        return None
+
+
+def _number(answer: Answer, header: str) -> int | None:
+    value = answer.headers.get(header, "")
+    return int(value) if _NUMBER.fullmatch(value) else None

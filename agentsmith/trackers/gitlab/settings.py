@@ -1,0 +1,87 @@
+"""What the configuration says about a GitLab tracker."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, BeforeValidator, SecretStr, WithJsonSchema, field_validator
+
+from agentsmith.config import TrackerSettings
+from agentsmith.config.durations import Grace
+from agentsmith.domain.lifecycle import LabelSet
+from agentsmith.trackers.gitlab.auth import TokenHeader
+from agentsmith.trackers.gitlab.opening import open_tracker
+from agentsmith.trackers.gitlab.site import GITLAB, Site
+from agentsmith.trackers.gitlab.spelling import LabelStyle
+from agentsmith.trackers.gitlab.tracker import TRUST_READS, GitLabTracker
+from agentsmith.trackers.http import Pace, Shared
+
+
+def _not_empty(secret: SecretStr) -> SecretStr:
+    if not secret.get_secret_value().strip():
+        raise ValueError("is empty; set it, most likely in the environment")
+    return secret
+
+
+def _as_text(value: object) -> object:
+    """An id may be written as a number."""
+    return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+
+
+Secret = Annotated[SecretStr, AfterValidator(_not_empty)]
+Project = Annotated[
+    str,
+    BeforeValidator(_as_text),
+    WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "integer", "minimum": 1}]}),
+]
+
+
+class GitLabSettings(TrackerSettings):
+    """A project on gitlab.com or on a GitLab of your own, reached with an access token."""
+
+    platform: Literal["gitlab"]
+    project: Project
+    """The path with all its groups, `acme/apps/web`, or the id."""
+    token: Secret
+    """A personal, project or group access token with the scope `api` and at least the role Planner or Reporter."""
+    token_header: TokenHeader = TokenHeader.PRIVATE
+    """`bearer` for an OAuth token; access tokens work either way."""
+    base_url: str = GITLAB
+    """The API root; `https://HOST/api/v4` for a GitLab of your own. Nothing is appended but paths."""
+    label_style: LabelStyle = LabelStyle.PLAIN
+    """`scoped` writes `agent-smith::done`, which excludes its siblings on paid tiers."""
+    trust_reads: Grace = Grace(TRUST_READS)
+    """How old a read may be for a label write to start from it; 0s looks again before every claim and start."""
+
+    @field_validator("project")
+    @classmethod
+    def _a_project(cls, project: str) -> str:
+        return Site(project.strip("/")).project
+
+    @field_validator("base_url")
+    @classmethod
+    def _an_api_root(cls, url: str) -> str:
+        return Site("1", url).base_url.rstrip("/")
+
+    @property
+    def site(self) -> Site:
+        """Where the project is."""
+        return Site(self.project, self.base_url)
+
+    def project_identity(self) -> str:
+        """`gitlab.com/acme/web`: the same as the tracker's `project`, and the first part of every ticket id."""
+        return self.site.canonical
+
+    def open(self, name: str, labels: LabelSet, shared: Shared, *, pace: Pace | None = None) -> GitLabTracker:
+        """The tracker that these settings describe."""
+        return open_tracker(
+            name=name,
+            site=self.site,
+            labels=labels,
+            token=self.token.get_secret_value(),
+            shared=shared,
+            header=self.token_header,
+            style=self.label_style,
+            trust_reads=self.trust_reads,
+            pace=pace,
+        )

@@ -1,0 +1,100 @@
+"""Where a project is: API root, web addresses, and how its issues are named. No I/O."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Final
+from urllib.parse import quote, urlsplit
+
+from agentsmith.domain.ticket import TicketId
+
+GITLAB: Final = "https://gitlab.com/api/v4"
+
+_IID: Final = re.compile(r"[1-9][0-9]{0,9}")
+_PATH: Final = re.compile(r"[A-Za-z0-9_.][A-Za-z0-9_.-]*(?:/[A-Za-z0-9_.][A-Za-z0-9_.-]*)+")
+_ID: Final = re.compile(r"[1-9][0-9]{0,18}")
+_PAGE: Final = re.compile(r"(https?://[^?#\s]+?)/(?:-/)?(?:issues|work_items)/([1-9][0-9]{0,9})")
+"""The page of an issue, in every form that GitLab has used."""
+
+
+@dataclass(slots=True)
+class Site:
+    """One project on one GitLab. `project` is its id, or its path with all groups, as in the configuration."""
+
+    project: str
+    base_url: str = GITLAB
+    """The API root, to which nothing is appended but paths."""
+    called: str = ""
+    """The project's id, once a redirect told that its path has changed. Tickets keep the configured name."""
+    pages: set[str] = field(default_factory=set)
+    """Where people see the project, as its own issues told; GitLab may be known to them by another address."""
+
+    def __post_init__(self) -> None:
+        root = urlsplit(self.base_url)
+        if root.scheme not in ("http", "https") or not root.hostname or root.query or root.fragment:
+            raise ValueError(f"base_url must be the address of an API root, like {GITLAB}")
+        parts = self.project.split("/")
+        if not _ID.fullmatch(self.project) and (not _PATH.fullmatch(self.project) or {".", ".."} & set(parts)):
+            raise ValueError("project must be an id or a path with its groups, like acme/web or acme/apps/web")
+
+    @property
+    def host(self) -> str:
+        """The host of the API, with its port where that is unusual."""
+        parts = urlsplit(self.base_url)
+        usual = {"http": 80, "https": 443}[parts.scheme]
+        host = (parts.hostname or "").lower()
+        return host if parts.port in (None, usual) else f"{host}:{parts.port}"
+
+    @property
+    def web_root(self) -> str:
+        """The address under which people see this GitLab; it need not be at the top of its host."""
+        parts = urlsplit(self.base_url)
+        folder = parts.path.rstrip("/").removesuffix("/v4").removesuffix("/api").rstrip("/")
+        return f"{parts.scheme}://{self.host}{folder}"
+
+    @property
+    def place(self) -> str:
+        """What stands before the project in canonical names: the host, with the folder where there is one."""
+        return self.web_root.partition("://")[2]
+
+    @property
+    def canonical(self) -> str:
+        """The canonical project: `gitlab.com/acme/apps/web`, or `gitlab.com/4711` where only the id is known."""
+        return f"{self.place}/{self.project.lower()}"
+
+    def path(self, iid: str = "", rest: str = "") -> str:
+        """The API path of the project, or of one issue and what belongs to it."""
+        issue = f"/issues/{iid}" if iid else ""
+        return f"/projects/{quote(self.called or self.project, safe='')}{issue}{rest}"
+
+    def ticket_id(self, iid: str) -> TicketId:
+        """`gitlab.com/acme/web#12`."""
+        return TicketId(f"{self.canonical}#{iid}")
+
+    def foreign_id(self, full_path: str, iid: str) -> TicketId:
+        """The canonical name of an issue in any project of this GitLab."""
+        if full_path.lower() == self.project.lower() or f"{self.web_root}/{full_path}".lower() in self.pages:
+            return self.ticket_id(iid)
+        return TicketId(f"{self.place}/{full_path.lower()}#{iid}")
+
+    def iid(self, key: str) -> str | None:
+        """The key itself, if it can be the number of an issue."""
+        return key if _IID.fullmatch(key) else None
+
+    def learn(self, web_url: str) -> None:
+        """An issue of this project is shown at `web_url`; the project's other issues are beside it."""
+        found = _PAGE.fullmatch(web_url)
+        if found and len(self.pages) < 10:
+            self.pages.add(found[1].lower())
+
+    def identify(self, text: str) -> str | None:
+        """The number in `12`, `#12`, `acme/web#12`, `gitlab.com/acme/web#12` or the issue's URL, if it is ours."""
+        if "://" in text:
+            found = _PAGE.fullmatch(text)
+            ours = {f"{self.web_root}/{self.project}".lower(), *self.pages}
+            return found[2] if found and found[1].lower() in ours else None
+        name, hash_, iid = text.rpartition("#")
+        if name.lower() not in ("", self.project.lower(), self.canonical) or (name and not hash_):
+            return None
+        return self.iid(iid)
