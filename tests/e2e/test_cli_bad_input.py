@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import socket
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from tests.support.cli import Cli
+from agentsmith.cli import app
+from tests.support.cli import Cli, quiet_logs
 from tests.support.redis_server import RedisServer
 from tests.support.stores import PrivateServer
 
@@ -63,6 +66,18 @@ def cli(tmp_path: Path) -> Cli:
     return Cli(tmp_path)
 
 
+@pytest.fixture
+def in_process(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cli]:
+    """The same folder for commands that are run right here, which takes a tenth of the time."""
+    monkeypatch.chdir(cli.folder)
+    for name in [name for name in os.environ if name.startswith("AGENTSMITH_")]:
+        monkeypatch.delenv(name)
+    for name, value in cli.environ.items():
+        monkeypatch.setenv(name, value)
+    with quiet_logs():
+        yield cli
+
+
 def refused(cli: Cli, *command: str, said: tuple[str, ...]) -> None:
     """The command ends with exit code 2, and its last words are the error."""
     done = cli.run(*command, code=2)
@@ -74,9 +89,15 @@ def refused(cli: Cli, *command: str, said: tuple[str, ...]) -> None:
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_bad_input(case: Case, cli: Cli) -> None:
-    cli.configure(case.config)
-    refused(cli, *case.command, said=case.said)
+def test_bad_input(case: Case, in_process: Cli, capsys: pytest.CaptureFixture[str]) -> None:
+    in_process.configure(case.config)
+    assert app.run(case.command) == 2
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    (line,) = shown.err.splitlines()
+    assert line.startswith("error: ")
+    for part in case.said:
+        assert part in line
 
 
 def test_a_named_file_that_is_absent(cli: Cli) -> None:

@@ -82,7 +82,7 @@ async def test_the_demo_reads_well_when_piped(folder: Path) -> None:
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)
 async def test_an_interrupted_demo_leaves_nothing_behind(folder: Path, number: signal.Signals) -> None:
     process = await asyncio.create_subprocess_exec(
-        *command("demo", "--json"),
+        *command("demo", "--json", "--tickets", "3"),
         env=environ(folder),
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,

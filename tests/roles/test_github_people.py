@@ -6,6 +6,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from agentsmith.domain.errors import TicketNotFound
+from agentsmith.domain.ticket import Actor
 from agentsmith.domain.tracker import Access
 from tests.support.github_bench import (
     REPOSITORY,
@@ -98,3 +100,35 @@ async def test_blockers(github: Bench) -> None:
         (f"{host}/acme/api#1", True),
     ]
     assert blockers[2].url.endswith("/acme/api/issues/1")
+
+
+@pytest.mark.parametrize(("version", "known"), [("3.14.2", True), ("3.18.0", True), ("3.19.0", False), (None, False)])
+async def test_only_a_server_that_says_it_is_too_old_has_no_links(
+    github: Bench, version: str | None, known: bool
+) -> None:
+    """Elsewhere a 404 is a ticket that is not there, never an empty list."""
+    tracker = github.tracker()
+    ticket = await tracker.get(github.issue())
+    headers = {"X-GitHub-Enterprise-Version": version} if version else {}
+    github.fail("status", status=404, body={"message": "Not Found"}, headers=headers, path="blocked_by", times=None)
+    if known:
+        assert await tracker.blockers(ticket) == ()
+    else:
+        with pytest.raises(TicketNotFound, match="Not Found"):
+            await tracker.blockers(ticket)
+
+
+async def test_an_account_that_was_deleted_labelled_nobody_knows_what(github: Bench) -> None:
+    tracker = github.tracker()
+    ticket = await tracker.get(github.issue(TRIGGER))
+    events = [{"event": "labeled", "actor": None, "label": {"name": TRIGGER, "color": "ededed"}}]
+    github.fail("status", status=200, body=events, path="events", times=None)
+    assert await tracker.labelled_by(ticket, TRIGGER) is None
+
+
+async def test_a_role_that_an_organisation_made_up_counts_by_what_it_includes(github: Bench) -> None:
+    tracker = github.tracker()
+    answer = {"permission": "write", "role_name": "release manager", "user": {"id": 5, "login": "mona", "type": "User"}}
+    github.fail("status", status=200, body=answer, path="permission", times=None)
+    assert await tracker.access_of(Actor(id="5", name="mona")) is Access.WRITE
+    assert await tracker.access_of(Actor(id="6", name="mona")) is Access.NONE

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import os
 import random
 from collections.abc import AsyncIterator
 
@@ -32,7 +33,7 @@ from tests.support.github_bench import (
 from tests.support.stores import MakeStore
 from tests.support.wait import wait_until
 
-ROUNDS = 1000
+ROUNDS = int(os.environ.get("AGENTSMITH_RACE_ROUNDS", "1000"))
 """Of each race under the lock; there are two."""
 STRICT_ROUNDS = 40
 LANES = 8

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import os
 import signal
 import subprocess
@@ -12,6 +13,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
+
+import structlog
 
 from agentsmith.domain.ticket import Ticket
 from agentsmith.trackers.local.desk import Desk
@@ -147,6 +150,18 @@ class Daemon:
     async def exit_code(self) -> int:
         """Wait for its end."""
         return await asyncio.to_thread(self.process.wait, SLOW)
+
+
+@contextmanager
+def quiet_logs() -> Iterator[None]:
+    """Undo what a command that runs in this very process does to logging."""
+    handlers, level = logging.root.handlers[:], logging.root.level
+    try:
+        yield
+    finally:
+        logging.root.handlers[:] = handlers
+        logging.root.setLevel(level)
+        structlog.reset_defaults()
 
 
 def command(*arguments: str) -> list[str]:

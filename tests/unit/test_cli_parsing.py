@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-import logging
 import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import structlog
 import typer
 from typer.testing import CliRunner
 
@@ -19,6 +17,7 @@ from agentsmith.cli.commands import RoleName
 from agentsmith.daemon import Role
 from agentsmith.domain.errors import ConfigError, StoreUnavailable
 from agentsmith.store.server_binary import ServerUnavailable
+from tests.support.cli import quiet_logs
 
 COMMANDS = (
     ["demo"],
@@ -39,12 +38,8 @@ def _own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Non
     monkeypatch.setenv("AGENTSMITH_DATA_DIR", str(tmp_path / "data"))
     monkeypatch.delenv("AGENTSMITH_CONFIG", raising=False)
     monkeypatch.delenv("AGENTSMITH_DEBUG", raising=False)
-    handlers, level = logging.root.handlers[:], logging.root.level
-    yield
-    # Commands send the log to what pytest calls standard error right now.
-    logging.root.handlers[:] = handlers
-    logging.root.setLevel(level)
-    structlog.reset_defaults()
+    with quiet_logs():
+        yield
 
 
 def help_of(*arguments: str) -> str:

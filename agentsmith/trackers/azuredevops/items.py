@@ -1,0 +1,144 @@
+"""Single work items: reading one, and the one patch that changes its tags under a test of its revision."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import structlog
+
+from agentsmith.domain.errors import BadAnswer, Refused, TicketNotFound
+from agentsmith.domain.ticket import Ticket
+from agentsmith.trackers.azuredevops import payloads, tags
+from agentsmith.trackers.azuredevops.dialect import API_VERSION, JSON_PATCH, message, type_key
+from agentsmith.trackers.azuredevops.memory import Memory
+from agentsmith.trackers.azuredevops.payloads import Project, Snapshot, WorkItem, snapshot_of
+from agentsmith.trackers.azuredevops.site import Site
+from agentsmith.trackers.azuredevops.states import States
+from agentsmith.trackers.http import Answer, ApiClient
+from agentsmith.trackers.http.outcomes import Dropped
+from agentsmith.trackers.http.redaction import excerpt
+
+log = structlog.get_logger()
+
+_CONFLICT: Final = frozenset({409, 412})
+_STALE: Final = {
+    "TestPatchOperationFailedException": "VS403351",
+    "WorkItemRevisionMismatchException": "TF26071",
+}
+"""The two ways to say that somebody wrote meanwhile. Other conflicts exist, and another write does not end them."""
+
+
+class Items:
+    """The work items of one project."""
+
+    def __init__(
+        self,
+        *,
+        tracker: str,
+        site: Site,
+        client: ApiClient,
+        states: States,
+        memory: Memory,
+        now: Callable[[], float],
+    ) -> None:
+        self._tracker = tracker
+        self._site = site
+        self._client = client
+        self._states = states
+        self._memory = memory
+        self._now = now
+
+    def number(self, key: str) -> str:
+        """The key as the id of a work item; what cannot be one names no ticket."""
+        number = self._site.number(key)
+        if number is None:
+            raise TicketNotFound(f"Azure DevOps: {self._site.project} has no work item {key[:40]!r}")
+        return number
+
+    async def read(self, key: str, *, deadline: float | None = None) -> Ticket:
+        """The work item as it is now (T1, T3); one that is in another project is not found."""
+        number = self.number(key)
+        read_at = self._now()
+        path = self._site.path(f"/wit/workitems/{number}")
+        answer = await self._client.get(path, params={"api-version": API_VERSION}, deadline=deadline)
+        item: WorkItem = payloads.read(WorkItem, answer.data, f"work item {number}")
+        if str(item.id) != number:
+            raise BadAnswer(f"Azure DevOps: asked for work item {number}, got {item.id}")
+        await self._check_place(item, deadline)
+        return await self.ticket(item, read_at=read_at, deadline=deadline)
+
+    async def relabel(self, ticket: Ticket, seen: Snapshot, wanted: tuple[str, ...], *, deadline: float) -> Ticket | None:
+        """Write exactly these tags if the revision is still the one seen; None when it is not.
+
+        Raises Dropped for an answer of success that shows other tags.
+        """
+        patch = [{"op": "test", "path": "/rev", "value": seen.rev}, tags.operation(seen.tags, wanted)]
+        path = self._site.path(f"/wit/workitems/{seen.number}") + f"?api-version={API_VERSION}"
+        self._memory.of(seen.number).latest = None  # until an answer says otherwise
+        read_at = self._now()
+        answer = await self._client.write(
+            "PATCH", path, patch, content_type=JSON_PATCH, deadline=deadline, allow=_CONFLICT
+        )
+        if answer.status in _CONFLICT:
+            self._check_stale(answer)
+            return None
+        item: WorkItem = payloads.read(WorkItem, answer.data, f"work item {seen.number}")
+        if item.rev <= seen.rev or not tags.same(tags.split(item.fields.tags), wanted):
+            raise Dropped(
+                f"Azure DevOps answered {answer.status}, but the tags of work item {seen.number} are not what was "
+                "written: the token may not write them"
+            )
+        after = await self.ticket(item, read_at=read_at, verified=True, was_open=ticket.open, deadline=deadline)
+        self._memory.of(seen.number).latest = snapshot_of(after)
+        return after
+
+    async def ticket(
+        self,
+        item: WorkItem,
+        *,
+        read_at: float,
+        verified: bool = False,
+        was_open: bool | None = None,
+        deadline: float | None = None,
+    ) -> Ticket:
+        """The work item as the core sees it. After a write an unknown state must not hide that it succeeded."""
+        try:
+            open_ = await self._states.is_open(item.fields.type, item.fields.state, deadline=deadline)
+        except BadAnswer:
+            if was_open is None:
+                raise
+            open_ = was_open
+        return payloads.to_ticket(
+            item, self._site, self._tracker, open_=open_, read_at=read_at, verified=verified
+        )
+
+    async def _check_place(self, item: WorkItem, deadline: float | None) -> None:
+        """Ids are the organization's: a ticket that was moved to another project is not ours any more."""
+        if self._site.here(item.fields.project):
+            return
+        path = self._site.above(f"/projects/{self._site.path('').split('/')[2]}")
+        params = {"api-version": API_VERSION}
+        answer = await self._client.get(path, params=params, deadline=deadline, allow=frozenset({404}))
+        if answer.status == 200:
+            project: Project = payloads.read(Project, answer.data, "a project")
+            if project.name.casefold() == item.fields.project.casefold():
+                log.warning("the project was renamed; put its new name into the configuration", now=project.name)
+                self._site.called = project.name
+                return
+        raise TicketNotFound(
+            f"Azure DevOps: work item {item.id} is in the project {item.fields.project[:64]!r}, "
+            f"not in {self._site.project!r}"
+        )
+
+    @staticmethod
+    def _check_stale(answer: Answer) -> None:
+        """Raise Refused unless the conflict is the one that a fresh read can end."""
+        said, kind = excerpt(message(answer.data)), type_key(answer.data)
+        if kind not in _STALE and not any(code in said for code in _STALE.values()):
+            raise Refused(f"Azure DevOps: the tags were not written ({answer.status}): {said or kind or 'no reason'}")
+
+
+def batch(record: Any) -> WorkItem | None:
+    """One record of a batch; None for a hole, which stands for a work item that is gone or not ours to see."""
+    return None if record is None else payloads.read(WorkItem, record, "a work item in a batch")

@@ -1,0 +1,104 @@
+"""Publishing an edge on Azure DevOps: one patch, all or nothing, refused by the service if anybody wrote meanwhile.
+
+This is a true compare-and-set, so nothing is read before the write: the patch tests the revision that the caller read.
+A refusal (412, or 409 when the race is lost at the last moment) says only that somebody changed something, a comment
+for instance. Then the work item is read again, and the same question is asked of what it shows now: written again if
+it still shows `expect`, lost if it does not. "Nothing to write" is never answered from an old read (T4, T5).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Final
+
+from agentsmith.domain.errors import TicketNotFound, TrackerError, TrackerUnavailable
+from agentsmith.domain.lifecycle import LabelSet, Status
+from agentsmith.domain.ticket import Ticket
+from agentsmith.domain.tracker import Applied, Gone, Move, MoveOutcome
+from agentsmith.trackers.azuredevops import tags
+from agentsmith.trackers.azuredevops.items import Items
+from agentsmith.trackers.azuredevops.memory import Memory
+from agentsmith.trackers.azuredevops.payloads import Snapshot, snapshot_of
+from agentsmith.trackers.http import Pace
+from agentsmith.trackers.http.outcomes import outcome_of
+
+TRIES: Final = 5
+"""How often a write is tried on a work item that keeps changing."""
+
+
+class Moves:
+    """Moves tickets of one project along their edges."""
+
+    def __init__(self, *, items: Items, labels: LabelSet, memory: Memory, pace: Pace) -> None:
+        self._items = items
+        self._labels = labels
+        self._memory = memory
+        self._pace = dataclasses.replace(pace, first_delay=min(pace.first_delay, 0.1), longest_delay=1.0)
+
+    async def move(self, ticket: Ticket, move: Move) -> MoveOutcome:
+        """Publish one edge (T4 to T11); every failure becomes one of the outcomes."""
+        try:
+            number = self._items.number(ticket.key)
+        except TicketNotFound as error:
+            return Gone(str(error))
+        async with self._memory.lock(number):
+            try:
+                return await self._publish(ticket, move)
+            except TrackerError as error:
+                return outcome_of(error)
+
+    async def tidy(self, ticket: Ticket, *, keep: Status | None, deadline: float) -> Ticket:
+        """Leave the tag of `keep` only (T12); nothing is written if the statuses changed since `ticket` was read.
+
+        The caller chose `keep` from what it saw: a `done` that appeared since must not be swept away (P4).
+        """
+        number = self._items.number(ticket.key)
+        async with self._memory.lock(number):
+            wanted = self._labels.lifecycle(ticket.labels)
+            for failures in range(1, TRIES + 1):
+                seen, shown = await self._look(ticket, deadline)
+                if not tags.same(self._labels.lifecycle(seen.labels), wanted):
+                    return seen
+                left = tags.only(self._labels, shown.tags, keep)
+                if left == shown.tags:
+                    return seen
+                after = await self._items.relabel(seen, shown, left, deadline=deadline)
+                if after is not None:
+                    return after
+                await self._pause(failures, deadline)
+            raise TrackerUnavailable(_restless(number))
+
+    async def _publish(self, ticket: Ticket, move: Move) -> MoveOutcome:
+        seen, shown = ticket, snapshot_of(ticket)
+        fresh = False
+        for failures in range(1, TRIES + 1):
+            if shown is None or fresh is False and isinstance(tags.plan(self._labels, shown.tags, move), type):
+                seen, shown = await self._look(seen, move.deadline)
+                fresh = True
+            todo = tags.plan(self._labels, shown.tags, move)
+            if isinstance(todo, type):
+                return todo(seen)
+            after = await self._items.relabel(seen, shown, todo, deadline=move.deadline)
+            if after is not None:
+                return Applied(after)
+            if failures > 1:
+                await self._pause(failures - 1, move.deadline)
+            seen, shown = await self._look(seen, move.deadline)
+            fresh = True
+        raise TrackerUnavailable(_restless(ticket.key))
+
+    async def _look(self, ticket: Ticket, deadline: float) -> tuple[Ticket, Snapshot]:
+        seen = await self._items.read(ticket.key, deadline=deadline)
+        shown = snapshot_of(seen)
+        assert shown is not None  # noqa: S101 - every ticket that is read has one
+        return seen, shown
+
+    async def _pause(self, failures: int, deadline: float) -> None:
+        """Wait a little, with jitter: two writers that march in step would disturb each other for ever."""
+        delay = self._pace.delay(failures)
+        if self._pace.now() + delay < deadline:
+            await self._pace.sleep(delay)
+
+
+def _restless(number: str) -> str:
+    return f"Azure DevOps: work item {number} kept changing; it was not written in {TRIES} tries"

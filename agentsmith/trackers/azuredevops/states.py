@@ -1,0 +1,77 @@
+"""Which states are open: by their category, never by their name, because every process names its states itself."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Final
+
+import structlog
+
+from agentsmith.domain.errors import BadAnswer, Refused
+from agentsmith.trackers.azuredevops import payloads
+from agentsmith.trackers.azuredevops.dialect import API_VERSION
+from agentsmith.trackers.azuredevops.payloads import ItemType, Page
+from agentsmith.trackers.azuredevops.site import Site
+from agentsmith.trackers.http import ApiClient
+
+log = structlog.get_logger()
+
+CLOSED: Final = frozenset({"completed", "removed"})
+REFRESH_AFTER: Final = 60.0
+"""Seconds before a state that nobody knows makes us ask for the types again."""
+
+Categories = Mapping[tuple[str, str], bool]
+"""Whether it is open, by type and state, both in lower case."""
+
+
+class States:
+    """The categories of all states of a project's work item types: one request, kept while nothing unknown turns up."""
+
+    def __init__(self, client: ApiClient, site: Site, *, now: Callable[[], float]) -> None:
+        self._client = client
+        self._site = site
+        self._now = now
+        self._known: dict[str, tuple[float, Categories]] = {}
+        self._asking = asyncio.Lock()
+
+    async def is_open(self, type_: str, state: str, *, project: str | None = None, deadline: float | None) -> bool:
+        """Whether a work item of that type in that state is open; BadAnswer where the process knows no such state."""
+        where = self._site.project if project is None or self._site.here(project) else project
+        wanted = (type_.casefold(), state.casefold())
+        async with self._asking:
+            asked, known = self._known.get(where, (None, {}))
+            if wanted not in known and (asked is None or self._now() - asked >= REFRESH_AFTER):
+                known = await self._ask(where, deadline)
+                self._known[where] = (self._now(), known)
+        if wanted not in known:
+            raise BadAnswer(f"Azure DevOps: the type {type_[:40]!r} has no state {state[:40]!r} in {where}")
+        return known[wanted]
+
+    async def closed_everywhere(self) -> tuple[str, ...]:
+        """The names of states that are closed in every type that has them: a query may leave those out."""
+        async with self._asking:
+            where = self._site.project
+            if where not in self._known:
+                self._known[where] = (self._now(), await self._ask(where, None))
+            known = self._known[where][1]
+        names = {state for _, state in known}
+        return tuple(sorted(n for n in names if not any(known.get((t, n)) for t, _ in known)))
+
+    async def _ask(self, project: str, deadline: float | None) -> Categories:
+        site = self._site if self._site.here(project) else Site(self._site.organization, project, self._site.base_url)
+        params = {"api-version": API_VERSION}
+        answer = await self._client.get(
+            site.path("/wit/workitemtypes"), params=params, deadline=deadline, missing=Refused
+        )
+        page: Page = payloads.read(Page, answer.data, "a list of work item types")
+        found: dict[tuple[str, str], bool] = {}
+        for record in page.value:
+            try:
+                known: ItemType = payloads.read(ItemType, record, "a work item type")
+            except BadAnswer as error:
+                log.warning("skipped a malformed work item type", error=str(error))
+                continue
+            for state in known.states:
+                found[known.name.casefold(), state.name.casefold()] = state.category.casefold() not in CLOSED
+        return found
