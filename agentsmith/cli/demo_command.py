@@ -20,9 +20,8 @@ from agentsmith import logs
 from agentsmith.cli import output
 from agentsmith.cli.demo_view import live_table, summary
 from agentsmith.demo.checks import as_data, check, error_of
-from agentsmith.demo.stage import set_up
+from agentsmith.demo.stage import StageFright, set_up
 from agentsmith.demo.story import Played, Tell, play
-from agentsmith.domain.lifecycle import Status
 
 _PATIENCE: Final = 40.0
 """Seconds before the demo gives up, on top of what the scaled intervals take; a busy machine is slow."""
@@ -42,6 +41,11 @@ def demo(*, tickets: int, speed: float, keep: bool, as_json: bool) -> bool:
             logs.configure("console", "warning")
     except asyncio.CancelledError:
         raise KeyboardInterrupt from None
+    except StageFright as error:
+        output.error(str(error))
+        if as_json:
+            output.json_result({"ok": False, "error": str(error)})
+        return False
     finally:
         if not keep:
             shutil.rmtree(folder, ignore_errors=True)
@@ -55,18 +59,23 @@ def demo(*, tickets: int, speed: float, keep: bool, as_json: bool) -> bool:
 
 
 async def _interruptible(folder: Path, *, tickets: int, speed: float, tell: Tell) -> dict[str, Any]:
-    """The demo, ended in order by the signals of a supervisor or a closed terminal too."""
+    """The demo, ended in order by Ctrl-C, and by the signals of a supervisor or a closed terminal too."""
     task = asyncio.current_task()
     assert task is not None  # noqa: S101 - we are inside one
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        asyncio.get_running_loop().add_signal_handler(number, task.cancel)
+
+    def interrupt() -> None:
+        # Once: a second Ctrl-C must not leave processes behind that the first is just about to end.
+        if not task.cancelling():
+            task.cancel()
+
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        asyncio.get_running_loop().add_signal_handler(number, interrupt)
     factor = 1 / speed
     async with set_up(folder, factor) as stage:
         played = await play(stage, tickets, tell, patience=_PATIENCE + _SLOWEST_RECOVERY * factor)
         result = as_data(played, await check(stage, played))
-        failed = next((key for key, part in played.parts.items() if part.ends is Status.FAILED), "")
         tell(played, "all tickets have ended; stopping the processes" if result["ok"] else "stopping the processes")
-        return {**result, "factor": factor, "speed": speed, "error": await error_of(stage, failed)}
+        return {**result, "factor": factor, "speed": speed, "error": await error_of(stage, played)}
 
 
 @contextlib.contextmanager

@@ -41,9 +41,7 @@ def _as_data(accounts: list[Account] | None) -> list[dict[str, Any]] | None:
 def _show(account: Account) -> None:
     output.title(account.credential)
     purposes = sorted({*account.counted, *account.free})
-    spent = [
-        [purpose, str(account.counted.get(purpose, 0)), str(account.free.get(purpose, 0))] for purpose in purposes
-    ]
+    spent = [[purpose, str(account.counted.get(purpose, 0)), str(account.free.get(purpose, 0))] for purpose in purposes]
     total = ["in all", str(sum(account.counted.values())), str(sum(account.free.values()))]
     output.rows((f"Since {_clock(account.since)}", "Counted", "Free (304)"), [*spent, total])
     left = [[a.bucket, f"{a.remaining} of {a.limit}", _until(a.reset)] for a in account.allowances]

@@ -26,7 +26,9 @@ async def check(stage: Stage, played: Played) -> list[Check]:
 
 
 def _ends(played: Played) -> Iterator[Check]:
-    wrong = [
+    # Without any ticket the stage was never set, which is no success.
+    wrong = [] if played.parts else ["there are no tickets"]
+    wrong += [
         f"{key} is {status_of(played.tickets[key]).value}, not {part.ends.value}"
         for key, part in played.parts.items()
         if status_of(played.tickets[key]) is not part.ends
@@ -75,17 +77,17 @@ def _labels(played: Played) -> Iterator[Check]:
 
 
 async def _comment(stage: Stage, played: Played) -> Check:
-    key = next(key for key, part in played.parts.items() if part.ends is Status.FAILED)
-    said = await error_of(stage, key)
-    return Check("the failure's reason is a comment on its ticket", bool(said), f"ticket {key}: {said}")
+    said = await error_of(stage, played)
+    return Check("the failure's reason is a comment on its ticket", bool(said), said or "there is none")
 
 
-async def error_of(stage: Stage, key: str) -> str:
-    """The line of output that our comment quotes."""
-    for comment in (await stage.desk.show(key)).comments:
-        for line in comment.body.splitlines():
-            if "release-notes.md" in line and "`" not in line:
-                return line
+async def error_of(stage: Stage, played: Played) -> str:
+    """The line of output that our comment on the failed ticket quotes."""
+    for key in [key for key, part in played.parts.items() if part.ends is Status.FAILED]:
+        for comment in (await stage.desk.show(key)).comments:
+            for line in comment.body.splitlines():
+                if "release-notes.md" in line and "`" not in line:
+                    return line
     return ""
 
 

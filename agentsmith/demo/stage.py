@@ -170,8 +170,7 @@ async def set_up(folder: Path, factor: float) -> AsyncIterator[Stage]:
             try:
                 yield stage
             finally:
-                # Finished even if a second Ctrl-C comes: processes that outlive us would be worse than waiting.
-                await asyncio.shield(stage.clear())
+                await stage.clear()
 
 
 def write_config(folder: Path, factor: float) -> Config:

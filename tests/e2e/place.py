@@ -142,6 +142,13 @@ class Place:
         """What the ticket shows now."""
         return frozenset(name for (name,) in self._rows(_LABELS, key))
 
+    def all_labels(self) -> dict[str, frozenset[str]]:
+        """What every ticket shows now."""
+        found: dict[str, set[str]] = {}
+        for number, name in self._rows(_ALL_LABELS):
+            found.setdefault(str(number), set()).add(name)
+        return {key: frozenset(labels) for key, labels in found.items()}
+
     def comments(self, key: str = "1") -> list[str]:
         """The ticket's comments."""
         return [body for (body,) in self._rows(_COMMENTS, key)]
@@ -150,9 +157,9 @@ class Place:
         """Everything that was ever done to the ticket, and the state of its comment."""
         return [*self._rows(_EVENTS, key), *self._rows(_STICKY, key)]
 
-    def _rows(self, query: str, key: str) -> list[tuple[Any, ...]]:
+    def _rows(self, query: str, *parameters: str) -> list[tuple[Any, ...]]:
         with closing(sqlite3.connect(f"file:{self.tickets}?mode=ro", uri=True, timeout=10)) as connection:
-            return connection.execute(query, (key,)).fetchall()
+            return connection.execute(query, parameters).fetchall()
 
     def begun(self) -> list[Begun]:
         """Every command that began, in order."""
@@ -203,6 +210,7 @@ def slowly(predicate: Callable[[], bool]) -> Callable[[], Awaitable[bool]]:
 
 _TICKET: Final = "(SELECT id FROM tickets WHERE project = 'tickets' AND number = ?)"
 _LABELS: Final = f"SELECT name FROM labels WHERE ticket = {_TICKET}"  # noqa: S608 - a constant
+_ALL_LABELS: Final = "SELECT number, name FROM labels JOIN tickets ON tickets.id = labels.ticket"
 _COMMENTS: Final = f"SELECT body FROM comments WHERE ticket = {_TICKET} ORDER BY id"  # noqa: S608
 _EVENTS: Final = f"SELECT kind, detail, run, fence FROM events WHERE ticket = {_TICKET} ORDER BY id"  # noqa: S608
 _STICKY: Final = f"SELECT body, memo, edited_at FROM comments WHERE ticket = {_TICKET}"  # noqa: S608

@@ -93,6 +93,7 @@ async def test_an_interrupted_demo_leaves_nothing_behind(folder: Path, number: s
         while b"labelled" not in await process.stderr.readline():
             pass
         process.send_signal(number)
+        process.send_signal(signal.SIGINT)  # people press it again
         said, errors = await process.stdout.read(), await process.stderr.read()
     assert await process.wait() == 130
     assert said == b""

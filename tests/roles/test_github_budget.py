@@ -142,10 +142,13 @@ async def test_replicas_share_what_they_have_read(github: Bench) -> None:
 
 
 async def test_asking_twice_who_may_what_is_free(github: Bench) -> None:
-    tracker = github.tracker()
+    ledger = LocalLedger()
+    tracker = github.tracker(shared=Shared(ledger=ledger))
     number = github.issue(TRIGGER)
     ticket = await tracker.get(number)
-    await tracker.labelled_by(ticket, TRIGGER)
+    with spending_for("claim"):
+        await tracker.labelled_by(ticket, TRIGGER)
+    assert [(s.purpose, s.counted) for s in ledger.spent()] == [("actor", 2), ("other", 1)]
     assert github.sent() == [
         f"GET /repos/acme/web/issues/{number} 200",
         f"GET /repos/acme/web/issues/{number}/events 200",

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
 from agentsmith.domain.lifecycle import Status
-from agentsmith.domain.tracker import Applied, Forbidden, Limited, LostRace, Unknown
+from agentsmith.domain.tracker import AlreadySo, Applied, Forbidden, Limited, LostRace, Unknown
 from agentsmith.simulators.clock import Clock
 from agentsmith.trackers.github.claims import LIFETIME
 from tests.support.github_bench import (
@@ -23,6 +24,7 @@ from tests.support.github_bench import (
     bench,
     edge,
 )
+from tests.support.wait import wait_until
 
 REF = "refs/agent-smith/claims/issue-1"
 
@@ -170,3 +172,32 @@ async def test_a_ref_that_cannot_be_removed_does_not_spoil_the_move(github: Benc
     github.fail("status", status=500, path="git/", times=None)
     applied(await tracker.move(ticket, edge(Status.ENQUEUED, None)))
     assert refs(github) == {REF}
+
+
+async def test_an_end_that_was_unknown_or_tidied_lets_go_too(github: Bench) -> None:
+    tracker = github.tracker(strict=True)
+    for number in ("1", "2"):
+        ticket = applied(await tracker.move(await tracker.get(number), edge(*CLAIM))).ticket
+        ticket = applied(await tracker.move(ticket, edge(*START))).ticket
+        if number == "1":
+            github.fail("applied_then_lost", method="DELETE", path="labels")
+            assert isinstance(await tracker.move(ticket, edge(*FINISH)), Unknown)
+            assert isinstance(await tracker.move(ticket, edge(*FINISH)), AlreadySo)
+        else:
+            github.simulator.remove_label(REPOSITORY, 2, "agent-smith:in-progress")
+            lost = await tracker.move(ticket, edge(*FINISH))
+            assert isinstance(lost, LostRace)
+            await tracker.tidy(lost.ticket, keep=Status.DONE, deadline=edge(*FINISH).deadline)
+        assert refs(github) == set()
+
+
+async def test_what_is_pending_already_is_not_let_go(github: Bench) -> None:
+    """Somebody may just be claiming it: between the ref and the label a ticket still shows pending."""
+    one, two = github.tracker(strict=True), github.tracker(strict=True)
+    hold = github.fail("slow", path="issues/1/labels")
+    claiming = asyncio.create_task(one.move(await one.get("1"), edge(*CLAIM)))
+    await wait_until(lambda: hold.struck > 0, what="the claim")
+    assert isinstance(await two.move(await two.get("1"), edge(Status.WAITING, Status.PENDING)), AlreadySo)
+    assert refs(github) == {REF}
+    hold.release()
+    applied(await claiming)

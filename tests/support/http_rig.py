@@ -9,7 +9,7 @@ from typing import Any, Final
 import httpx
 
 from agentsmith.trackers.github.dialect import GITHUB
-from agentsmith.trackers.http import ApiClient, LocalEtags, LocalGovernor, LocalLedger, Pace, Shared
+from agentsmith.trackers.http import ApiClient, Dialect, LocalEtags, LocalGovernor, LocalLedger, Pace, Shared
 
 BASE: Final = "https://api.example/v1"
 SECRET: Final = "ghp_0123456789abcdefghijABCDEFGHIJ456789"
@@ -67,7 +67,15 @@ class Login:
 class Rig:
     """A client with everything around it within reach."""
 
-    def __init__(self, *, login: Login | None = None, spacing: float = 0.0, shared: Shared | None = None, **pace: Any):
+    def __init__(
+        self,
+        *,
+        login: Login | None = None,
+        spacing: float = 0.0,
+        shared: Shared | None = None,
+        dialect: Dialect = GITHUB,
+        **pace: Any,
+    ) -> None:
         self.clock = Clock()
         self.login = login or Login()
         self.governor = LocalGovernor(self.clock.wall)
@@ -77,7 +85,7 @@ class Rig:
         self.client = ApiClient(
             self.http,
             base_url=BASE,
-            dialect=GITHUB,
+            dialect=dialect,
             credential=self.login,
             shared=self.shared,
             write_spacing=spacing,

@@ -6,14 +6,18 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
-from agentsmith.demo.stage import TRIGGERS, write_config
+from agentsmith.cli import demo_command
+from agentsmith.demo.stage import TRIGGERS, StageFright, write_config
 from agentsmith.demo.story import is_alive, plan
 from agentsmith.demo.timeline import Moment, Timeline, moment_of
 from agentsmith.domain.lifecycle import Status
+from tests.support.cli import quiet_logs
 
 
 def line(event: str = "transition", **fields: object) -> bytes:
@@ -83,3 +87,20 @@ def test_a_dead_process_is_not_alive() -> None:
         assert not is_alive(process.pid)  # a zombie by now
     assert not is_alive(process.pid)
     assert is_alive(os.getpid())
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_a_process_that_dies_is_told_and_cleared_away(
+    as_json: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def no_show(*_: object, **__: object) -> NoReturn:
+        raise StageFright("the demo's process 'engine' ended with exit code 2: error: why")
+
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(demo_command, "_interruptible", no_show)
+    with quiet_logs():
+        assert demo_command.demo(tickets=6, speed=20, keep=False, as_json=as_json) is False
+    shown = capsys.readouterr()
+    assert shown.err == "error: the demo's process 'engine' ended with exit code 2: error: why\n"
+    assert (json.loads(shown.out)["ok"] is False) if as_json else (shown.out == "")
+    assert list(tmp_path.iterdir()) == []

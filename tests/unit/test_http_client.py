@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gzip
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from typing import Any
 
 import httpx
@@ -19,6 +20,7 @@ from agentsmith.domain.errors import (
     TrackerUnavailable,
     Unauthorized,
 )
+from agentsmith.trackers.github.dialect import GITHUB
 from agentsmith.trackers.http import OutcomeUnknown, Redirected
 from tests.support.http_rig import BASE, SECRET, Login, Rig
 
@@ -284,6 +286,21 @@ async def test_a_redirect_elsewhere_is_refused(rig: Rig, location: str) -> None:
     with pytest.raises(BadAnswer, match="redirect"):
         await rig.client.get(PATH)
     assert not elsewhere.called
+
+
+@respx.mock
+async def test_a_host_that_the_platform_uses_is_followed_without_the_credential() -> None:
+    rig = Rig(dialect=replace(GITHUB, hosts=frozenset({"files.example"})))
+    respx.get(ISSUE).respond(302, headers={"Location": "https://files.example/x"})
+    respx.get("https://files.example/x").respond(302, headers={"Location": "http://files.example/y"})
+    plain = respx.get("http://files.example/y").respond(200, json={})
+    with pytest.raises(BadAnswer, match="redirect"):
+        await rig.client.get(PATH)
+    assert not plain.called
+    target = respx.get("https://files.example/x").respond(200, json={"n": 1})
+    assert (await rig.client.get(PATH)).data == {"n": 1}
+    assert "authorization" not in target.calls.last.request.headers
+    await rig.aclose()
 
 
 @respx.mock

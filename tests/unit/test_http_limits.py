@@ -9,7 +9,7 @@ import httpx
 import pytest
 import respx
 
-from agentsmith.domain.errors import RateLimited, Refused
+from agentsmith.domain.errors import RateLimited, Refused, StoreUnavailable
 from agentsmith.trackers.http import LocalGovernor, Shared, spending_for
 from tests.support.http_rig import BASE, EPOCH, Clock, Login, Rig
 
@@ -263,6 +263,50 @@ async def test_requests_are_booked_by_purpose_and_unchanged_ones_are_free(rig: R
     booked = {(s.purpose, s.counted, s.free) for s in rig.ledger.spent()}
     assert booked == {("poll", 1, 1), ("claim", 1, 0), ("other", 1, 1)}
     assert {s.credential for s in rig.ledger.spent()} == {"tester"}
+
+
+class Away:
+    """A store that is gone: as governor, as cache and as ledger."""
+
+    def __init__(self, governor: LocalGovernor) -> None:
+        self.reserve = governor.reserve
+
+    async def report(self, credential: str, bucket: str, *, limit: int, remaining: int, reset: float) -> None:
+        raise StoreUnavailable("gone")
+
+    async def pause(self, credential: str, bucket: str, *, seconds: float | None, reason: str) -> None:
+        raise StoreUnavailable("gone")
+
+    async def load(self, credential: str, url: str) -> None:
+        raise StoreUnavailable("gone")
+
+    async def save(self, credential: str, url: str, *, etag: str, body: bytes, link: str) -> None:
+        raise StoreUnavailable("gone")
+
+    async def record(self, credential: str, purpose: str, *, counted: bool) -> None:
+        raise StoreUnavailable("gone")
+
+
+@respx.mock
+async def test_what_a_request_did_is_not_lost_over_its_bookkeeping(rig: Rig) -> None:
+    away = Away(rig.governor)
+    lone = Rig(shared=Shared(away, away, away))
+    respx.route(url=URL).respond(200, json={"done": True}, headers={**quota(5), "ETag": '"1"', "Retry-After": "3"})
+    assert (await lone.client.write("POST", PATH, {})).data == {"done": True}
+    assert (await lone.client.get(PATH)).data == {"done": True}
+    await lone.aclose()
+
+
+@respx.mock
+async def test_nothing_is_sent_when_nobody_can_say_whether_it_may_go(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def gone(*_: object, **__: object) -> None:
+        raise StoreUnavailable("gone")
+
+    route = respx.post(URL).respond(200, json={})
+    monkeypatch.setattr(rig.governor, "reserve", gone)
+    with pytest.raises(StoreUnavailable):
+        await rig.client.write("POST", PATH, {})
+    assert not route.called
 
 
 def test_one_process_needs_nothing_given() -> None:

@@ -153,7 +153,7 @@ def keyset_page(
 
 
 def _place(key: tuple[Any, ...]) -> list[Any]:
-    return [part.isoformat() if isinstance(part, datetime) else part for part in key]
+    return [part.timestamp() if isinstance(part, datetime) else part for part in key]
 
 
 def _size(call: Call) -> int:

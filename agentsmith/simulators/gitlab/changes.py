@@ -166,14 +166,14 @@ class Changes:
 
     def _exclusive(self, project: Project, here: list[int], added: list[int]) -> list[int]:
         """All labels together; on a paid tier a scoped label pushes its siblings out, the last one wins."""
-        together = here
+        together = list(here)
         for label_id in added:
+            if label_id in together:
+                continue
             scope = project.labels[label_id].scope if self.premium else None
             if scope is not None:
                 together = [i for i in together if i not in project.labels or project.labels[i].scope != scope]
-            together = [*[i for i in together if i != label_id], label_id] if label_id not in here else (
-                together if label_id in together else [*together, label_id]
-            )
+            together.append(label_id)
         return together
 
     def _event(self, by: By, label: int, action: str) -> LabelEvent:

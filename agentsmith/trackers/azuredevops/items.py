@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
 import structlog
 
-from agentsmith.domain.errors import BadAnswer, Refused, TicketNotFound
+from agentsmith.domain.errors import BadAnswer, Refused, TicketNotFound, TrackerError
 from agentsmith.domain.ticket import Ticket
 from agentsmith.trackers.azuredevops import payloads, tags
 from agentsmith.trackers.azuredevops.dialect import API_VERSION, JSON_PATCH, message, type_key
@@ -68,7 +68,9 @@ class Items:
         await self._check_place(item, deadline)
         return await self.ticket(item, read_at=read_at, deadline=deadline)
 
-    async def relabel(self, ticket: Ticket, seen: Snapshot, wanted: tuple[str, ...], *, deadline: float) -> Ticket | None:
+    async def relabel(
+        self, ticket: Ticket, seen: Snapshot, wanted: tuple[str, ...], *, deadline: float
+    ) -> Ticket | None:
         """Write exactly these tags if the revision is still the one seen; None when it is not.
 
         Raises Dropped for an answer of success that shows other tags.
@@ -105,13 +107,11 @@ class Items:
         """The work item as the core sees it. After a write an unknown state must not hide that it succeeded."""
         try:
             open_ = await self._states.is_open(item.fields.type, item.fields.state, deadline=deadline)
-        except BadAnswer:
+        except TrackerError:
             if was_open is None:
                 raise
             open_ = was_open
-        return payloads.to_ticket(
-            item, self._site, self._tracker, open_=open_, read_at=read_at, verified=verified
-        )
+        return payloads.to_ticket(item, self._site, self._tracker, open_=open_, read_at=read_at, verified=verified)
 
     async def _check_place(self, item: WorkItem, deadline: float | None) -> None:
         """Ids are the organization's: a ticket that was moved to another project is not ours any more."""
@@ -137,8 +137,3 @@ class Items:
         said, kind = excerpt(message(answer.data)), type_key(answer.data)
         if kind not in _STALE and not any(code in said for code in _STALE.values()):
             raise Refused(f"Azure DevOps: the tags were not written ({answer.status}): {said or kind or 'no reason'}")
-
-
-def batch(record: Any) -> WorkItem | None:
-    """One record of a batch; None for a hole, which stands for a work item that is gone or not ours to see."""
-    return None if record is None else payloads.read(WorkItem, record, "a work item in a batch")

@@ -72,7 +72,7 @@ class Moves:
         seen, shown = ticket, snapshot_of(ticket)
         fresh = False
         for failures in range(1, TRIES + 1):
-            if shown is None or fresh is False and isinstance(tags.plan(self._labels, shown.tags, move), type):
+            if shown is None or (fresh is False and isinstance(tags.plan(self._labels, shown.tags, move), type)):
                 seen, shown = await self._look(seen, move.deadline)
                 fresh = True
             todo = tags.plan(self._labels, shown.tags, move)

@@ -26,7 +26,8 @@ _TAG: Final = re.compile(r"<[A-Za-z/!][^>]*>")
 
 def read(shape: type[T] | Any, data: object, what: str) -> T:
     """`data` as `shape`; raises BadAnswer that names the first wrong field and shows no value."""
-    return shaped(shape, data, f"Azure DevOps: {what}")
+    result: T = shaped(shape, data, f"Azure DevOps: {what}")
+    return result
 
 
 class Identity(Record):
@@ -138,7 +139,7 @@ class ItemType(Record):
     """A work item type with its states."""
 
     name: str
-    states: list[State] = []
+    states: tuple[State, ...] = Field((), strict=False)
 
 
 class Comment(Record):

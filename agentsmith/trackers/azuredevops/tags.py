@@ -64,4 +64,6 @@ def check(labels: LabelSet) -> None:
     for prefix in (labels.prefix, *labels.former_prefixes):
         bad = [c for c in prefix if c in ",;" or ord(c) > 0xFFFF or not c.isprintable()]
         if bad or prefix.startswith("@") or len(prefix) > _LONGEST - 20:
-            raise ConfigError(f"Azure DevOps takes no tags that begin with {prefix[:40]!r}; choose another label_prefix")
+            raise ConfigError(
+                f"Azure DevOps takes no tags that begin with {prefix[:40]!r}; choose another label_prefix"
+            )

@@ -79,12 +79,14 @@ class ClaimRefs:
             path = self._site.path(rest=f"/git/matching-refs/{name}")
             answer = await self._client.get(path, deadline=deadline, missing=Refused)
             refs: list[GitRef] = payloads.read(list[GitRef], answer.data, "a list of refs")
-            for ref in refs:
+            # The first ref goes last: while it stands nobody can claim, so no new ref is among those removed.
+            for ref in sorted(refs, key=lambda found: found.ref, reverse=True):
                 full = ref.ref.removeprefix("refs/")
                 if full == name or full.startswith(f"{name}-after-"):
                     path = self._site.path(rest=f"/git/refs/{full}")
                     gone = frozenset({404, 422})
-                    await self._client.write("DELETE", path, deadline=deadline, repeatable=True, allow=gone)
+                    # Not repeatable: a second try could remove what somebody else has made since.
+                    await self._client.write("DELETE", path, deadline=deadline, allow=gone)
         except TrackerError as error:
             log.warning("a claim was not released yet", ticket=self._site.ticket_id(number), error=str(error))
 

@@ -54,6 +54,9 @@ log = structlog.get_logger()
 CLAIM: Final = (Status.PENDING, Status.ENQUEUED)
 _NOT_BEGUN: Final = frozenset({CLAIM, (Status.ENQUEUED, Status.IN_PROGRESS)})
 """Edges on which a ticket that lost its label altogether would rightly be taken for pending."""
+_HELD: Final = (Status.ENQUEUED, Status.IN_PROGRESS)
+_ENDED: Final = (Status.WAITING, Status.DONE, Status.FAILED)
+"""Statuses in which nobody can be in the middle of a claim."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +140,8 @@ class Moves:
                 return seen
             todo = only(self._labels, seen.labels, keep)
             if not todo.add and not todo.remove:
+                if keep in _ENDED:
+                    await self._let_go(number, deadline)
                 return seen
             self._notes.doubt(number)  # until an answer says otherwise
             shown = _ids(seen)
@@ -148,18 +153,20 @@ class Moves:
                     shown = _without(shown, label) if left is None else left
             except Dropped as error:
                 raise Refused(str(error)) from None
+            if keep not in _HELD:
+                await self._let_go(number, deadline)
             return self._after(seen, shown)
 
     async def _publish(self, number: str, ticket: Ticket, move: Move) -> MoveOutcome:
-        claiming = self._claims is not None and (move.expect, move.to) == CLAIM
-        taken = False
-        seen = ticket
+        seen, taken = ticket, False
         try:
             seen = await self._current(ticket, move)
             todo = plan(self._labels, seen.labels, move)
             if isinstance(todo, type):
+                if todo is AlreadySo and move.to in _ENDED:
+                    await self._let_go(number, move.deadline)
                 return todo(seen)
-            if self._claims is not None and claiming:
+            if self._claims is not None and (move.expect, move.to) == CLAIM:
                 taken = await self._claims.take(number, move)
                 if not taken:
                     return LostRace(seen)
@@ -169,12 +176,17 @@ class Moves:
             return LostRace(self._after(seen, overtaken.labels))
         except (Dropped, TrackerError) as error:
             outcome = outcome_of(error)
-            if self._claims is not None and taken and not isinstance(outcome, Unknown):
-                await self._claims.release(number, deadline=move.deadline)
+            if taken and not isinstance(outcome, Unknown):
+                await self._let_go(number, move.deadline)
             return outcome
-        if self._claims is not None and move.to not in (Status.ENQUEUED, Status.IN_PROGRESS):
-            await self._claims.release(number, deadline=move.deadline)
+        if move.to not in _HELD:
+            await self._let_go(number, move.deadline)
         return Applied(self._after(seen, shown))
+
+    async def _let_go(self, number: str, deadline: float) -> None:
+        """Strict mode: the claim on the issue is over."""
+        if self._claims is not None:
+            await self._claims.release(number, deadline=deadline)
 
     async def _current(self, ticket: Ticket, move: Move) -> Ticket:
         """The ticket to start from: read again, unless the write's own answer will tell as much."""
@@ -210,8 +222,9 @@ class Moves:
         if snapshot and todo.remove and edge in _NOT_BEGUN and self._writer.can_swap(snapshot, todo.add, todo.remove):
             swapped = await self._writer.swap(snapshot, todo.add, todo.remove, deadline=move.deadline)
             if swapped is not None and swapped.added is not None:
-                self._check_strangers(self._verified(todo.add, swapped.added), move, gone_is_lost=True)
-                return swapped.added if swapped.removed is None else swapped.removed
+                left = swapped.added if swapped.removed is None else swapped.removed
+                self._check_strangers(self._verified(todo.add, swapped.added), move, gone_is_lost=True, now=left)
+                return left
             if swapped is not None:
                 log.warning("GitHub removed a label and failed to add the next; adding it now", ticket=seen.id)
                 return self._verified(todo.add, await self._writer.add(number, todo.add, deadline=move.deadline))
@@ -219,12 +232,14 @@ class Moves:
         self._check_strangers(shown, move, gone_is_lost=True)
         return shown
 
-    def _check_strangers(self, shown: Labels, move: Move, *, gone_is_lost: bool = False) -> None:
+    def _check_strangers(
+        self, shown: Labels, move: Move, *, gone_is_lost: bool = False, now: Labels | None = None
+    ) -> None:
         """Raise Overtaken when the labels show a status that this move knows nothing of, or `expect` no more."""
         statuses = self._labels.statuses(shown)
         gone = gone_is_lost and move.expect is not Status.PENDING and move.expect not in statuses
         if gone or statuses - {move.expect, move.to}:
-            raise Overtaken(shown)
+            raise Overtaken(shown if now is None else now)
 
     @staticmethod
     def _verified(label: str, shown: Labels) -> Labels:

@@ -12,7 +12,7 @@ from agentsmith.domain.tracker import Access, Labelling
 from agentsmith.trackers.github import payloads
 from agentsmith.trackers.github.payloads import App, Event, Permission, User
 from agentsmith.trackers.github.site import Site
-from agentsmith.trackers.http import Answer, ApiClient
+from agentsmith.trackers.http import Answer, ApiClient, spending_for
 from agentsmith.trackers.http.paging import links
 
 _ROLES: Final = {
@@ -24,6 +24,8 @@ _ROLES: Final = {
     "none": Access.NONE,
 }
 _MOST_PAGES: Final = 100
+PURPOSE: Final = "actor"
+"""What these look-ups are booked under, whoever asks."""
 
 
 class People:
@@ -42,7 +44,8 @@ class People:
         """Who the credential belongs to; asked once."""
         async with self._asking:
             if self._me is None:
-                self._me = (await self._ask(deadline)).to_actor()
+                with spending_for(PURPOSE):
+                    self._me = (await self._ask(deadline)).to_actor()
         return self._me
 
     def learn(self, user: User) -> None:
@@ -56,7 +59,11 @@ class People:
 
     async def labelled_by(self, number: str, label: str) -> Labelling | None:
         """Who last put the label on the issue; None when the history does not say."""
-        wanted = label.casefold()
+        with spending_for(PURPOSE):
+            found = await self._last_labelling(number, label.casefold())
+            return None if found is None else await self._labelling(found)
+
+    async def _last_labelling(self, number: str, wanted: str) -> Event | None:
         path = self._site.path(number, "/events")
         answer = await self._client.get(path, params={"per_page": str(self._page_size)})
         first, url = answer, links(answer.link).get("last")
@@ -64,19 +71,18 @@ class People:
         while url is not None and pages < _MOST_PAGES:  # the newest events are on the last page
             answer = await self._client.get(url)
             if (found := _last_labelling(answer, wanted)) is not None:
-                return await self._labelling(found)
+                return found
             url = links(answer.link).get("prev")
             if url is None or url == links(answer.link).get("first"):
                 break
             pages += 1
-        found = _last_labelling(first, wanted)
-        return None if found is None else await self._labelling(found)
+        return _last_labelling(first, wanted)
 
     async def access_of(self, actor: Actor) -> Access:
         """What an account may do here; NONE for programs, which have no role, and for whoever is not known."""
-        login = quote(actor.name, safe="")
-        path = self._site.path(rest=f"/collaborators/{login}/permission")
-        answer = await self._client.get(path, allow=frozenset({404}), missing=Refused)
+        path = self._site.path(rest=f"/collaborators/{quote(actor.name, safe='')}/permission")
+        with spending_for(PURPOSE):
+            answer = await self._client.get(path, allow=frozenset({404}), missing=Refused)
         if answer.status == 404:
             return Access.NONE
         permission: Permission = payloads.read(Permission, answer.data, "a permission")

@@ -13,6 +13,7 @@ import httpx
 from agentsmith.domain.errors import (
     BadAnswer,
     RateLimited,
+    StoreUnavailable,
     TicketNotFound,
     TrackerError,
     TrackerUnavailable,
@@ -26,7 +27,7 @@ from agentsmith.trackers.http.governor import EVERYWHERE, Hold
 from agentsmith.trackers.http.paging import NextPage, Page, link_header
 from agentsmith.trackers.http.redaction import excerpt
 from agentsmith.trackers.http.replies import Answer, OutcomeUnknown, Reply, error_for, parsed
-from agentsmith.trackers.http.shared import Shared
+from agentsmith.trackers.http.shared import Shared, if_possible
 from agentsmith.trackers.http.wire import Wire
 
 _MOST_PAGES: Final = 1000
@@ -71,7 +72,7 @@ class ApiClient:
         None and `unchanged` is true. Statuses in `allow` are answers; 404 and 410 otherwise raise `missing`.
         """
         url = self._url(path, params)
-        loaded = await self._shared.etags.load(self._credential.name, str(url))
+        loaded = await if_possible(self._shared.etags.load(self._credential.name, str(url)))
         cached = Cached(*loaded) if loaded else None
         call = self._call("GET", url, deadline, etag=cached.etag if cached else etag)
         reply = await self._send(call, allow=allow, missing=missing)
@@ -83,7 +84,8 @@ class ApiClient:
         answer = self._answer(call, reply)
         if answer.status == 200 and answer.etag:
             name, kept = self._credential.name, reply.body
-            await self._shared.etags.save(name, str(url), etag=answer.etag, body=kept, link=answer.link)
+            saving = self._shared.etags.save(name, str(url), etag=answer.etag, body=kept, link=answer.link)
+            await if_possible(saving)
         return answer
 
     async def write(
@@ -151,7 +153,7 @@ class ApiClient:
                 continue
             said = self._said(reply)
             limit = self._dialect.limit(reply.status, reply.headers, said)
-            await self._note(call, reply, limit)
+            await if_possible(self._note(call, reply, limit))
             if limit is not None:
                 limited += 1
                 if limited >= self._pace.tries:
@@ -191,8 +193,12 @@ class ApiClient:
 
     async def _hold(self, call: Call, *, spacing: float, patience: float) -> Hold:
         name = self._credential.name
-        held = await self._shared.governor.reserve(name, call.bucket, spacing=spacing, patience=patience)
-        return Hold(*held)
+        try:
+            async with asyncio.timeout(max(patience, 1.0)):
+                held = await self._shared.governor.reserve(name, call.bucket, spacing=spacing, patience=patience)
+                return Hold(*held)
+        except TimeoutError:
+            raise StoreUnavailable(f"{call.told} was not sent: nobody said whether it may go") from None
 
     async def _auth(self, call: Call) -> Mapping[str, str]:
         try:

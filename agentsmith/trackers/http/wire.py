@@ -16,6 +16,7 @@ from agentsmith.trackers.http.dialect import Dialect
 from agentsmith.trackers.http.ledger import Ledger, current_purpose
 from agentsmith.trackers.http.redaction import excerpt
 from agentsmith.trackers.http.replies import REDIRECTS, Reply, read_reply
+from agentsmith.trackers.http.shared import if_possible
 
 _MOST_REDIRECTS: Final = 5
 _OURS: Final = {"User-Agent": f"agentsmith/{__version__}"}
@@ -84,7 +85,7 @@ class Wire:
             raise BadAnswer(f"{call.told}: {error}") from None
         finally:
             if sent:
-                await self._ledger.record(credential, current_purpose(), counted=status != 304)
+                await if_possible(self._ledger.record(credential, current_purpose(), counted=status != 304))
 
     def _signed_out(self, reply: Reply) -> bool:
         """Whether a redirect leads to a sign-in page, which is no place to look for the answer."""

@@ -1,0 +1,215 @@
+"""Finding every open work item with a tag, at the price of one request where nothing changed (T2).
+
+A query answers ids only, 20,000 at most, and different releases cut a longer list off in silence or refuse it. So ids
+are taken in pages by rising id, each page asked for by its size: no query ever reaches the limit. What the ids stand
+for is read in batches of 200. The second look asks what changed since (with an overlap, because the service's own
+copies lag), whatever its tags: what lost the tag or was closed is in that answer too, and when nothing changed that
+one query is all. A work item that was deleted is in no such answer, so the whole list is read again every `FULL_EVERY`
+seconds, and also when so much changed that catching up would cost more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+import structlog
+
+from agentsmith.domain.errors import BadAnswer, ConfigError, Refused
+from agentsmith.domain.ticket import Ticket
+from agentsmith.trackers.azuredevops import payloads
+from agentsmith.trackers.azuredevops.dialect import API_VERSION, message, type_key
+from agentsmith.trackers.azuredevops.items import Items
+from agentsmith.trackers.azuredevops.payloads import Page, QueryResult, WorkItem
+from agentsmith.trackers.azuredevops.site import Site
+from agentsmith.trackers.azuredevops.states import States
+from agentsmith.trackers.http import Answer, ApiClient
+
+log = structlog.get_logger()
+
+QUERY_PAGE: Final = 10_000
+BATCH: Final = 200
+FULL_EVERY: Final = 600.0
+OVERLAP: Final = timedelta(seconds=120)
+_MOST_LABELS: Final = 50
+_SMALLEST_PAGE: Final = 100
+_MOST_CHANGES: Final = 5
+"""So many batches of changes are read before the list is read again instead."""
+_WANTED: Final = (
+    "System.Id",
+    "System.Rev",
+    "System.Title",
+    "System.State",
+    "System.WorkItemType",
+    "System.TeamProject",
+    "System.Tags",
+    "System.Description",
+    "System.CommentCount",
+    "System.CreatedBy",
+    "System.ChangedBy",
+    "System.AssignedTo",
+    "System.ChangedDate",
+)
+
+
+@dataclass(slots=True)
+class Shelf:
+    """A list as it was last seen."""
+
+    tickets: dict[str, Ticket]
+    as_of: datetime
+    """The service's own time when the list was begun."""
+    read_at: float
+    """When it was last read as a whole, on the boot-time clock."""
+
+
+class Listing:
+    """Lists the work items of one project by tag."""
+
+    def __init__(
+        self,
+        *,
+        site: Site,
+        client: ApiClient,
+        items: Items,
+        states: States,
+        now: Callable[[], float],
+        query_page: int = QUERY_PAGE,
+        batch: int = BATCH,
+    ) -> None:
+        self._site = site
+        self._client = client
+        self._items = items
+        self._states = states
+        self._now = now
+        self._query_page = query_page
+        self._batch = batch
+        self._shelves: dict[str, Shelf] = {}
+
+    async def find(self, label: str) -> AsyncIterator[Ticket]:
+        """Every open work item that carries `label`, oldest first (T2); any error raises (P9)."""
+        if not label.strip() or set(label) & set(",;"):
+            raise ConfigError(f"Azure DevOps cannot search for the tag {label!r}: no tag can be called so")
+        wanted = label.casefold()
+        shelf = self._shelves.get(wanted)
+        if shelf is not None and self._now() - shelf.read_at < FULL_EVERY and await self._catch_up(wanted, shelf):
+            for ticket in list(shelf.tickets.values()):
+                yield ticket
+            return
+        async for ticket in self._all(label):
+            yield ticket
+
+    async def _all(self, label: str) -> AsyncIterator[Ticket]:
+        wanted = label.casefold()
+        self._shelves.pop(wanted, None)
+        read_at = self._now()
+        where = f"[System.Tags] CONTAINS {_quoted(label)}"
+        if closed := await self._states.closed_everywhere():
+            where += f" AND [System.State] NOT IN ({', '.join(map(_quoted, closed))})"
+        found: dict[str, Ticket] = {}
+        as_of: datetime | None = None
+        async for ids, at in self._query(where):
+            as_of = as_of or at
+            async for _, ticket in self._read(ids):
+                if ticket is not None and ticket.key not in found and _carries(ticket, wanted):
+                    found[ticket.key] = ticket
+                    yield ticket
+        if as_of is not None and len(self._shelves) < _MOST_LABELS:
+            self._shelves[wanted] = Shelf(found, as_of, read_at)
+
+    async def _catch_up(self, wanted: str, shelf: Shelf) -> bool:
+        """Bring a list up to date with whatever changed since; False when reading it again is cheaper.
+
+        The list stays as it was if this fails half-way.
+        """
+        since = (shelf.as_of - OVERLAP).astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        changed: dict[str, Ticket | None] = {}
+        as_of: datetime | None = None
+        async for ids, at in self._query(f"[System.ChangedDate] >= {_quoted(since)}", precise=True):
+            as_of = as_of or at
+            if len(changed) + len(ids) > _MOST_CHANGES * BATCH:
+                return False
+            async for key, ticket in self._read(ids):
+                changed[key] = ticket
+        for key, ticket in changed.items():
+            if ticket is not None and _carries(ticket, wanted):
+                shelf.tickets[key] = ticket
+            else:
+                shelf.tickets.pop(key, None)
+        shelf.as_of = as_of or shelf.as_of
+        return True
+
+    async def _query(self, where: str, *, precise: bool = False) -> AsyncIterator[tuple[list[int], datetime | None]]:
+        """The ids that a condition selects, page by page."""
+        last, size = 0, self._query_page
+        while True:
+            text = (
+                "SELECT [System.Id] FROM WorkItems WHERE [System.TeamProject] = @project"
+                f" AND {where} AND [System.Id] > {last} ORDER BY [System.Id]"  # noqa: S608 - texts are quoted
+            )
+            path = self._site.path("/wit/wiql") + f"?api-version={API_VERSION}&$top={size}"
+            path += "&timePrecision=true" if precise else ""
+            too_many = frozenset({400})
+            # A question, although it is sent as POST: asking twice does no harm.
+            answer = await self._client.write(
+                "POST", path, {"query": text}, repeatable=True, allow=too_many, missing=Refused
+            )
+            if answer.status == 400:
+                if not _too_large(answer) or size <= _SMALLEST_PAGE:
+                    raise Refused(f"Azure DevOps: the query was refused: {message(answer.data)[:200]}")
+                size = max(_SMALLEST_PAGE, size // 10)
+                continue
+            result: QueryResult = payloads.read(QueryResult, answer.data, "the result of a query")
+            ids = sorted({hit.id for hit in result.work_items if hit.id > last})
+            if not ids and result.work_items:
+                raise BadAnswer("Azure DevOps: the pages of a query do not end")
+            yield ids, result.as_of
+            if len(result.work_items) < size:
+                return
+            last = ids[-1]
+
+    async def _read(self, ids: list[int]) -> AsyncIterator[tuple[str, Ticket | None]]:
+        """What the ids stand for; None for what is closed, gone, elsewhere or malformed."""
+        for start in range(0, len(ids), self._batch):
+            some = ids[start : start + self._batch]
+            read_at = self._now()
+            body = {"ids": some, "fields": list(_WANTED), "errorPolicy": "omit"}
+            path = self._site.path("/wit/workitemsbatch") + f"?api-version={API_VERSION}"
+            answer = await self._client.write("POST", path, body, repeatable=True, missing=Refused)
+            page: Page = payloads.read(Page, answer.data, "a batch of work items")
+            missing = set(some)
+            for record in page.value:
+                ticket = await self._listed(record, read_at)
+                if ticket is not None:
+                    missing.discard(int(ticket.key))
+                    yield ticket.key, ticket if ticket.open else None
+            for number in missing:
+                yield str(number), None
+
+    async def _listed(self, record: Any, read_at: float) -> Ticket | None:
+        """One record of a batch; None for a hole, and for a malformed one, which is logged."""
+        if record is None:
+            return None
+        try:
+            item: WorkItem = payloads.read(WorkItem, record, "a work item in a batch")
+            ticket = await self._items.ticket(item, read_at=read_at)
+        except BadAnswer as error:
+            number = record.get("id") if isinstance(record, dict) else None
+            log.warning("skipped a malformed work item", number=number, error=str(error))
+            return None
+        return ticket if self._site.here(item.fields.project) else None
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
+
+
+def _carries(ticket: Ticket, wanted: str) -> bool:
+    return any(label.casefold() == wanted for label in ticket.labels)
+
+
+def _too_large(answer: Answer) -> bool:
+    said = message(answer.data)
+    return "QueryResultSizeLimitExceeded" in type_key(answer.data) or "VS402337" in said

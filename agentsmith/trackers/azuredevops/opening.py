@@ -1,0 +1,63 @@
+"""Puts an Azure DevOps tracker together: credential, client, tracker. The only place that knows all of them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final, Literal
+
+import httpx
+
+from agentsmith.domain.lifecycle import LabelSet
+from agentsmith.trackers.azuredevops.auth import Token
+from agentsmith.trackers.azuredevops.dialect import AZURE_DEVOPS
+from agentsmith.trackers.azuredevops.site import Site
+from agentsmith.trackers.azuredevops.sticky import COMMENTS_VERSION
+from agentsmith.trackers.azuredevops.tracker import AzureDevOpsTracker
+from agentsmith.trackers.azuredevops.words import Format
+from agentsmith.trackers.http import ApiClient, Pace, Shared, open_http
+
+Auth = Literal["pat", "bearer"]
+
+PATIENCE: Final = 60.0
+"""Seconds that one request may take: under load answers come up to half a minute late before any is refused."""
+
+
+def open_tracker(
+    *,
+    name: str,
+    site: Site,
+    labels: LabelSet,
+    token: str,
+    shared: Shared,
+    auth: Auth = "pat",
+    teams: frozenset[str] = frozenset(),
+    comment_format: Format = "markdown",
+    comments_version: str = COMMENTS_VERSION,
+    pace: Pace | None = None,
+    http: httpx.AsyncClient | None = None,
+    page_size: int | None = None,
+) -> AzureDevOpsTracker:
+    """A tracker that owns its connections. Nothing is asked of Azure DevOps yet."""
+    pool = http or open_http()
+    pool.timeout = httpx.Timeout(PATIENCE, connect=10.0)
+    pace = replace(Pace(), attempt=PATIENCE, call=PATIENCE) if pace is None else pace
+    client = ApiClient(
+        pool,
+        base_url=site.base_url,
+        dialect=AZURE_DEVOPS,
+        credential=Token(token, host=site.host, bearer=auth == "bearer"),
+        shared=shared,
+        pace=pace,
+    )
+    return AzureDevOpsTracker(
+        name=name,
+        site=site,
+        labels=labels,
+        client=client,
+        pace=pace,
+        http=pool,
+        teams=teams,
+        comment_format=comment_format,
+        comments_version=comments_version,
+        page_size=page_size,
+    )

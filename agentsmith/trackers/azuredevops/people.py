@@ -1,0 +1,145 @@
+"""Who we are, who set a tag, and what somebody may do in the project.
+
+Azure DevOps can tell what the caller itself may do, but not what somebody else may: that takes the security namespaces
+and the graph of all groups, on another host and with more rights than a bot should have. So membership of a team of the
+project stands for the right to write; the settings may name the teams that count. Whoever is in none of them is taken
+for a reader, although Azure DevOps let them set the tag; `allow.users` lets single people in.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, Final
+
+from agentsmith.domain.errors import BadAnswer, Refused
+from agentsmith.domain.ticket import Actor
+from agentsmith.domain.tracker import Access, Labelling
+from agentsmith.trackers.azuredevops import payloads, tags
+from agentsmith.trackers.azuredevops.dialect import API_VERSION, IDENTITY_VERSION
+from agentsmith.trackers.azuredevops.payloads import Connection, Identity, Member, Page, Team, Update
+from agentsmith.trackers.azuredevops.site import Site
+from agentsmith.trackers.http import ApiClient
+
+HISTORY_PAGE: Final = 200
+MEMBERS_FRESH: Final = 300.0
+"""Seconds for which the members of the teams are remembered."""
+_MOST_PAGES: Final = 100
+_TAGS: Final = "System.Tags"
+
+
+class People:
+    """Accounts, as one project sees them."""
+
+    def __init__(
+        self,
+        client: ApiClient,
+        site: Site,
+        *,
+        now: Callable[[], float],
+        teams: frozenset[str] = frozenset(),
+        page_size: int = HISTORY_PAGE,
+    ) -> None:
+        self._client = client
+        self._site = site
+        self._now = now
+        self._teams = frozenset(name.casefold() for name in teams)
+        self._page_size = page_size
+        self._me: Actor | None = None
+        self._my_id: str | None = None
+        self._asking = asyncio.Lock()
+        self._members: tuple[float, dict[str, Access]] | None = None
+
+    async def me(self, *, deadline: float | None = None) -> Actor:
+        """Who the credential belongs to; asked once."""
+        async with self._asking:
+            if self._me is None:
+                params = {"api-version": IDENTITY_VERSION}
+                path = self._site.above("/connectionData")
+                answer = await self._client.get(path, params=params, deadline=deadline, missing=Refused)
+                connection: Connection = payloads.read(Connection, answer.data, "the connection's data")
+                self._me = connection.user.to_actor()
+        return self._me
+
+    async def my_id(self, *, deadline: float | None = None) -> str:
+        """Our account's id; known without asking once something that we wrote has come back."""
+        return self._my_id or (await self.me(deadline=deadline)).id
+
+    def learn(self, identity: Identity) -> None:
+        """What we have just written was written by this account: that is us."""
+        self._my_id = self._my_id or identity.to_actor().id or None
+
+    async def labelled_by(self, number: str, label: str, *, updates: int) -> Labelling | None:
+        """Who last put the tag on the work item; None when the history does not say. `updates`: about how many."""
+        wanted = label.casefold()
+        start = max(0, updates - self._page_size)
+        found, skip = None, start
+        for _ in range(_MOST_PAGES):  # forward to the end, because there may be more than we think
+            page = await self._history(number, skip)
+            found = _last_setting(page, wanted) or found
+            skip += len(page)
+            if len(page) < self._page_size:
+                break
+        while found is None and start > 0:
+            begin = max(0, start - self._page_size)
+            found, start = _last_setting(await self._history(number, begin), wanted), begin
+        if found is None or found.revised_by is None:
+            return None
+        actor = found.revised_by.to_actor()
+        return Labelling(actor, await self.access_of(actor))
+
+    async def access_of(self, actor: Actor) -> Access:
+        """WRITE for members of the project's teams, ADMIN for the teams' administrators, READ for all others."""
+        async with self._asking:
+            if self._members is None or self._now() - self._members[0] >= MEMBERS_FRESH:
+                self._members = (self._now(), await self._ask_members())
+            members = self._members[1]
+        return members.get(actor.id.lower(), Access.READ) if actor.id else Access.NONE
+
+    async def _history(self, number: str, skip: int) -> list[Any]:
+        params = {"api-version": API_VERSION, "$top": str(self._page_size), "$skip": str(skip)}
+        answer = await self._client.get(self._site.path(f"/wit/workItems/{number}/updates"), params=params)
+        page: Page = payloads.read(Page, answer.data, "a list of updates")
+        return page.value
+
+    async def _ask_members(self) -> dict[str, Access]:
+        project = self._site.path("").split("/")[2]
+        found: dict[str, Access] = {}
+        for record in await self._listed(f"/projects/{project}/teams"):
+            team: Team = payloads.read(Team, record, "a team")
+            if self._teams and team.name.casefold() not in self._teams and team.id.casefold() not in self._teams:
+                continue
+            for person in await self._listed(f"/projects/{project}/teams/{team.id}/members"):
+                member: Member = payloads.read(Member, person, "a member of a team")
+                access = Access.ADMIN if member.admin else Access.WRITE
+                who = member.identity.to_actor().id
+                found[who] = max(access, found.get(who, Access.NONE))
+        return found
+
+    async def _listed(self, rest: str) -> list[Any]:
+        records: list[Any] = []
+        for _ in range(_MOST_PAGES):
+            params = {"api-version": API_VERSION, "$top": str(self._page_size), "$skip": str(len(records))}
+            answer = await self._client.get(self._site.above(rest), params=params, missing=Refused)
+            page: Page = payloads.read(Page, answer.data, "a list")
+            records += page.value
+            if len(page.value) < self._page_size:
+                return records
+        raise BadAnswer("Azure DevOps: a list of teams or members does not end")
+
+
+def _last_setting(page: list[Any], wanted: str) -> Update | None:
+    """The newest update of a page by which the tag was set."""
+    for record in reversed(page):
+        fields = record.get("fields") if isinstance(record, dict) else None
+        if not isinstance(fields, dict) or _TAGS not in fields:
+            continue
+        update: Update = payloads.read(Update, record, "an update")
+        change = update.fields[_TAGS]
+        before, after = (
+            {tag.casefold() for tag in tags.split(text if isinstance(text, str) else "")}
+            for text in (change.old, change.new)
+        )
+        if wanted in after - before:
+            return update
+    return None

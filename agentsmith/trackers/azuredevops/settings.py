@@ -1,0 +1,88 @@
+"""What the configuration says about an Azure DevOps tracker."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, Self
+
+from pydantic import AfterValidator, Field, SecretStr, field_validator, model_validator
+
+from agentsmith.config import TrackerSettings
+from agentsmith.domain.lifecycle import LabelSet
+from agentsmith.trackers.azuredevops.opening import Auth, open_tracker
+from agentsmith.trackers.azuredevops.site import AZURE, Site
+from agentsmith.trackers.azuredevops.sticky import COMMENTS_VERSION
+from agentsmith.trackers.azuredevops.tracker import AzureDevOpsTracker
+from agentsmith.trackers.azuredevops.words import Format
+from agentsmith.trackers.http import Pace, Shared
+
+
+def _not_empty(secret: SecretStr) -> SecretStr:
+    if not secret.get_secret_value().strip():
+        raise ValueError("is empty; set it, most likely in the environment")
+    return secret
+
+
+class AzureDevOpsSettings(TrackerSettings):
+    """A project on Azure DevOps Services or on a Server, reached with a personal access token or an Entra token."""
+
+    platform: Literal["azure-devops"]
+    organization: str
+    """`acme` in https://dev.azure.com/acme; on a Server the name of the collection."""
+    project: str
+    token: Annotated[SecretStr, AfterValidator(_not_empty)]
+    """A personal access token with "Work Items (Read & Write)", or a bearer token of Microsoft Entra."""
+    auth: Auth = "pat"
+    """How the token is sent: `pat` for a personal access token, `bearer` for one of Microsoft Entra."""
+    base_url: str = AZURE
+    """The address before the organization; `https://HOST/tfs` for a Server. Nothing is appended but paths."""
+    teams: tuple[Annotated[str, Field(min_length=1)], ...] = ()
+    """Whose members may write, by name; none named means every team of the project."""
+    comment_format: Format = "markdown"
+    """`html` for a Server, which knows no Markdown in comments."""
+    comments_api: Annotated[str, Field(pattern=r"^[0-9]+\.[0-9]+-preview(\.[0-9]+)?$")] = COMMENTS_VERSION
+    """The version of the comments API; Server 2022 needs `7.0-preview.3`."""
+
+    @field_validator("organization")
+    @classmethod
+    def _an_organization(cls, name: str) -> str:
+        return Site(name, "a").organization
+
+    @field_validator("project")
+    @classmethod
+    def _a_project(cls, name: str) -> str:
+        return Site("a", name).project
+
+    @field_validator("base_url")
+    @classmethod
+    def _a_root(cls, url: str) -> str:
+        return Site("a", "b", url).base_url.rstrip("/")
+
+    @model_validator(mode="after")
+    def _not_twice(self) -> Self:
+        if self.base_url.lower().endswith(f"/{self.organization.lower()}"):
+            raise ValueError("base_url ends with the organization; leave it out there, it is added")
+        return self
+
+    @property
+    def site(self) -> Site:
+        """Where the project is."""
+        return Site(self.organization, self.project, self.base_url)
+
+    def project_identity(self) -> str:
+        """`dev.azure.com/acme/web`: the same as the tracker's `project`, and the first part of every ticket id."""
+        return self.site.project_name
+
+    def open(self, name: str, labels: LabelSet, shared: Shared, *, pace: Pace | None = None) -> AzureDevOpsTracker:
+        """The tracker that these settings describe."""
+        return open_tracker(
+            name=name,
+            site=self.site,
+            labels=labels,
+            token=self.token.get_secret_value(),
+            shared=shared,
+            auth=self.auth,
+            teams=frozenset(self.teams),
+            comment_format=self.comment_format,
+            comments_version=self.comments_api,
+            pace=pace,
+        )

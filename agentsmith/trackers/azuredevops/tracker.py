@@ -1,0 +1,149 @@
+"""The Azure DevOps tracker: the contract of `domain.tracker`, put together from its parts."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Final
+
+import httpx
+
+from agentsmith.domain.lifecycle import LabelSet, Status
+from agentsmith.domain.memo import Memo
+from agentsmith.domain.ticket import Actor, Ticket, TicketId
+from agentsmith.domain.tracker import Access, Blocker, Labelling, Move, MoveOutcome, Sticky
+from agentsmith.trackers.azuredevops import links, tags
+from agentsmith.trackers.azuredevops.items import Items
+from agentsmith.trackers.azuredevops.listing import BATCH, QUERY_PAGE, Listing
+from agentsmith.trackers.azuredevops.memory import Memory
+from agentsmith.trackers.azuredevops.moves import Moves
+from agentsmith.trackers.azuredevops.payloads import snapshot_of
+from agentsmith.trackers.azuredevops.people import HISTORY_PAGE, People
+from agentsmith.trackers.azuredevops.site import Site
+from agentsmith.trackers.azuredevops.states import States
+from agentsmith.trackers.azuredevops.sticky import COMMENTS_VERSION, Stickies
+from agentsmith.trackers.azuredevops.words import Format, Words
+from agentsmith.trackers.http import ApiClient, Pace
+
+
+class AzureDevOpsTracker:
+    """The work items of one project; see `domain.tracker` for what each method owes."""
+
+    platform: Final = "azure-devops"
+
+    def __init__(
+        self,
+        *,
+        name: str,
+        site: Site,
+        labels: LabelSet,
+        client: ApiClient,
+        pace: Pace,
+        http: httpx.AsyncClient | None = None,
+        teams: frozenset[str] = frozenset(),
+        comment_format: Format = "markdown",
+        comments_version: str = COMMENTS_VERSION,
+        page_size: int | None = None,
+    ) -> None:
+        """`http` is closed with the tracker; `page_size` makes all pages small, for tests."""
+        tags.check(labels)
+        self.name = name
+        self.labels = labels
+        self._site = site
+        self._client = client
+        self._http = http
+        now, memory = pace.now, Memory()
+        self._states = States(client, site, now=now)
+        self._people = People(client, site, now=now, teams=teams, page_size=page_size or HISTORY_PAGE)
+        self._items = Items(tracker=name, site=site, client=client, states=self._states, memory=memory, now=now)
+        self._listing = Listing(
+            site=site,
+            client=client,
+            items=self._items,
+            states=self._states,
+            now=now,
+            query_page=page_size or QUERY_PAGE,
+            batch=page_size or BATCH,
+        )
+        self._moves = Moves(items=self._items, labels=labels, memory=memory, pace=pace)
+        self._stickies = Stickies(
+            client=client,
+            site=site,
+            words=Words(labels, comment_format),
+            items=self._items,
+            people=self._people,
+            memory=memory,
+            now=now,
+            page_size=page_size or BATCH,
+            version=comments_version,
+        )
+
+    @property
+    def project(self) -> str:
+        """The canonical project: `dev.azure.com/acme/web`."""
+        return self._site.project_name
+
+    def ticket_id(self, key: str) -> TicketId:
+        """`dev.azure.com/acme/web#12`."""
+        return self._site.ticket_id(key)
+
+    def identify(self, text: str) -> str | None:
+        """The id behind `12`, `#12`, the canonical id or the work item's URL (T15)."""
+        return self._site.identify(text)
+
+    def filter_hint(self, status: Status) -> str:
+        """A condition for a query; the search box of the work items page takes `t:` with the tag as well."""
+        return f"[System.Tags] CONTAINS '{self.labels.label(status)}'"
+
+    async def get(self, key: str) -> Ticket:
+        """The work item as it is now (T1, T3)."""
+        return await self._items.read(key)
+
+    def find(self, label: str) -> AsyncIterator[Ticket]:
+        """Every open work item that carries `label` (T2)."""
+        return self._listing.find(label)
+
+    async def move(self, ticket: Ticket, move: Move) -> MoveOutcome:
+        """Publish one edge (T4 to T11)."""
+        return await self._moves.move(ticket, move)
+
+    async def tidy(self, ticket: Ticket, *, keep: Status | None, deadline: float) -> Ticket:
+        """Leave one lifecycle tag (T12)."""
+        return await self._moves.tidy(ticket, keep=keep, deadline=deadline)
+
+    async def read_sticky(self, ticket: Ticket) -> Sticky | None:
+        """Our comment on the work item (T13)."""
+        return await self._stickies.read(ticket)
+
+    async def write_sticky(
+        self, ticket: Ticket, text: str, memo: Memo, *, known: Sticky | None, deadline: float
+    ) -> Sticky:
+        """Make our comment or edit it in place (T13)."""
+        return await self._stickies.write(ticket, text, memo, known=known, deadline=deadline)
+
+    async def me(self) -> Actor:
+        """The account of the token."""
+        return await self._people.me()
+
+    async def labelled_by(self, ticket: Ticket, label: str) -> Labelling | None:
+        """Who last put `label` on the work item, from its history."""
+        snapshot = snapshot_of(ticket)
+        updates = snapshot.rev if snapshot else 0
+        return await self._people.labelled_by(self._items.number(ticket.key), label, updates=updates)
+
+    async def access_of(self, actor: Actor) -> Access:
+        """What membership of the project's teams says."""
+        return await self._people.access_of(actor)
+
+    async def blockers(self, ticket: Ticket) -> tuple[Blocker, ...]:
+        """The predecessors of the work item."""
+        number = self._items.number(ticket.key)
+        return await links.blockers(self._client, self._site, self._states, number)
+
+    async def prepare(self) -> None:
+        """Learn what every ticket needs to know, in one request; else the first ticket pays for it."""
+        await self._states.closed_everywhere()
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        if self._http is not None:
+            await self._http.aclose()
