@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 WORKERS ?= 4
 
-.PHONY: demo test check fmt install clean
+.PHONY: demo test check bench fmt install clean
 
 demo: $(STAMP)
 	$(BIN)/agentsmith demo
@@ -18,6 +18,9 @@ check: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+bench: $(STAMP)
+	$(BIN)/agentsmith bench
 
 fmt: $(STAMP)
 	$(BIN)/ruff format .

@@ -11,6 +11,7 @@ import time
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Final
 
 import structlog
 
@@ -30,6 +31,9 @@ from agentsmith.store import Lease, Pushed, Store
 from agentsmith.ticketlock import LockBusy, holding
 
 log = structlog.get_logger()
+
+_WHILE_BUSY: Final = 0.25
+"""Seconds after which a ticket that somebody else was looking at is looked at again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +109,7 @@ class Claims:
             async with holding(self._store, tracker.platform, signal.ticket, token=token) as lock:
                 return await self._look(tracker, signal, lock, backoff)
         except LockBusy:
-            return Deferred("somebody else is looking at it", min(backoff, self._store.times.lock / 10))
+            return Deferred("somebody else is looking at it", min(backoff, _WHILE_BUSY))
         except TicketNotFound as error:
             return AlreadyClaimed(f"there is no such ticket: {error}")
         except TrackerError as error:

@@ -40,6 +40,7 @@ async def beating(beats: Mapping[str, Beat]) -> AsyncIterator[None]:
             jitter=beat.jitter or None,
             id=name,
             coalesce=True,
+            max_instances=100,  # it only sets an event; on a busy machine two may meet
             misfire_grace_time=None,
         )
     scheduler.start()

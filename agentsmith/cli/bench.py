@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, Final
 
+from agentsmith import logs
 from agentsmith.cli import output
 from agentsmith.domain.request import PinnedText, PipelineRequest
 from agentsmith.domain.ticket import TicketId
@@ -22,6 +23,7 @@ _BATCH: Final = 50
 
 def bench(*, jobs: int, as_json: bool) -> None:
     """Measure on a server of our own in a temporary folder, and show the figures."""
+    logs.configure("console", "warning")
     with tempfile.TemporaryDirectory(prefix="agentsmith-bench-") as folder:
         figures = asyncio.run(_measure(Path(folder), jobs))
     if as_json:

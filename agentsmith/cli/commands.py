@@ -27,7 +27,7 @@ dead_letters_app = group("Look at requests that nobody could run.")
 
 def add_to(app: typer.Typer) -> None:
     """Make the commands part of `app`, in the order in which a newcomer meets them."""
-    for command in (demo, up, status, cancel, retry):
+    for command in (demo, up, status, why, cancel, retry, quota, bench):
         app.command(help=prose(command.__doc__ or ""))(command)
 
 
@@ -102,6 +102,48 @@ def status(
     from agentsmith.cli import status as command
 
     command.status(config, as_json=as_json, watch=watch)
+
+
+def why(ticket: Ticket, as_json: AsJson = False, config: ConfigFile = None) -> None:
+    """See why a ticket did or did not run.
+
+    Names every gate between a label and a run, what was seen there and when, and what to do about it. What was not
+    looked at is said to be unknown.
+
+    \b
+    Example:
+      agentsmith why 3
+    """
+    from agentsmith.cli import why as command
+
+    command.why(ticket, config, as_json=as_json)
+
+
+def quota(as_json: AsJson = False, config: ConfigFile = None) -> None:
+    """See who spent how many API requests, how many are left, and when they are renewed.
+
+    \b
+    Example:
+      agentsmith quota
+    """
+    from agentsmith.cli import quota as command
+
+    command.quota(config, as_json=as_json)
+
+
+def bench(
+    jobs: Annotated[int, typer.Option("--jobs", min=100, max=1_000_000, metavar="N", help="How many requests.")] = 5000,
+    as_json: AsJson = False,
+) -> None:
+    """Measure the queue on this machine, as ratios to what Redis does raw.
+
+    \b
+    Example:
+      agentsmith bench
+    """
+    from agentsmith.cli import bench as command
+
+    command.bench(jobs=jobs, as_json=as_json)
 
 
 def cancel(ticket: Ticket, actor: Actor = None, as_json: AsJson = False, config: ConfigFile = None) -> None:

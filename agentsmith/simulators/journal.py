@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-SECRET_FIELDS = frozenset({"secret", "token", "password", "private_key"})
+SECRET_FIELDS = frozenset({"secret", "token", "password", "private_key", "basicAuthPassword"})
 SECRET_HEADERS = frozenset({"authorization", "cookie", "proxy-authorization", "private-token"})
 
 

@@ -7,12 +7,19 @@ from pathlib import Path
 
 import pytest
 
+from tests.conformance.azuredevops import AzureDevOpsPlatform
 from tests.conformance.github import GitHubPlatform
+from tests.conformance.gitlab import GitLabPlatform
 from tests.conformance.harness import Capabilities, Fault, Platform
 from tests.conformance.local import LocalPlatform
 from tests.conformance.steps import LABELS
 
-PLATFORMS: dict[str, type[Platform]] = {"github": GitHubPlatform, "local": LocalPlatform}
+PLATFORMS: dict[str, type[Platform]] = {
+    "azure-devops": AzureDevOpsPlatform,
+    "github": GitHubPlatform,
+    "gitlab": GitLabPlatform,
+    "local": LocalPlatform,
+}
 
 
 def pytest_configure(config: pytest.Config) -> None:

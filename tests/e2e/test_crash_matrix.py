@@ -14,7 +14,7 @@ import asyncio
 import os
 import signal
 from collections.abc import AsyncIterator, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
@@ -130,7 +130,7 @@ class Bench:
                 try:
                     await case.carry_out()
                 except AssertionError as error:
-                    return f"{deed} in {gap} [{case.place.folder}]: {error}"
+                    return f"{deed} in {gap} [{case.place.folder}]: {error}{case.told()}"
                 return ""
 
         wrong = [told for told in await asyncio.gather(*map(one, gaps)) if told]
@@ -144,6 +144,15 @@ class _Case:
     deed: str
     run: Way
     place: Place
+    daemons: list[DaemonProcess] = field(default_factory=list)
+
+    def told(self) -> str:
+        """What the daemons said last, to understand what went wrong."""
+        return "".join(
+            f"\n  {word} {line}"
+            for word, daemon in zip(("victim", "healthy"), self.daemons, strict=False)
+            for line in daemon.log_file.read_text().splitlines()[-15:]
+        )
 
     async def carry_out(self) -> None:
         place, gap = self.place, self.gap
@@ -153,6 +162,7 @@ class _Case:
                 place.hold()
             plan = Plan(str(place.folder), gap.way, gap.number, self.deed, meanwhile=gap.meanwhile, drain=gap.drain)
             victim = await self.bench.victim(place, plan)
+            self.daemons.append(victim)
             if self.deed == "SIGKILL":
                 assert await victim.ended() == -signal.SIGKILL
             else:
@@ -161,6 +171,7 @@ class _Case:
             steps = (place.folder / f"steps-{victim.pid}").read_text().splitlines()
             assert f"{gap.way} {gap.number} {gap.name}" in steps, "it is another step than in the dry run"
             healthy = await self.bench.daemons.start(place.config("healthy"), plan=Plan(str(place.folder)))
+            self.daemons.append(healthy)
             await self.converged()
             if self.deed == "SIGSTOP":
                 await self.goes_on(victim, store, struck)

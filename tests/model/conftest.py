@@ -35,8 +35,13 @@ def quiet_log() -> Iterator[None]:
 def bench(redis_server: RedisServer, tenant: Tenant, tmp_path: Path, quiet_log: None) -> Bench:
     """One namespace of the session's server, emptied before and after every example."""
     del quiet_log
+    return make_bench(redis_server, tenant, tmp_path)
+
+
+def make_bench(redis_server: RedisServer, tenant: Tenant, folder: Path) -> Bench:
+    """The same outside of pytest."""
     config = world_config(
-        tmp_path / "data",
+        folder / "data",
         lease=Lease(
             ttl=Duration(TIMES.ttl),
             renew_every=Duration(TIMES.renew_every),

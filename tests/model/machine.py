@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
-from typing import Any
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, Final
 
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, precondition, rule
 
 from agentsmith.domain.lifecycle import Status
-from tests.model.actors import Arm, Fault
+from tests.model.actors import Actor, Arm, Fault
 from tests.model.tracker import TRIGGER, Flavour
 from tests.model.world import CONSUMERS, EVERYBODY, INTAKES, KEEPERS, Bench, World
 
-_MOST_TICKETS = 3
-_TICKETS = st.integers(1, _MOST_TICKETS).map(str)
-_EXITS = st.sampled_from([0, 0, 0, 1, 75, 79])
+_MOST_TICKETS: Final = 3
 
-_POINTS = {
+_POINTS: Final = {
     "i": (
         "lmove", "hdel", "leases.take", "tracker.get", "tracker.labelled_by", "intents.begin_claim", "tracker.add",
         "tracker.add answered", "tracker.remove", "tracker.write", "hget", "queue.push", "tracker.sticky", "set",
@@ -37,30 +35,52 @@ _POINTS = {
 }  # fmt: skip
 """Where a fault can be laid, by role: the steps of claim, take, run, settle and recovery."""
 
-_ARMS = st.sampled_from(EVERYBODY).flatmap(
-    lambda actor: st.tuples(st.just(actor), st.sampled_from((*_POINTS[actor[0]], "anything")))
-)
+
+def _one_of(choices: Callable[[Lifecycle], Sequence[str]]) -> st.SearchStrategy[str]:
+    """One of what there is to choose from at that moment; the rule's precondition sees to it that there is any."""
+    return st.runner().flatmap(lambda machine: st.sampled_from(choices(machine)))
+
+
+def _actors(which: Callable[[Actor], bool], names: Sequence[str] = EVERYBODY) -> Callable[[Lifecycle], Sequence[str]]:
+    return lambda machine: [name for name in names if which(machine.world.actor(name))]
+
+
+_living = _actors(lambda actor: actor.alive)
+_dead = _actors(lambda actor: not actor.alive)
+_running = _actors(lambda actor: actor.alive and not actor.paused)
+_paused = _actors(lambda actor: actor.paused)
+_connected = _actors(lambda actor: actor.alive and not actor.cut_off)
+_cut_off = _actors(lambda actor: actor.alive and actor.cut_off)
+_living_consumers = _actors(lambda actor: actor.alive, CONSUMERS)
+
+
+def _working(machine: Lifecycle) -> Sequence[str]:
+    return [name for name in CONSUMERS if machine.world.floor.of(machine.world.actor(name))]
+
+
+def _has_some(choices: Callable[[Lifecycle], Sequence[str]]) -> Callable[[Any], bool]:
+    return lambda machine: bool(choices(machine))
 
 
 class Lifecycle(RuleBasedStateMachine):
     """Label a ticket, work happens, the label tells how it went; whatever comes in between."""
 
+    tickets = Bundle("tickets")
+
     def __init__(self, bench: Bench) -> None:
         super().__init__()
         self.world = World(bench)
 
-    def _do(self, work: Coroutine[Any, Any, Any]) -> None:
-        self.world.do(work)
+    def _do(self, work: Coroutine[Any, Any, Any] | None = None) -> None:
+        """Do it, let everything come to rest, and hold the outcome against the promises."""
+        if work is not None:
+            self.world.do(work)
         self.world.check()
-
-    @invariant()
-    def promises(self) -> None:
-        """P1 to P6, as far as they can be told from one moment."""
         self._judge()
 
     def _judge(self) -> None:
         world = self.world
-        assert not world.violations, "\n".join(["", *world.violations, "", *world.journal])
+        assert not world.violations, "\n".join(["", *world.violations, "", "What happened:", *world.journal])
 
     def teardown(self) -> None:
         world = self.world
@@ -73,54 +93,51 @@ class Lifecycle(RuleBasedStateMachine):
 
     # ---- people
 
-    @initialize(flavour=st.sampled_from(Flavour))
-    def first_ticket(self, flavour: Flavour) -> None:
+    @initialize(target=tickets, flavour=st.sampled_from(Flavour))
+    def first_ticket(self, flavour: Flavour) -> str:
         self.world.board.flavour = flavour
         key = self.world.open_ticket(triggered=True)
         self._do(self.world.store.signals.send([self.world.signal(key)]))
+        return key
 
     @precondition(lambda self: len(self.world.stories) < _MOST_TICKETS)
-    @rule(triggered=st.booleans())
-    def open_ticket(self, triggered: bool) -> None:
-        self.world.open_ticket(triggered=triggered)
+    @rule(target=tickets, triggered=st.booleans())
+    def open_ticket(self, triggered: bool) -> str:
+        return self.world.open_ticket(triggered=triggered)
 
-    @rule(ticket=_TICKETS, label=st.sampled_from(["urgent", "agent-smith:bug", TRIGGER]))
+    @rule(ticket=tickets, label=st.sampled_from(["urgent", "agent-smith:bug", TRIGGER]))
     def tag(self, ticket: str, label: str) -> None:
-        if ticket in self.world.stories:
-            self.world.tag(ticket, label)
+        self.world.tag(ticket, label)
 
-    @rule(ticket=_TICKETS, label=st.sampled_from(["urgent", TRIGGER]))
+    @rule(ticket=tickets, label=st.sampled_from([TRIGGER, "urgent"]))
     def untag(self, ticket: str, label: str) -> None:
-        if ticket in self.world.stories:
-            self.world.untag(ticket, label)
+        self.world.untag(ticket, label)
 
-    @rule(ticket=_TICKETS)
+    @rule(ticket=tickets)
     def unlabel(self, ticket: str) -> None:
-        if ticket in self.world.stories:
-            self.world.unlabel(ticket)
+        """Take its lifecycle label off."""
+        self.world.unlabel(ticket)
 
-    @rule(ticket=_TICKETS, reopen=st.booleans())
-    def close(self, ticket: str, reopen: bool) -> None:
-        if ticket in self.world.stories and self.world.board.pages[ticket].open is not reopen:
-            self.world.set_open(ticket, open=reopen)
+    @rule(ticket=tickets)
+    def close_or_reopen(self, ticket: str) -> None:
+        self.world.set_open(ticket, open=not self.world.board.pages[ticket].open)
 
-    @rule(ticket=_TICKETS)
+    @rule(ticket=tickets)
     def retry(self, ticket: str) -> None:
-        if ticket in self.world.stories:
-            self._do(self.world.retry(ticket))
+        self._do(self.world.retry(ticket))
 
-    @rule(ticket=_TICKETS)
-    def cancel(self, ticket: str) -> None:
-        world = self.world
-        if ticket in world.stories and world.floor.alive(world.board.pages[ticket].id):
-            self._do(world.store.runs.request_stop(world.board.pages[ticket].id, "cancelled by mona"))
+    @precondition(lambda self: any(child.alive for child in self.world.floor.children))
+    @rule()
+    def cancel(self) -> None:
+        """Stop the oldest child that is alive."""
+        child = next(child for child in self.world.floor.children if child.alive)
+        self._do(self.world.store.runs.request_stop(child.ticket, "cancelled by mona"))
 
     # ---- work
 
-    @rule(ticket=_TICKETS)
+    @rule(ticket=tickets)
     def webhook(self, ticket: str) -> None:
-        if ticket in self.world.stories:
-            self._do(self.world.store.signals.send([self.world.signal(ticket)]))
+        self._do(self.world.store.signals.send([self.world.signal(ticket)]))
 
     @rule(intake=st.sampled_from(INTAKES))
     def poll(self, intake: str) -> None:
@@ -136,7 +153,7 @@ class Lifecycle(RuleBasedStateMachine):
         """A consumer takes a request and works on it."""
         self._do(self.world.let_take(consumer))
 
-    @rule(ticket=_TICKETS, intake=st.sampled_from(INTAKES), consumer=st.sampled_from(CONSUMERS))
+    @rule(ticket=tickets, intake=st.sampled_from(INTAKES), consumer=st.sampled_from(CONSUMERS))
     def work(self, ticket: str, intake: str, consumer: str) -> None:
         """From signal to child, if nothing comes in between."""
 
@@ -146,22 +163,21 @@ class Lifecycle(RuleBasedStateMachine):
             await self.world.let_take(intake)
             await self.world.let_take(consumer)
 
-        if ticket in self.world.stories:
-            self._do(everything())
+        self._do(everything())
 
-    @rule(consumer=st.sampled_from(CONSUMERS), code=_EXITS)
+    @precondition(_has_some(_working))
+    @rule(consumer=_one_of(_working), code=st.sampled_from([0, 0, 0, 1, 75, 79]))
     def finish(self, consumer: str, code: int) -> None:
         """The oldest child of a consumer ends."""
-        children = self.world.floor.of(self.world.actor(consumer))
-        if children:
-            self.world.say(f"{children[0]} exits with {code}")
-            children[0].guard.finish(code)
-            self._do(self.world.quiet())
+        child = self.world.floor.of(self.world.actor(consumer))[0]
+        self.world.say(f"{child} exits with {code}")
+        child.guard.finish(code)
+        self._do(self.world.quiet())
 
-    @rule(consumer=st.sampled_from(CONSUMERS))
+    @precondition(_has_some(_living_consumers))
+    @rule(consumer=_one_of(_living_consumers))
     def drain(self, consumer: str) -> None:
-        if self.world.actor(consumer).alive:
-            self._do(self.world.drain(consumer))
+        self._do(self.world.drain(consumer))
 
     # ---- time and housekeeping
 
@@ -195,55 +211,59 @@ class Lifecycle(RuleBasedStateMachine):
 
     # ---- faults
 
-    @rule(where=_ARMS, skip=st.sampled_from([0, 0, 0, 1, 2, 5]), fault=st.sampled_from(Fault))
+    @rule(
+        where=st.sampled_from([(actor, at) for actor in EVERYBODY for at in (*_POINTS[actor[0]], "anything")]),
+        skip=st.sampled_from([0, 0, 0, 1, 2, 5]),
+        fault=st.sampled_from(Fault),
+    )
     def lay(self, where: tuple[str, str], skip: int, fault: Fault) -> None:
         """Lay a fault where an actor will come by."""
         self.world.actor(where[0]).arm = Arm(where[1], skip, fault)
 
-    @rule(actor=st.sampled_from(EVERYBODY), host=st.booleans())
+    @precondition(_has_some(_living))
+    @rule(actor=_one_of(_living), host=st.booleans())
     def kill(self, actor: str, host: bool) -> None:
         """Kill -9; with the host its guards go too, and nobody says farewell."""
-        victim = self.world.actor(actor)
-        if victim.alive:
-            victim.farewells = not host
-            victim.kill()
-            if host:
-                self.world.floor.act(self.world.clock.now)
-            self._do(self.world.quiet())
+        self._do(self.world.kill(actor, host=host))
 
-    @rule(actor=st.sampled_from(EVERYBODY))
+    @precondition(_has_some(_dead))
+    @rule(actor=_one_of(_dead))
     def restart(self, actor: str) -> None:
-        if not self.world.actor(actor).alive:
+        self._do(self.world.start(actor))
 
-            async def start() -> None:
-                self.world.start(actor)
-
-            self._do(start())
-
-    @rule(actor=st.sampled_from(EVERYBODY))
+    @precondition(_has_some(_running))
+    @rule(actor=_one_of(_running))
     def pause(self, actor: str) -> None:
-        if self.world.actor(actor).alive:
-            self.world.actor(actor).pause()
+        self.world.actor(actor).pause()
 
-    @rule(actor=st.sampled_from(EVERYBODY))
+    @precondition(_has_some(_paused))
+    @rule(actor=_one_of(_paused))
     def resume(self, actor: str) -> None:
-        if self.world.actor(actor).paused:
-            self.world.actor(actor).resume()
-            self._do(self.world.quiet())
+        self.world.actor(actor).resume()
+        self._do(self.world.quiet())
 
-    @rule(actor=st.sampled_from(EVERYBODY), off=st.booleans())
-    def cut(self, actor: str, off: bool) -> None:
-        """A process loses its connection to Redis, or has it back."""
-        self.world.actor(actor).cut_off = off
+    @precondition(_has_some(_connected))
+    @rule(actor=_one_of(_connected))
+    def cut(self, actor: str) -> None:
+        """A process loses its connection to Redis."""
+        self.world.say(f"{actor} is cut off from Redis")
+        self.world.actor(actor).cut_off = True
+
+    @precondition(_has_some(_cut_off))
+    @rule(actor=_one_of(_cut_off))
+    def mend(self, actor: str) -> None:
+        self.world.say(f"{actor} can reach Redis again")
+        self.world.actor(actor).cut_off = False
 
     @rule()
     def flush(self) -> None:
         self._do(self.world.flush())
 
-    @rule(away=st.booleans())
-    def outage(self, away: bool) -> None:
+    @rule()
+    def outage(self) -> None:
         """The tracker goes away, or comes back."""
-        self.world.board.outage = away
+        self.world.board.outage = not self.world.board.outage
+        self.world.say(f"the tracker {'goes away' if self.world.board.outage else 'is back'}")
 
     @precondition(lambda self: self.world.board.late)
     @rule()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from typing import Any
 
 import httpx
 import pytest
@@ -271,20 +272,10 @@ class Away:
     def __init__(self, governor: LocalGovernor) -> None:
         self.reserve = governor.reserve
 
-    async def report(self, credential: str, bucket: str, *, limit: int, remaining: int, reset: float) -> None:
+    async def _gone(self, *_: Any, **__: Any) -> None:
         raise StoreUnavailable("gone")
 
-    async def pause(self, credential: str, bucket: str, *, seconds: float | None, reason: str) -> None:
-        raise StoreUnavailable("gone")
-
-    async def load(self, credential: str, url: str) -> None:
-        raise StoreUnavailable("gone")
-
-    async def save(self, credential: str, url: str, *, etag: str, body: bytes, link: str) -> None:
-        raise StoreUnavailable("gone")
-
-    async def record(self, credential: str, purpose: str, *, counted: bool) -> None:
-        raise StoreUnavailable("gone")
+    report = pause = load = save = record = _gone
 
 
 @respx.mock

@@ -39,8 +39,20 @@ EDITABLE = (
     "discussion_locked",
     "confidential",
 )
-LISTED = ("state", "labels", "updated_after", "order_by", "sort", "per_page", "page", "pagination", "cursor")
-LISTED += ("with_labels_details", "iids[]", "scope")
+LISTED = (
+    "state",
+    "labels",
+    "updated_after",
+    "order_by",
+    "sort",
+    "per_page",
+    "page",
+    "pagination",
+    "cursor",
+    "with_labels_details",
+    "iids[]",
+    "scope",
+)
 
 
 class IssueRoutes:

@@ -107,7 +107,7 @@ class NoteRoutes:
         """Carry out what the caller may, and answer."""
         allowed = commands if self.hub.door.level(call, project) >= PLANNER else ()
         summary = carry_out(self.hub.changes, project, iid, allowed, credential_of(call).by)
-        changes = {name: arguments for name, arguments in allowed}
+        changes = dict(allowed)
         if note is None:
             return JSONResponse({"commands_changes": changes, "summary": summary}, 202)
         issue = project.issue(iid)

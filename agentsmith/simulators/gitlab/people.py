@@ -73,7 +73,7 @@ class People(Settings):
 
     @operation
     def comment(self, project: str, iid: int, body: str, actor: str = "mona", *, webhook: bool = True) -> int:
-        """Write a comment, whose commands are carried out; answers its id, or 0 where nothing but commands was in it."""
+        """Write a comment, whose commands are carried out; answers its id, or 0 where it held commands only."""
         where, issue = self._issue(project, iid)
         by = By(actor, quiet=not webhook)
         extracted = extract(body)

@@ -1,8 +1,8 @@
 """Commands in comments: lines that begin with `/`, carried out with the rights of whoever wrote the comment.
 
-As in GitLab, carriage returns are dropped first, code blocks, quote blocks and inline code are left alone, a name
-counts in any letters, and a line whose name is no command stays text. Known here: close, reopen, label(s), unlabel, relabel,
-title, lock, unlock, confidential.
+As in GitLab, carriage returns are dropped first, code blocks and quote blocks are left alone, a name counts in any
+letters, and a line whose name is no command stays text. Known here: close, reopen, label(s), unlabel, relabel, title,
+lock, unlock, confidential.
 """
 
 from __future__ import annotations
@@ -14,8 +14,19 @@ from dataclasses import dataclass
 from agentsmith.simulators.gitlab.changes import By, Changes
 from agentsmith.simulators.gitlab.state import Issue, Project
 
-NAMES = ("close", "reopen", "label", "labels", "unlabel", "remove_label", "relabel", "title", "lock", "unlock")
-NAMES += ("confidential",)
+NAMES = (
+    "close",
+    "reopen",
+    "label",
+    "labels",
+    "unlabel",
+    "remove_label",
+    "relabel",
+    "title",
+    "lock",
+    "unlock",
+    "confidential",
+)
 _COMMAND = re.compile(rf"/({'|'.join(NAMES)})(?: ([^\n]*))?\s*", re.I)
 _LABEL = re.compile(r'~(?:"([^"]+)"|([^\s~,]+))')
 _FENCES = ("```", "~~~", ">>>")

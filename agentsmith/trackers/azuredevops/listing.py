@@ -146,8 +146,8 @@ class Listing:
         last, size = 0, self._query_page
         while True:
             text = (
-                "SELECT [System.Id] FROM WorkItems WHERE [System.TeamProject] = @project"
-                f" AND {where} AND [System.Id] > {last} ORDER BY [System.Id]"  # noqa: S608 - texts are quoted
+                "SELECT [System.Id] FROM WorkItems WHERE [System.TeamProject] = @project"  # noqa: S608 - all quoted
+                f" AND {where} AND [System.Id] > {last} ORDER BY [System.Id]"
             )
             path = self._site.path("/wit/wiql") + f"?api-version={API_VERSION}&$top={size}"
             path += "&timePrecision=true" if precise else ""

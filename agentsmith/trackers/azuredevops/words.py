@@ -1,8 +1,8 @@
 """How our comment is written on a work item, and how it is recognised. Pure.
 
 Azure DevOps strips HTML comments, drops tags that it does not know, and cuts a text off at a `<` that nothing closes,
-in Markdown too. So nothing can be hidden and nothing may look like a tag: every `<`, `>` and `&` is escaped, and the memo
-stands in a last line that people see. It counts only in a comment that our own account wrote.
+in Markdown too. So nothing can be hidden and nothing may look like a tag: every `<`, `>` and `&` is escaped, and the
+memo stands in a last line that people see. It counts only in a comment that our own account wrote.
 """
 
 from __future__ import annotations

@@ -10,11 +10,12 @@ import structlog
 from agentsmith.domain.errors import BadAnswer, TicketNotFound
 from agentsmith.domain.ticket import Ticket
 from agentsmith.trackers.gitlab import payloads
-from agentsmith.trackers.gitlab.memory import Memory
 from agentsmith.trackers.gitlab.payloads import Issue, snapshot_of
 from agentsmith.trackers.gitlab.site import Site
-from agentsmith.trackers.gitlab.spelling import Relabel, Spelling
+from agentsmith.trackers.gitlab.spelling import Spelling
 from agentsmith.trackers.http import Answer, ApiClient
+from agentsmith.trackers.http.memory import Memory
+from agentsmith.trackers.http.relabel import Relabel
 
 log = structlog.get_logger()
 

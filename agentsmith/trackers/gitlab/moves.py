@@ -17,10 +17,11 @@ from agentsmith.domain.lifecycle import Status
 from agentsmith.domain.ticket import Ticket
 from agentsmith.domain.tracker import Applied, Gone, LostRace, Move, MoveOutcome
 from agentsmith.trackers.gitlab.issues import Issues
-from agentsmith.trackers.gitlab.memory import Memory
 from agentsmith.trackers.gitlab.payloads import snapshot_of
-from agentsmith.trackers.gitlab.spelling import Relabel, Spelling
+from agentsmith.trackers.gitlab.spelling import Spelling
+from agentsmith.trackers.http.memory import Memory
 from agentsmith.trackers.http.outcomes import Dropped, outcome_of
+from agentsmith.trackers.http.relabel import Relabel, only, plan
 
 log = structlog.get_logger()
 
@@ -57,22 +58,32 @@ class Moves:
             labels = self._spelling.labels
             if labels.lifecycle(seen.labels) != labels.lifecycle(ticket.labels):
                 return seen
-            todo = self._spelling.only(_shown(seen), keep)
+            todo = only(self._spelling, _shown(seen), keep)
             return seen if todo.nothing else await self._write(iid, seen, todo, deadline)
 
     async def _publish(self, iid: str, ticket: Ticket, move: Move) -> MoveOutcome:
         known = self._memory.stands(snapshot_of(ticket), self._now())
         seen = ticket if known else await self._issues.read(iid, deadline=move.deadline)
-        todo = self._spelling.plan(_shown(seen), move)
+        todo = plan(self._spelling, _shown(seen), move)
         if isinstance(todo, type) and known:
             seen = await self._issues.read(iid, deadline=move.deadline)
-            todo = self._spelling.plan(_shown(seen), move)
+            todo = plan(self._spelling, _shown(seen), move)
         if isinstance(todo, type):
             return todo(seen)
         after = await self._write(iid, seen, todo, move.deadline, move)
         if self._strangers(after, move):
-            return LostRace(after)
+            return LostRace(await self._withdrawn(iid, after, todo, move))
         return Applied(after)
+
+    async def _withdrawn(self, iid: str, after: Ticket, todo: Relabel, move: Move) -> Ticket:
+        """Take our label off again where somebody else's status stands: theirs was there first."""
+        if todo.add is None or not _has(after, todo.add):
+            return after
+        try:
+            return await self._issues.relabel(iid, Relabel(None, (todo.add,)), deadline=move.deadline)
+        except TrackerError as error:
+            log.warning("two statuses were left on a ticket", ticket=after.id, error=str(error))
+            return after
 
     async def _write(self, iid: str, seen: Ticket, todo: Relabel, deadline: float, move: Move | None = None) -> Ticket:
         """Write and verify; a label that survived its removal is removed once more. A 200 that lied raises Dropped."""

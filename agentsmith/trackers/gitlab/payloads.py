@@ -118,10 +118,10 @@ def read(shape: type[T] | Any, data: object, what: str) -> T:
 class Snapshot:
     """What the tracker knows beside the ticket itself; travels in `Ticket.native`."""
 
-    iid: str
+    key: str
     shown: frozenset[str]
     """The labels as spelled on GitLab."""
-    notes: int | None = None
+    comments: int | None = None
     """How many comments there were; None when that is not known."""
     read_at: float = 0.0
     """On the boot-time clock."""

@@ -14,6 +14,7 @@ from agentsmith.trackers.gitlab.opening import open_tracker
 from agentsmith.trackers.gitlab.site import GITLAB, Site
 from agentsmith.trackers.gitlab.spelling import LabelStyle
 from agentsmith.trackers.gitlab.tracker import TRUST_READS, GitLabTracker
+from agentsmith.trackers.gitlab.webhook import SIGNING, GitLabWebhooks, signing_key
 from agentsmith.trackers.http import Pace, Shared
 
 
@@ -63,6 +64,14 @@ class GitLabSettings(TrackerSettings):
     def _an_api_root(cls, url: str) -> str:
         return Site("1", url).base_url.rstrip("/")
 
+    @field_validator("webhook_secret")
+    @classmethod
+    def _whole_signing_tokens(cls, secrets: tuple[SecretStr, ...]) -> tuple[SecretStr, ...]:
+        for secret in secrets:
+            if secret.get_secret_value().startswith(SIGNING):
+                signing_key(secret.get_secret_value())
+        return secrets
+
     @property
     def site(self) -> Site:
         """Where the project is."""
@@ -71,6 +80,11 @@ class GitLabSettings(TrackerSettings):
     def project_identity(self) -> str:
         """`gitlab.com/acme/web`: the same as the tracker's `project`, and the first part of every ticket id."""
         return self.site.canonical
+
+    def webhooks(self) -> GitLabWebhooks | None:
+        """Who reads the project's webhooks; None where nothing could be verified (it fails closed)."""
+        secrets = self.webhook_secrets()
+        return GitLabWebhooks(self.site, secrets) if secrets or self.insecure else None
 
     def open(self, name: str, labels: LabelSet, shared: Shared, *, pace: Pace | None = None) -> GitLabTracker:
         """The tracker that these settings describe."""

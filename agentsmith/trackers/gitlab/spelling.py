@@ -12,9 +12,9 @@ from enum import StrEnum
 from typing import Final
 
 from agentsmith.domain.lifecycle import LabelSet, Status
-from agentsmith.domain.tracker import AlreadySo, LostRace, Move
 
 _SCOPE: Final = "::"
+_STATUSES: Final = frozenset(status.value for status in Status)
 
 
 class LabelStyle(StrEnum):
@@ -25,21 +25,8 @@ class LabelStyle(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Relabel:
-    """What one write has to add and to remove, as spelled on GitLab."""
-
-    add: str | None
-    remove: tuple[str, ...]
-
-    @property
-    def nothing(self) -> bool:
-        """Whether there is nothing to write."""
-        return self.add is None and not self.remove
-
-
-@dataclass(frozen=True, slots=True)
 class Spelling:
-    """Translates between the core's labels and GitLab's."""
+    """Translates between the core's labels and GitLab's; a `Vocabulary` of labels as spelled there."""
 
     labels: LabelSet
     style: LabelStyle = LabelStyle.PLAIN
@@ -57,10 +44,8 @@ class Spelling:
 
     def canonical(self, shown: str) -> str:
         """A label on GitLab as the core knows it; foreign ones stay as they are."""
-        prefix, scope, status = shown.rpartition(_SCOPE)
-        if scope and self.labels.status_of(f"{prefix}:{status}") is not None:
-            return f"{prefix}:{status}"
-        return shown
+        plain = unscoped(shown)
+        return shown if self.labels.status_of(plain) is None else plain
 
     def seen(self, shown: Iterable[str]) -> frozenset[str]:
         """The labels on a ticket as the core knows them."""
@@ -74,22 +59,8 @@ class Spelling:
         """Those of the labels, as spelled there, that show a status."""
         return frozenset(name for name in shown if self.labels.status_of(self.canonical(name)) is not None)
 
-    def only(self, shown: Iterable[str], status: Status | None) -> Relabel:
-        """What to write so that the label of `status` is the only lifecycle label; letters in other case are kept."""
-        names = frozenset(shown)
-        wanted = None if status is None else self.label(status)
-        folded = None if wanted is None else wanted.casefold()
-        there = any(name.casefold() == folded for name in names)
-        surplus = sorted(name for name in self.lifecycle(names) if name.casefold() != folded)
-        return Relabel(add=None if there else wanted, remove=tuple(surplus))
 
-    def plan(self, shown: Iterable[str], move: Move) -> Relabel | type[AlreadySo] | type[LostRace]:
-        """What `move` has to write on an issue with these labels, or why it must write nothing (T4, T5)."""
-        names = frozenset(shown)
-        present = self.statuses(names)
-        status = present or frozenset({Status.PENDING})
-        if status == {move.to} or (move.to is None and not present):
-            return AlreadySo
-        if move.expect not in status or status - {move.expect, move.to}:
-            return LostRace
-        return self.only(names, move.to)
+def unscoped(shown: str) -> str:
+    """`agent-smith::done` as `agent-smith:done`, for any scope and every status; other labels stay as they are."""
+    scope, sign, value = shown.rpartition(_SCOPE)
+    return f"{scope}:{value}" if sign and value.strip().casefold() in _STATUSES else shown

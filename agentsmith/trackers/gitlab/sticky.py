@@ -19,13 +19,13 @@ from agentsmith.domain.tracker import Sticky
 from agentsmith.trackers.gitlab import payloads
 from agentsmith.trackers.gitlab.dialect import NOTES
 from agentsmith.trackers.gitlab.issues import Issues
-from agentsmith.trackers.gitlab.memory import Memory
 from agentsmith.trackers.gitlab.paging import onward
 from agentsmith.trackers.gitlab.payloads import Note, snapshot_of
 from agentsmith.trackers.gitlab.people import People
 from agentsmith.trackers.gitlab.site import Site
 from agentsmith.trackers.http import ApiClient, OutcomeUnknown
 from agentsmith.trackers.http.marked import MarkedComment
+from agentsmith.trackers.http.memory import Memory
 
 COMMENT_LIMIT: Final = 1_000_000
 CUT: Final = "\n\n… (cut: GitLab takes no longer comment)"
@@ -97,7 +97,7 @@ class Stickies:
                 if found is None or _fence(sticky) > _fence(found):
                     found = sticky
         if found is not None:
-            self._memory.of(iid).note = _note_id(found.ref)
+            self._memory.of(iid).comment = str(_note_id(found.ref))
         return found
 
     async def write(self, ticket: Ticket, text: str, memo: Memo, *, known: Sticky | None, deadline: float) -> Sticky:
@@ -127,7 +127,7 @@ class Stickies:
         found = _REF.fullmatch(known.ref)
         if found is None:
             return False
-        if self._memory.of(iid).note == int(found[1]):
+        if self._memory.of(iid).comment == found[1]:
             return True
         # Without an author in it the reference is not one of ours: the search by marker decides then.
         return found[2] is not None and found[2] == await self._people.my_id(deadline=deadline)
@@ -140,7 +140,7 @@ class Stickies:
                 "PUT", path, {"body": body}, deadline=deadline, repeatable=True, bucket=NOTES
             )
         except TicketNotFound:
-            self._memory.of(iid).note = None
+            self._memory.of(iid).comment = None
             return None
         return self._written(iid, payloads.read(Note, answer.data, "a comment"))
 
@@ -163,7 +163,7 @@ class Stickies:
 
     def _written(self, iid: str, note: Note) -> Sticky:
         trace = self._memory.of(iid)
-        trace.note, trace.in_doubt = note.id, False
+        trace.comment, trace.in_doubt = str(note.id), False
         return self._sticky(note)
 
     def _sticky(self, note: Note) -> Sticky:

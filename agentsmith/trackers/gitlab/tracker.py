@@ -17,7 +17,6 @@ from agentsmith.trackers.gitlab import payloads
 from agentsmith.trackers.gitlab.issues import Issues
 from agentsmith.trackers.gitlab.links import Links
 from agentsmith.trackers.gitlab.listing import PAGE_SIZE, Listing
-from agentsmith.trackers.gitlab.memory import Memory
 from agentsmith.trackers.gitlab.moves import Moves
 from agentsmith.trackers.gitlab.paging import onward
 from agentsmith.trackers.gitlab.payloads import Label
@@ -26,6 +25,7 @@ from agentsmith.trackers.gitlab.site import Site
 from agentsmith.trackers.gitlab.spelling import LabelStyle, Spelling
 from agentsmith.trackers.gitlab.sticky import Stickies, form
 from agentsmith.trackers.http import ApiClient
+from agentsmith.trackers.http.memory import Memory
 
 TRUST_READS: Final = 5.0
 """Seconds for which a read stands for the look right before a label write."""

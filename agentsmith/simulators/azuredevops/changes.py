@@ -1,0 +1,146 @@
+"""The verbs: what can happen to work items. Each makes one revision and tells the service hooks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from agentsmith.simulators.azuredevops.sanitising import sanitised
+from agentsmith.simulators.azuredevops.state import (
+    TAGS,
+    Comment,
+    Project,
+    Relation,
+    Revision,
+    User,
+    WorkItem,
+    World,
+    changed,
+    spelled,
+    split_tags,
+)
+from agentsmith.simulators.clock import Clock
+
+DROPPED = ""
+"""A field that is set to this is left out of the work item."""
+
+
+@dataclass(frozen=True, slots=True)
+class By:
+    """On whose behalf something changes; `quiet`: no webhook is sent."""
+
+    user: User
+    quiet: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """What a service hook is told about."""
+
+    event: str
+    item: WorkItem
+    before: Revision | None
+    after: Revision
+    by: User
+
+
+class Changes:
+    """Changes one organization and notices it."""
+
+    def __init__(self, world: World, clock: Clock, notify: Callable[[Notice], None]) -> None:
+        self.world, self.clock, self._notify = world, clock, notify
+
+    def create(self, project: Project, type_: str, fields: Mapping[str, Any], by: By) -> WorkItem:
+        """A new work item in its type's first state."""
+        item = WorkItem(next(self.world.ids), project.name)
+        given = {
+            "System.AreaPath": project.name,
+            "System.IterationPath": project.name,
+            "System.WorkItemType": type_,
+            "System.State": next(iter(project.types[type_])),
+            "System.Reason": "New",
+            **fields,
+        }
+        if tags := given.get(TAGS):
+            given[TAGS] = spelled(project, split_tags(tags))
+        filled = {name: value for name, value in given.items() if value != DROPPED}
+        item.revisions.append(Revision(1, filled, by.user, self.clock.stamp()))
+        self.world.items[item.id] = item
+        self._tell("workitem.created", item, None, by)
+        return item
+
+    def update(
+        self,
+        item: WorkItem,
+        by: By,
+        fields: Mapping[str, Any],
+        *,
+        relations: tuple[Relation, ...] | None = None,
+        history: str | None = None,
+    ) -> Revision:
+        """One revision with other fields and links, and a comment where `history` is given."""
+        before = item.now
+        project = self.world.project(item.project)
+        merged = {**before.fields, **fields}
+        if TAGS in fields:
+            merged[TAGS] = spelled(project, split_tags(fields[TAGS]))
+        filled = {name: value for name, value in merged.items() if value != DROPPED}
+        links = before.relations if relations is None else relations
+        at = self.clock.stamp()
+        after = changed(before, fields=filled, by=by.user, at=at, relations=links, comment=None)
+        if history:
+            made = self._comment(history, "html", by)
+            after = replace(after, comments=(*before.comments, made), comment=made.id)
+        item.revisions.append(after)
+        self._tell("workitem.updated", item, before, by)
+        if history:
+            self._tell("workitem.commented", item, before, by)
+        return after
+
+    def comment(self, item: WorkItem, text: str, by: By, *, format_: str = "html") -> Comment:
+        """A new comment, which is a revision too."""
+        made = self._comment(text, format_, by)
+        before = item.now
+        self._comments(item, by, (*before.comments, made), made.id)
+        self._tell("workitem.updated", item, before, by)
+        self._tell("workitem.commented", item, before, by)
+        return made
+
+    def edit_comment(self, item: WorkItem, comment: Comment, text: str, by: By) -> Comment:
+        """Another text for a comment, which is a revision too."""
+        text = sanitised(text)
+        at = self.clock.stamp()
+        edited = replace(comment, text=text, changed_by=by.user, changed_at=at, version=comment.version + 1)
+        before = item.now
+        self._comments(item, by, _with(before.comments, edited), edited.id)
+        self._tell("workitem.updated", item, before, by)
+        return edited
+
+    def delete_comment(self, item: WorkItem, comment: Comment, by: By) -> None:
+        """The comment is not shown any more."""
+        gone = replace(comment, deleted=True, version=comment.version + 1)
+        before = item.now
+        self._comments(item, by, _with(before.comments, gone), gone.id)
+        self._tell("workitem.updated", item, before, by)
+
+    def delete(self, item: WorkItem, by: By) -> None:
+        """Into the recycle bin, where the API does not look."""
+        item.deleted = True
+        self._tell("workitem.deleted", item, item.now, by)
+
+    def _comment(self, text: str, format_: str, by: By) -> Comment:
+        at = self.clock.stamp()
+        return Comment(next(self.world.comment_ids), sanitised(text), format_, by.user, at, by.user, at)
+
+    def _comments(self, item: WorkItem, by: By, comments: tuple[Comment, ...], touched: int) -> None:
+        at = self.clock.stamp()
+        item.revisions.append(changed(item.now, by=by.user, at=at, comments=comments, comment=touched))
+
+    def _tell(self, event: str, item: WorkItem, before: Revision | None, by: By) -> None:
+        if not by.quiet:
+            self._notify(Notice(event, item, before, item.now, by.user))
+
+
+def _with(comments: tuple[Comment, ...], one: Comment) -> tuple[Comment, ...]:
+    return tuple(one if comment.id == one.id else comment for comment in comments)

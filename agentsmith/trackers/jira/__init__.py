@@ -1,0 +1,3 @@
+"""Jira Cloud and Jira Data Center behind the tracker contract."""
+
+from __future__ import annotations

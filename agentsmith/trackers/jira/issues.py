@@ -1,0 +1,217 @@
+"""Reading one issue, and writing its labels: add and remove in one request, never a whole set (P3)."""
+
+from __future__ import annotations
+
+import uuid
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final
+from urllib.parse import urlencode
+
+import structlog
+
+from agentsmith.domain.errors import TicketNotFound
+from agentsmith.domain.lifecycle import LabelSet
+from agentsmith.domain.ticket import Ticket
+from agentsmith.trackers.http import Answer, ApiClient
+from agentsmith.trackers.http.memory import Memory
+from agentsmith.trackers.http.relabel import Relabel
+from agentsmith.trackers.jira import payloads
+from agentsmith.trackers.jira.dialect import bucket
+from agentsmith.trackers.jira.payloads import Edited, Issue, Snapshot, snapshot_of
+from agentsmith.trackers.jira.site import Site
+
+log = structlog.get_logger()
+
+FIELDS: Final = (
+    "summary",
+    "description",
+    "status",
+    "labels",
+    "creator",
+    "reporter",
+    "assignee",
+    "updated",
+    "comment",
+)
+_MOST_RECENT: Final = 50
+"""As many issues search takes for which it must not answer from an old index."""
+_RECENT_FOR: Final = 600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """On whose behalf a label is written; travels with the write as a property that people do not see."""
+
+    run: str
+    fence: int
+    status: str | None
+    token: str
+
+    @classmethod
+    def fresh(cls, run: str, fence: int, status: str | None) -> Claim:
+        """A claim that no other write has made."""
+        return cls(run, fence, status, uuid.uuid4().hex)
+
+    def to_json(self) -> dict[str, Any]:
+        """The value of the property."""
+        return {"run": self.run, "fence": self.fence, "status": self.status, "token": self.token}
+
+    def made(self, value: object) -> bool:
+        """Whether a property is the one that this write has set."""
+        return isinstance(value, dict) and value.get("token") == self.token
+
+
+class Recent:
+    """The issues that we have written lately: search is told not to answer from an older index."""
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        self._now = now
+        self._written: OrderedDict[int, float] = OrderedDict()
+
+    def wrote(self, id_: str) -> None:
+        """We have just written to the issue of that number."""
+        if id_.isascii() and id_.isdecimal():
+            self._written[int(id_)] = self._now()
+            self._written.move_to_end(int(id_))
+            while len(self._written) > _MOST_RECENT:
+                self._written.popitem(last=False)
+
+    def ids(self) -> list[int]:
+        """Those for which the index may still lag."""
+        oldest = self._now() - _RECENT_FOR
+        return [id_ for id_, at in self._written.items() if at > oldest]
+
+
+class Issues:
+    """The issues of one project."""
+
+    def __init__(
+        self,
+        *,
+        tracker: str,
+        site: Site,
+        client: ApiClient,
+        labels: LabelSet,
+        memory: Memory,
+        recent: Recent,
+        quiet: bool,
+        now: Callable[[], float],
+    ) -> None:
+        self._tracker = tracker
+        self._site = site
+        self._client = client
+        self._memory = memory
+        self._recent = recent
+        self._quiet = quiet
+        self._now = now
+        self.property = f"{labels.prefix}.lifecycle"
+
+    def key(self, text: str) -> str:
+        """The text as an issue key; what cannot be one names no ticket."""
+        key = self._site.key(text)
+        if key is None:
+            raise TicketNotFound(f"Jira: {self._site.project} has no issue {text[:40]!r}")
+        return key
+
+    async def read(self, text: str, *, deadline: float | None = None) -> Ticket:
+        """The issue as it is now (T1, T3)."""
+        key = self.key(text)
+        params = {"fields": ",".join(FIELDS), "properties": self.property}
+        read_at = self._now()
+        answer = await self._client.get(self._site.issue(key), params=params, deadline=deadline)
+        ticket = self.ticket(answer.data, f"issue {key}", read_at=read_at)
+        if ticket.key != key:
+            # Jira answers for an issue that was moved to another project, under its new key.
+            raise TicketNotFound(f"Jira: {key} was moved to {ticket.key[:40]}")
+        snapshot = snapshot_of(ticket)
+        if snapshot is not None:
+            self._memory.saw(snapshot)
+        return ticket
+
+    def ticket(self, data: object, what: str, *, read_at: float) -> Ticket:
+        """The ticket in an answer that holds all of FIELDS."""
+        issue: Issue = payloads.read(Issue, data, what)
+        return payloads.to_ticket(issue, self._site, self._tracker, claim=self.property, read_at=read_at)
+
+    async def relabel(self, seen: Ticket, todo: Relabel, claim: Claim | None, *, deadline: float) -> Ticket | None:
+        """One edit that adds and removes; answers the issue as it is then, or None if Jira reported a conflict.
+
+        The answer is looked at again: by itself on Cloud, by another read on Data Center. A claim that is not on the
+        issue any more was overwritten at once; the ticket then tells what stands there instead.
+        """
+        key = seen.key
+        labels = [{"add": todo.add}] if todo.add is not None else []
+        labels += [{"remove": name} for name in todo.remove]
+        body: dict[str, Any] = {"update": {"labels": labels}}
+        if claim is not None:
+            body["properties"] = [{"key": self.property, "value": claim.to_json()}]
+        self._memory.doubt(key)
+        old = snapshot_of(seen)
+        if old is not None:
+            self._recent.wrote(old.id)
+        query = {"returnIssue": "true"} if self._site.cloud else {}
+        answer = await self.edit(self._site.issue(key), key, query, body, deadline=deadline)
+        if answer.status == 409:
+            return None
+        after = self._edited(seen, answer)
+        if after is not None:
+            return after
+        found = await self.read(key, deadline=deadline)
+        return self._saw(found, found.revision)
+
+    async def edit(
+        self, path: str, key: str, query: Mapping[str, str], body: Mapping[str, Any], *, deadline: float
+    ) -> Answer:
+        """A PUT that sends no mail, where the account may ask for that; else one that does."""
+        # Not repeatable: what may have been carried out is for the caller to look at, perhaps under a newer fence.
+        allowed = frozenset({409, 403}) if self._quiet else frozenset({409})
+        quiet = {"notifyUsers": "false"} if self._quiet else {}
+        answer = await self._put(path, key, {**query, **quiet}, body, deadline, allowed)
+        if answer.status == 403:
+            # Data Center refuses the whole edit when somebody who is no admin asks for silence; Cloud ignores it.
+            answer = await self._put(path, key, query, body, deadline, frozenset({409}))
+            self._quiet = False
+            log.info("the account may not suppress Jira's mails", tracker=self._tracker)
+        return answer
+
+    async def _put(
+        self,
+        path: str,
+        key: str,
+        query: Mapping[str, str],
+        body: Mapping[str, Any],
+        deadline: float,
+        allow: frozenset[int],
+    ) -> Answer:
+        url = f"{path}?{urlencode(query)}" if query else path
+        return await self._client.write("PUT", url, body, deadline=deadline, bucket=bucket(key), allow=allow)
+
+    def _edited(self, seen: Ticket, answer: Answer) -> Ticket | None:
+        """The ticket as the answer to an edit shows it; None where it does not tell the labels."""
+        if answer.data is None:
+            return None
+        edited: Edited = payloads.read(Edited, answer.data, f"issue {seen.key}")
+        if edited.key != seen.key:
+            raise TicketNotFound(f"Jira: {seen.key} was moved to {edited.key[:40]}")
+        if edited.fields.labels is None:
+            return None
+        labels = frozenset(edited.fields.labels)
+        updated = edited.fields.updated or seen.updated_at
+        snapshot = replace(
+            snapshot_of(seen) or Snapshot(seen.key),
+            claim=(edited.properties or {}).get(self.property),
+            read_at=self._now(),
+            verified=True,
+        )
+        return self._saw(
+            replace(seen, labels=labels, updated_at=updated, native=snapshot),
+            payloads.revision(updated, snapshot.status, labels),
+        )
+
+    def _saw(self, ticket: Ticket, revision: str) -> Ticket:
+        """Remember what our own write left behind."""
+        snapshot = replace(snapshot_of(ticket) or Snapshot(ticket.key), verified=True)
+        self._memory.saw(snapshot)
+        return replace(ticket, revision=revision, native=snapshot)

@@ -1,0 +1,133 @@
+"""Status mode: the project's own workflow shows the status too, and refuses the second of two writers.
+
+Jira lets only one of several simultaneous transitions of an issue succeed. That is a true compare-and-set where the
+workflow has the transition from the expected status only, and not from "any". The claim travels with the transition as
+an issue property, so that a transition whose label did not follow (a crash in between) is finished by its own run, and
+by nobody else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import structlog
+
+from agentsmith.domain.errors import Refused
+from agentsmith.domain.lifecycle import Status
+from agentsmith.domain.ticket import Ticket
+from agentsmith.domain.tracker import Move
+from agentsmith.trackers.http import Answer, ApiClient
+from agentsmith.trackers.http.redaction import excerpt
+from agentsmith.trackers.jira import payloads
+from agentsmith.trackers.jira.dialect import bucket, message
+from agentsmith.trackers.jira.issues import Claim, Issues
+from agentsmith.trackers.jira.payloads import Transition, snapshot_of
+from agentsmith.trackers.jira.site import Site
+
+log = structlog.get_logger()
+
+
+class Overtaken(Exception):
+    """Somebody else moved the ticket; carries what it shows now."""
+
+    def __init__(self, ticket: Ticket) -> None:
+        super().__init__(ticket.id)
+        self.ticket = ticket
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """A transition, and the status it leads to."""
+
+    id: str
+    to: str
+
+
+class Workflow:
+    """Takes issues through the project's workflow. `words` name a status or a transition's id, by our status."""
+
+    def __init__(self, *, client: ApiClient, site: Site, issues: Issues, words: Mapping[Status, str]) -> None:
+        self._client = client
+        self._site = site
+        self._issues = issues
+        self._words = {status: word.strip() for status, word in words.items()}
+        self._ways: dict[tuple[str, str], Way] = {}
+        self._targets: dict[str, str] = {}
+        """Where a transition leads that is configured by its id, once we have seen it offered."""
+
+    async def advance(self, seen: Ticket, move: Move, claim: Claim) -> Ticket:
+        """Make the transition for `move.to`, if one is configured and not made yet; Overtaken when it is lost."""
+        word = self._words.get(move.to) if move.to is not None else None
+        snapshot = snapshot_of(seen)
+        if word is None or snapshot is None or snapshot.status is None:
+            return seen
+        if self._is(snapshot.status.name, snapshot.status.id, word):
+            if _other_run(snapshot.claim, move):
+                raise Overtaken(seen)
+            return seen  # made before, by this run or by a person; only the label is missing
+        way = await self._way(seen, snapshot.status, word, move)
+        body = {
+            "transition": {"id": way.id},
+            "properties": [{"key": self._issues.property, "value": claim.to_json()}],
+        }
+        path = self._site.issue(seen.key, "/transitions")
+        answer = await self._client.write(
+            "POST", path, body, deadline=move.deadline, bucket=bucket(seen.key), allow=frozenset({400, 409})
+        )
+        after = await self._issues.read(seen.key, deadline=move.deadline)
+        if answer.status in (400, 409):
+            return self._refused(answer, seen, after)
+        return self._arrived(after, way, claim)
+
+    def _refused(self, answer: Answer, before: Ticket, after: Ticket) -> Ticket:
+        """Of two at once one gets 409; one that comes a little later finds the transition gone."""
+        was, now = snapshot_of(before), snapshot_of(after)
+        moved = was is None or now is None or was.status is None or now.status is None or was.status.id != now.status.id
+        if answer.status == 409 or moved:
+            self._ways.clear()
+            raise Overtaken(after)
+        self._ways.clear()
+        raise Refused(f"Jira refused the transition of {before.key}: {excerpt(message(answer.data))}")
+
+    def _arrived(self, after: Ticket, way: Way, claim: Claim) -> Ticket:
+        now = snapshot_of(after)
+        if now is not None and now.claim is not None and not claim.made(now.claim):
+            raise Overtaken(after)
+        if now is not None and now.status is not None and now.status.name.casefold() != way.to.casefold():
+            log.warning("the workflow led elsewhere", ticket=after.id, meant=way.to, found=now.status.name)
+        return after
+
+    def _is(self, name: str, id_: str, word: str) -> bool:
+        """Whether a status is the one that `word` leads to, as far as we know."""
+        target = self._targets.get(word)
+        return id_ == target if target is not None else name.casefold() == word.casefold()
+
+    async def _way(self, seen: Ticket, status: payloads.Status, word: str, move: Move) -> Way:
+        """The transition from where the issue is; asked once per pair of statuses."""
+        known = self._ways.get((status.id, word))
+        if known is not None:
+            return known
+        path = self._site.issue(seen.key, "/transitions")
+        answer = await self._client.get(path, deadline=move.deadline)
+        offered: list[Any] = payloads.listed(answer.data, "transitions", "a list of transitions")
+        ways: list[Transition] = [payloads.read(Transition, way, "a transition") for way in offered]
+        for way in ways:
+            if way.id == word or way.to.name.casefold() == word.casefold():
+                if way.id == word:
+                    self._targets[word] = way.to.id
+                found = Way(way.id, way.to.name)
+                self._ways[status.id, word] = found
+                return found
+        names = ", ".join(sorted(f"{way.to.name} ({way.id})" for way in ways))[:200] or "none"
+        raise Refused(
+            f"Jira: the workflow offers no transition from {status.name!r} to {word!r} for {seen.key}; offered: {names}. "
+            "Correct `statuses` in the configuration, or the workflow"
+        )
+
+
+def _other_run(claim: object, move: Move) -> bool:
+    """Whether the transition that stands was made by another run of ours for the same step."""
+    return isinstance(claim, dict) and claim.get("status") == move.to and claim.get("run") != move.run
+

@@ -1,0 +1,119 @@
+"""An Azure DevOps simulator on loopback with trackers on it, and the contract's calls in short."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any, Final
+
+import httpx
+
+from agentsmith.boottime import boottime
+from agentsmith.domain.lifecycle import LabelSet, Status
+from agentsmith.domain.memo import Memo
+from agentsmith.domain.ticket import Ticket
+from agentsmith.domain.tracker import Applied, Move, MoveOutcome, Sticky
+from agentsmith.simulators import Fault, Recorded, Running, serve
+from agentsmith.simulators.azuredevops import AzureDevOpsSimulator
+from agentsmith.trackers.azuredevops.opening import open_tracker
+from agentsmith.trackers.azuredevops.site import Site
+from agentsmith.trackers.azuredevops.tracker import AzureDevOpsTracker
+from agentsmith.trackers.http import Pace, Shared
+
+PROJECT: Final = "Web"
+BOT: Final = "smith-bot@example.com"
+MONA: Final = "mona@example.com"
+TOKEN: Final = "benchbenchbenchbenchbenchbenchbenchbenchbenchbench52"
+LABELS: Final = LabelSet()
+TRIGGER: Final = "agent-smith:fix-bug"
+MEMO: Final = Memo(run="run-1", fence=7)
+FAST: Final = Pace(first_delay=0.001, longest_delay=0.002)
+
+CLAIM: Final = (Status.PENDING, Status.ENQUEUED)
+START: Final = (Status.ENQUEUED, Status.IN_PROGRESS)
+FINISH: Final = (Status.IN_PROGRESS, Status.DONE)
+
+
+class Bench:
+    """One project `Web` of the organization `acme`, in which mona and the tracker's account may write."""
+
+    def __init__(self, running: Running, simulator: AzureDevOpsSimulator, stack: AsyncExitStack) -> None:
+        self.running = running
+        self.simulator = simulator
+        self._stack = stack
+
+    def tracker(
+        self,
+        *,
+        token: str = TOKEN,
+        shared: Shared | None = None,
+        pace: Pace = FAST,
+        labels: LabelSet = LABELS,
+        project: str = PROJECT,
+        **more: Any,
+    ) -> AzureDevOpsTracker:
+        """A tracker with connections and memories of its own."""
+        tracker = open_tracker(
+            name="web",
+            site=Site(self.simulator.organization, project, self.running.api_url),
+            labels=labels,
+            token=token,
+            shared=shared or Shared(),
+            pace=pace,
+            http=httpx.AsyncClient(verify=False),  # noqa: S501 - there is no TLS on loopback, and loading CAs is slow
+            **more,
+        )
+        self._stack.push_async_callback(tracker.aclose)
+        return tracker
+
+    def item(self, *tags: str, **more: Any) -> str:
+        """A new work item; answers its id."""
+        return str(self.simulator.open_item(PROJECT, tags=tags, **more))
+
+    def tags(self, number: str) -> set[str]:
+        """What stands on the work item."""
+        return set(self.simulator.tags(int(number)))
+
+    def fail(self, kind: str, **more: Any) -> Fault:
+        """Arm a fault."""
+        return self.simulator.inject(Fault(kind, **more))
+
+    def sent(self) -> list[str]:
+        """The requests since the last look, as `METHOD path-below-_apis status`, and forget them."""
+        lines = [f"{r.method} {r.path.partition('/_apis')[2]} {r.status}" for r in self.simulator.requests]
+        self.simulator.forget_requests()
+        return lines
+
+    def recorded(self) -> list[Recorded]:
+        """The requests since the last look, whole."""
+        found = list(self.simulator.requests)
+        self.simulator.forget_requests()
+        return found
+
+
+@asynccontextmanager
+async def bench(**options: Any) -> AsyncIterator[Bench]:
+    """A running simulator; every request must have been one that it knows."""
+    simulator = AzureDevOpsSimulator(**options)
+    simulator.add_project(PROJECT)
+    simulator.add_token(TOKEN, user=BOT)
+    simulator.add_member(PROJECT, MONA)
+    async with serve(simulator) as running, AsyncExitStack() as trackers:
+        yield Bench(running, simulator, trackers)
+    simulator.assert_understood()
+
+
+def edge(expect: Status, to: Status | None, *, within: float = 30.0) -> Move:
+    """A move with time enough."""
+    return Move(expect, to, run="run-1", fence=7, deadline=boottime() + within)
+
+
+def applied(outcome: MoveOutcome) -> Applied:
+    """The outcome, which must be Applied."""
+    assert isinstance(outcome, Applied), outcome
+    return outcome
+
+
+async def say(tracker: AzureDevOpsTracker, ticket: Ticket, text: str, known: Sticky | None) -> Sticky:
+    """Write our comment, in time."""
+    return await tracker.write_sticky(ticket, text, MEMO, known=known, deadline=boottime() + 30)

@@ -1,0 +1,126 @@
+"""A GitLab simulator on loopback with trackers on it, and the contract's calls in short."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any, Final
+
+import httpx
+
+from agentsmith.boottime import boottime
+from agentsmith.domain.lifecycle import LabelSet, Status
+from agentsmith.domain.memo import Memo
+from agentsmith.domain.tracker import Applied, Move, MoveOutcome
+from agentsmith.simulators import Fault, Recorded, Running, serve
+from agentsmith.simulators.gitlab import GitLabSimulator
+from agentsmith.trackers.gitlab.auth import TokenHeader
+from agentsmith.trackers.gitlab.opening import open_tracker
+from agentsmith.trackers.gitlab.site import Site
+from agentsmith.trackers.gitlab.spelling import LabelStyle
+from agentsmith.trackers.gitlab.tracker import TRUST_READS, GitLabTracker
+from agentsmith.trackers.http import Pace, Shared
+
+PROJECT: Final = "acme/apps/web"
+TOKEN: Final = "glpat-BENCHBENCHBENCHBENCH00"
+LABELS: Final = LabelSet()
+TRIGGER: Final = "agent-smith:fix-bug"
+MEMO: Final = Memo(run="run-1", fence=7)
+FAST: Final = Pace(first_delay=0.001, longest_delay=0.002)
+
+CLAIM: Final = (Status.PENDING, Status.ENQUEUED)
+START: Final = (Status.ENQUEUED, Status.IN_PROGRESS)
+FINISH: Final = (Status.IN_PROGRESS, Status.DONE)
+FAIL: Final = (Status.IN_PROGRESS, Status.FAILED)
+
+
+class Bench:
+    """One project `acme/apps/web`, of which mona and the tracker's account are members."""
+
+    def __init__(self, running: Running, simulator: GitLabSimulator, stack: AsyncExitStack) -> None:
+        self.running = running
+        self.simulator = simulator
+        self._stack = stack
+
+    def tracker(
+        self,
+        *,
+        project: str = PROJECT,
+        token: str = TOKEN,
+        header: TokenHeader = TokenHeader.PRIVATE,
+        style: LabelStyle = LabelStyle.PLAIN,
+        shared: Shared | None = None,
+        trust_reads: float = TRUST_READS,
+        pace: Pace = FAST,
+        page_size: int = 100,
+        labels: LabelSet = LABELS,
+    ) -> GitLabTracker:
+        """A tracker with connections and memories of its own."""
+        tracker = open_tracker(
+            name="web",
+            site=Site(project, self.running.api_url),
+            labels=labels,
+            token=token,
+            shared=shared or Shared(),
+            header=header,
+            style=style,
+            trust_reads=trust_reads,
+            pace=pace,
+            http=httpx.AsyncClient(verify=False),  # noqa: S501 - there is no TLS on loopback, and loading CAs is slow
+            page_size=page_size,
+        )
+        self._stack.push_async_callback(tracker.aclose)
+        return tracker
+
+    def issue(self, *labels: str, **more: Any) -> str:
+        """A new issue; answers its number."""
+        return str(self.simulator.open_issue(PROJECT, labels=labels, **more))
+
+    def labels(self, iid: str) -> set[str]:
+        """What stands on the issue."""
+        return set(self.simulator.labels(PROJECT, int(iid)))
+
+    def notes(self, iid: str = "1") -> list[str]:
+        """The texts of the comments, without their first line."""
+        return [note["body"].partition("\n")[2] for note in self.simulator.comments(PROJECT, int(iid))]
+
+    def fail(self, kind: str, **more: Any) -> Fault:
+        """Arm a fault."""
+        return self.simulator.inject(Fault(kind, **more))
+
+    def sent(self) -> list[str]:
+        """The requests since the last look, as `METHOD /path status` within the project, and forget them."""
+        root = f"/projects/{PROJECT}"
+        lines = [f"{r.method} {r.path.removeprefix(root) or '/'} {r.status}" for r in self.simulator.requests]
+        self.simulator.forget_requests()
+        return lines
+
+    def recorded(self) -> list[Recorded]:
+        """The requests since the last look, whole."""
+        found = list(self.simulator.requests)
+        self.simulator.forget_requests()
+        return found
+
+
+@asynccontextmanager
+async def bench(**options: Any) -> AsyncIterator[Bench]:
+    """A running simulator; every request must have been one that it knows."""
+    simulator = GitLabSimulator(**options)
+    simulator.add_project(PROJECT)
+    simulator.add_token(TOKEN, username="smith-bot")
+    simulator.set_access(PROJECT, "smith-bot", "developer")
+    simulator.set_access(PROJECT, "mona", "developer")
+    async with serve(simulator) as running, AsyncExitStack() as trackers:
+        yield Bench(running, simulator, trackers)
+    simulator.assert_understood()
+
+
+def edge(expect: Status, to: Status | None, *, run: str = "run-1", fence: int = 7, within: float = 30.0) -> Move:
+    """A move with time enough."""
+    return Move(expect, to, run=run, fence=fence, deadline=boottime() + within)
+
+
+def applied(outcome: MoveOutcome) -> Applied:
+    """The outcome, which must be Applied."""
+    assert isinstance(outcome, Applied), outcome
+    return outcome
