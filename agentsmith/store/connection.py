@@ -47,6 +47,7 @@ AWAY: Final = (
     TryAgainError,
     ClusterDownError,
     OutOfMemoryError,
+    StoreUnavailable,
 )
 """What Redis being away looks like: trying the same again later can help."""
 

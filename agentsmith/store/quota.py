@@ -5,9 +5,14 @@ Speaks in plain data, so that trackers, which know nothing of Redis, can be hand
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
+from redis.exceptions import RedisError
+
+from agentsmith.domain.errors import StoreUnavailable
 from agentsmith.store.commands import Commands
 from agentsmith.store.keys import QUOTA_MS, SPENT_MS, Keys
 from agentsmith.store.scripting import Script
@@ -16,6 +21,7 @@ _EVERYWHERE: Final = "*"
 _FIRST_BACKOFF: Final = 60
 _LONGEST_BACKOFF: Final = 3600
 _FORGIVEN_AFTER: Final = 600
+_SAME_WINDOW: Final = 60
 
 _RESERVE: Final = Script(f"""
 local books = KEYS[1]
@@ -44,15 +50,21 @@ return {{string.format('%.6f', wait), string.format('%.6f', until_), reason}}
 """)
 _REPORT: Final = Script(f"""
 local books = KEYS[1]
-local bucket, limit, remaining, reset = unpack(ARGV)
+local bucket, limit = ARGV[1], ARGV[2]
+local remaining, reset = tonumber(ARGV[3]), tonumber(ARGV[4])
 local known = tonumber(redis.call('HGET', books, 'reset:' .. bucket) or '0')
-local left = tonumber(redis.call('HGET', books, 'remaining:' .. bucket) or '0')
--- Answers overtake each other: a later reset wins, and for the same reset the lower count.
-if tonumber(reset) > known or (tonumber(reset) == known and tonumber(remaining) <= left) then
-  redis.call('HSET', books,
-    'limit:' .. bucket, limit, 'remaining:' .. bucket, remaining, 'reset:' .. bucket, reset)
-  redis.call('PEXPIRE', books, {QUOTA_MS})
+-- Answers overtake each other, and resets waver by a second: within one window the lowest count holds, a window that
+-- begins clearly later replaces it, and 0 is believed in any case.
+if known > now_us() / 1000000 and remaining > 0 then
+  if reset < known - {_SAME_WINDOW} then return end
+  if reset < known + {_SAME_WINDOW} then
+    remaining = math.min(remaining, tonumber(redis.call('HGET', books, 'remaining:' .. bucket)))
+    reset = math.max(reset, known)
+  end
 end
+redis.call('HSET', books, 'limit:' .. bucket, limit, 'remaining:' .. bucket, text(remaining),
+  'reset:' .. bucket, string.format('%.3f', reset))
+redis.call('PEXPIRE', books, {QUOTA_MS})
 """)
 _PAUSE: Final = Script(f"""
 local books = KEYS[1]
@@ -88,6 +100,14 @@ redis.call('PEXPIRE', credentials, {SPENT_MS})
 """)
 
 
+@contextlib.contextmanager
+def _unavailable() -> Iterator[None]:
+    try:
+        yield
+    except RedisError as error:
+        raise StoreUnavailable(f"Redis is away: {error}") from None
+
+
 @dataclass(frozen=True, slots=True)
 class Allowance:
     """One allowance of a credential, as the platform last reported it."""
@@ -112,7 +132,7 @@ class Account:
 
 
 class Quotas:
-    """Governor and ledger for every replica on this Redis."""
+    """Governor and ledger for every replica on this Redis; what fails is StoreUnavailable and nothing else."""
 
     def __init__(self, redis: Commands, keys: Keys) -> None:
         self._redis, self._keys = redis, keys
@@ -123,22 +143,27 @@ class Quotas:
         """Seconds to wait, until when (since the epoch), and why; takes the slot if the wait is within `patience`."""
         keys = [self._keys.quota(credential)]
         # Redis reads no infinity; a year is patience enough.
-        wait, until, reason = await _RESERVE(self._redis, keys, [bucket, f"{spacing:g}", min(patience, 3e7)])
+        with _unavailable():
+            wait, until, reason = await _RESERVE(self._redis, keys, [bucket, f"{spacing:g}", min(patience, 3e7)])
         return float(wait), float(until), str(reason)
 
     async def report(self, credential: str, bucket: str, *, limit: int, remaining: int, reset: float) -> None:
         """Remember what the platform said is left."""
-        await _REPORT(self._redis, [self._keys.quota(credential)], [bucket, limit, remaining, f"{reset:.3f}"])
+        with _unavailable():
+            await _REPORT(self._redis, [self._keys.quota(credential)], [bucket, limit, remaining, f"{reset:.3f}"])
 
     async def pause(self, credential: str, bucket: str, *, seconds: float | None, reason: str) -> None:
         """Hold the bucket (`*`: all) back; None: no time was named, so a minute, doubling while it goes on."""
         wait = -1.0 if seconds is None else max(0.0, seconds)
-        await _PAUSE(self._redis, [self._keys.quota(credential)], [bucket, wait, reason])
+        with _unavailable():
+            await _PAUSE(self._redis, [self._keys.quota(credential)], [bucket, wait, reason])
 
     async def record(self, credential: str, purpose: str, *, counted: bool) -> None:
         """One request was sent; `counted` when the platform takes it off the quota."""
         word = "counted" if counted else "free"
-        await _RECORD(self._redis, [self._keys.spent(credential), self._keys.credentials], [credential, purpose, word])
+        keys = [self._keys.spent(credential), self._keys.credentials]
+        with _unavailable():
+            await _RECORD(self._redis, keys, [credential, purpose, word])
 
     async def accounts(self) -> list[Account]:
         """Every credential that was used within a day."""

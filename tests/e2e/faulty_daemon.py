@@ -250,7 +250,7 @@ class _Pretender:
     def __init__(self, file: str) -> None:
         self._file = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
 
-    async def run(self, argv: object, *, env: Mapping[str, str], **_: object) -> Exit:
+    async def run(self, _argv: object, *, env: Mapping[str, str], **_: object) -> Exit:
         told = (env[f"AGENTSMITH_{name}"] for name in ("TICKET_KEY", "RUN_ID", "ATTEMPT"))
         os.write(self._file, f"{' '.join(told)}\n".encode())
         return Exit(0, signal=None, timed_out=False, stopped=None, tail="", truncated=False, duration=0.0)

@@ -36,6 +36,8 @@ AT_ONCE: Final = int(os.environ.get("AGENTSMITH_CRASH_AT_ONCE", "6"))
 DONE: Final = FOREIGN | {TRIGGER, "agent-smith:done"}
 _WITHIN: Final = 40.0
 """Longer than anything takes on a busy machine; on an idle one a ticket is done after 1 to 4 s."""
+FULL: Final = bool(os.environ.get("AGENTSMITH_CRASH_FULL"))
+_BOUNDARIES: Final = {"queue.push", "runs.acquire", RUNNING, "guard.run", "guard.close", "runs.settle", "tracker.move"}
 _STAY: Final = frozenset({"epoch", "consumers"})
 
 
@@ -81,19 +83,37 @@ class Bench:
     async def dry_run(self, way: str, *, drain: bool = False) -> Way:
         """Every step of a way when nothing goes wrong."""
         place = self.place()
-        async with place.store():
-            await place.open_tickets()
-            if drain:
-                place.hold()
-            victim = await self.victim(place, Plan(str(place.folder), drain=drain))
+        async with place.store() as store:
+            victim = await self.victim(place, way, Plan(str(place.folder), drain=drain), store)
             if drain:
                 assert await victim.ended() == 0
+            elif way == "recover":
+                await wait_until(slowly(lambda: "agent-smith:in-progress" not in place.labels()), what="a recovery")
+                await wait_until(lambda: store.signals.count(), what="the ticket to be announced again")
             else:
                 await self.done(place)
                 await self.idle(place)
-                victim.send(signal.SIGKILL)
-        lines = [line.split(maxsplit=2) for line in (place.folder / f"steps-{victim.pid}").read_text().splitlines()]
-        return Way([Gap(on, int(number), name, drain=drain) for on, number, name in lines if on == way])
+        victim.send(signal.SIGKILL)
+        return Way([Gap(on, number, name, drain=drain) for on, number, name in self.steps(place, victim) if on == way])
+
+    def steps(self, place: Place, victim: DaemonProcess) -> list[tuple[str, int, str]]:
+        """What the victim has done so far: ways, numbers and names."""
+        lines = (place.folder / f"steps-{victim.pid}").read_text().splitlines()
+        return [(way, int(number), name) for way, number, name in (line.split(maxsplit=2) for line in lines)]
+
+    async def victim(self, place: Place, way: str, plan: Plan, store: Store, *, hold: bool = False) -> DaemonProcess:
+        """A daemon that carries a new ticket along, or, to recover it, one that finds it with its run dead."""
+        await place.open_tickets()
+        if hold or plan.drain or way == "recover":
+            place.hold()
+        local = {"local": {"platform": "local", "poll_interval": "1h"}}  # it looks for tickets once
+        config = place.config("victim", trackers=local, consumer={"drain_timeout": 0} if plan.drain else {})
+        if way != "recover":
+            return await self.daemons.start(config, "poller", "consumer", plan=plan)
+        renewing = Plan(str(place.folder), "renew", 1)
+        assert await (await self.daemons.start(config, "poller", "consumer", plan=renewing)).ended() == -signal.SIGKILL
+        await wait_until(lambda: store.runs.released(), what="the guard to give the lease back", within=_WITHIN)
+        return await self.daemons.start(config, "housekeeping", plan=plan)
 
     def left(self, place: Place) -> list[str]:
         """What is queued, taken, running, suspected, intended or signalled."""
@@ -114,12 +134,6 @@ class Bench:
         except AssertionError:
             raise AssertionError(f"the labels are {sorted(place.labels())}; left: {self.left(place)}") from None
 
-    async def victim(self, place: Place, plan: Plan) -> DaemonProcess:
-        """A daemon that looks for tickets once."""
-        local = {"local": {"platform": "local", "poll_interval": "1h"}}
-        config = place.config("victim", trackers=local, consumer={"drain_timeout": 0} if plan.drain else {})
-        return await self.daemons.start(config, "poller", "consumer", plan=plan)
-
     async def try_all(self, deed: str, run: Way, gaps: Iterable[Gap]) -> None:
         """Strike in every gap; says in which of them something was wrong."""
         room = asyncio.Semaphore(AT_ONCE)
@@ -133,7 +147,7 @@ class Bench:
                     return f"{deed} in {gap} [{case.place.folder}]: {error}{case.told()}"
                 return ""
 
-        wrong = [told for told in await asyncio.gather(*map(one, gaps)) if told]
+        wrong = [told for told in await asyncio.gather(*map(one, chosen(deed, gaps))) if told]
         assert not wrong, "\n".join(["", *wrong])
 
 
@@ -157,19 +171,16 @@ class _Case:
     async def carry_out(self) -> None:
         place, gap = self.place, self.gap
         async with place.store() as store:
-            await place.open_tickets()
-            if gap.name == RUNNING or gap.way == "renew" or gap.drain:
-                place.hold()
             plan = Plan(str(place.folder), gap.way, gap.number, self.deed, meanwhile=gap.meanwhile, drain=gap.drain)
-            victim = await self.bench.victim(place, plan)
+            hold = gap.name == RUNNING or gap.way == "renew"
+            victim = await self.bench.victim(place, gap.way, plan, store, hold=hold)
             self.daemons.append(victim)
             if self.deed == "SIGKILL":
                 assert await victim.ended() == -signal.SIGKILL
             else:
                 await victim.stopped()
-            struck = boottime()
-            steps = (place.folder / f"steps-{victim.pid}").read_text().splitlines()
-            assert f"{gap.way} {gap.number} {gap.name}" in steps, "it is another step than in the dry run"
+            struck, steps = boottime(), self.bench.steps(place, victim)
+            assert (gap.way, gap.number, gap.name) in steps, "it is another step than in the dry run"
             healthy = await self.bench.daemons.start(place.config("healthy"), plan=Plan(str(place.folder)))
             self.daemons.append(healthy)
             await self.converged()
@@ -206,9 +217,9 @@ class _Case:
         assert place.begun() == begun, "it ran something after it had lost everything (P1)"
         await self.bench.idle(place)
 
-    def check(self, healthy: DaemonProcess, steps: list[str]) -> None:
+    def check(self, healthy: DaemonProcess, steps: list[tuple[str, int, str]]) -> None:
         place = self.place
-        reached = max((int(step.split()[1]) for step in steps if step.startswith("run ")), default=-1)
+        reached = max((number for way, number, _ in steps if way == "run"), default=-1)
         assert place.count("overlap") == 0, "two runs of one ticket were alive at once (P1)"
         assert len(place.comments()) == 1
         assert "done" in place.comments()[0]
@@ -224,6 +235,8 @@ class _Case:
     def expected_attempts(self, reached: int) -> list[int]:
         """Which attempts begin: what was counted and did not settle is not counted again."""
         run = self.run
+        if self.gap.way == "recover":
+            return [1, 2]
         if reached < run.number("runs.start"):
             return [1]
         if reached < run.number(RUNNING):
@@ -231,6 +244,13 @@ class _Case:
         if reached < run.number("runs.settle"):
             return [1, 2]
         return [1, 1] if self.gap.drain else [1]
+
+
+def chosen(deed: str, gaps: Iterable[Gap]) -> list[Gap]:
+    """All for kill -9. Of the others, which take twice as long, every second and where something begins or ends."""
+    if deed == "SIGKILL" or FULL:
+        return list(gaps)
+    return [gap for gap in gaps if gap.number % 2 == 0 or gap.name in _BOUNDARIES]
 
 
 async def present(store: Store, name: str) -> bool:
@@ -266,3 +286,10 @@ async def test_between_every_two_steps_from_take_to_settle(bench: Bench, deed: s
 async def test_between_every_two_steps_of_giving_back(bench: Bench, deed: str) -> None:
     run = await bench.dry_run("run", drain=True)
     await bench.try_all(deed, run, [gap for gap in run.gaps if gap.number > run.number(RUNNING)])
+
+
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize("deed", ["SIGKILL", "SIGSTOP"])
+async def test_between_every_two_steps_of_a_recovery(bench: Bench, deed: str) -> None:
+    run, recover = await bench.dry_run("run"), await bench.dry_run("recover")
+    await bench.try_all(deed, run, recover.gaps)

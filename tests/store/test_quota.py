@@ -37,10 +37,13 @@ async def test_a_used_up_quota_holds_everybody_back_until_its_reset(quotas: Quot
 async def test_answers_that_overtake_each_other_do_not_bring_quota_back(quotas: Quotas) -> None:
     reset = time.time() + 500
     await quotas.report("bot", "core", limit=60, remaining=0, reset=reset)
-    await quotas.report("bot", "core", limit=60, remaining=7, reset=reset)
+    for wavering in (reset, reset + 1, reset - 1):
+        await quotas.report("bot", "core", limit=60, remaining=7, reset=wavering)
     assert (await quotas.reserve("bot", "core", spacing=0, patience=10))[0] > 0
     await quotas.report("bot", "core", limit=60, remaining=60, reset=reset + 3600)
     assert (await quotas.reserve("bot", "core", spacing=0, patience=10))[0] == 0
+    await quotas.report("bot", "core", limit=60, remaining=0, reset=reset)
+    assert (await quotas.reserve("bot", "core", spacing=0, patience=10))[0] > 0
 
 
 async def test_writes_of_all_replicas_are_kept_apart(quotas: Quotas, make_store: MakeStore) -> None:

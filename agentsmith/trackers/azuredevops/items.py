@@ -9,12 +9,14 @@ import structlog
 
 from agentsmith.domain.errors import BadAnswer, Refused, TicketNotFound, TrackerError
 from agentsmith.domain.ticket import Ticket
+from agentsmith.domain.tracker import Sticky
 from agentsmith.trackers.azuredevops import payloads, tags
 from agentsmith.trackers.azuredevops.dialect import API_VERSION, JSON_PATCH, message, type_key
 from agentsmith.trackers.azuredevops.memory import Memory
 from agentsmith.trackers.azuredevops.payloads import Project, Snapshot, WorkItem, snapshot_of
 from agentsmith.trackers.azuredevops.site import Site
 from agentsmith.trackers.azuredevops.states import States
+from agentsmith.trackers.azuredevops.words import Saying
 from agentsmith.trackers.http import Answer, ApiClient
 from agentsmith.trackers.http.outcomes import Dropped
 from agentsmith.trackers.http.redaction import excerpt
@@ -69,13 +71,23 @@ class Items:
         return await self.ticket(item, read_at=read_at, deadline=deadline)
 
     async def relabel(
-        self, ticket: Ticket, seen: Snapshot, wanted: tuple[str, ...], *, deadline: float
+        self,
+        ticket: Ticket,
+        seen: Snapshot,
+        wanted: tuple[str, ...],
+        *,
+        deadline: float,
+        saying: Saying | None = None,
     ) -> Ticket | None:
         """Write exactly these tags if the revision is still the one seen; None when it is not.
 
-        Raises Dropped for an answer of success that shows other tags.
+        Raises Dropped for an answer of success that shows other tags. `saying` becomes our comment in the same
+        revision, if nobody has commented yet: the test of the revision makes sure that this is still so.
         """
         patch = [{"op": "test", "path": "/rev", "value": seen.rev}, tags.operation(seen.tags, wanted)]
+        said = saying if self._memory.silent(seen) else None
+        if said is not None:
+            patch.append({"op": "add", "path": "/fields/System.History", "value": said.body})
         path = self._site.path(f"/wit/workitems/{seen.number}") + f"?api-version={API_VERSION}"
         self._memory.of(seen.number).latest = None  # until an answer says otherwise
         read_at = self._now()
@@ -93,7 +105,18 @@ class Items:
             )
         after = await self.ticket(item, read_at=read_at, verified=True, was_open=ticket.open, deadline=deadline)
         self._memory.of(seen.number).latest = snapshot_of(after)
+        if said is not None:
+            self._note(seen.number, item, said)
         return after
+
+    def _note(self, number: str, item: WorkItem, said: Saying) -> None:
+        """Remember the comment that was made with the tags; where its id is not told it will be looked for."""
+        trace, author = self._memory.of(number), item.fields.changed_by
+        if item.comment is None or author is None or not author.id:
+            trace.in_doubt = True
+            return
+        trace.comment = item.comment.id
+        trace.said = Sticky(f"{item.comment.id}.{author.to_actor().id}", said.text, said.memo)
 
     async def ticket(
         self,

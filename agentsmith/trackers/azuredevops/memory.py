@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 from weakref import WeakValueDictionary
 
+from agentsmith.domain.tracker import Sticky
 from agentsmith.trackers.azuredevops.payloads import Snapshot
 
 FRESH: Final = 60.0
@@ -23,6 +24,8 @@ class Trace:
     """What Azure DevOps answered to our own last write."""
     comment: int | None = None
     """Our comment, once we have written it or seen that it is ours."""
+    said: Sticky | None = None
+    """What our comment says, where it was made together with a move."""
     in_doubt: bool = False
     """A comment was sent and its answer was lost: look before sending another."""
 
@@ -45,6 +48,18 @@ class Memory:
         if len(self._traces) > _MOST:
             self._traces.popitem(last=False)
         return trace
+
+    def just_said(self, snapshot: Snapshot | None) -> Sticky | None:
+        """Our comment, if it was made by the very move that left the ticket like this."""
+        if snapshot is None:
+            return None
+        trace = self.of(snapshot.number)
+        return trace.said if trace.latest is snapshot else None
+
+    def silent(self, snapshot: Snapshot) -> bool:
+        """Whether nobody had commented when this was read, as far as anybody can tell."""
+        trace = self.of(snapshot.number)
+        return snapshot.comments == 0 and not trace.in_doubt and trace.comment is None
 
     def bare(self, snapshot: Snapshot | None, now: float) -> bool:
         """Whether the work item certainly has no comment yet, so that ours need not be looked for.

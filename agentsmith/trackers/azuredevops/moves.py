@@ -19,6 +19,7 @@ from agentsmith.trackers.azuredevops import tags
 from agentsmith.trackers.azuredevops.items import Items
 from agentsmith.trackers.azuredevops.memory import Memory
 from agentsmith.trackers.azuredevops.payloads import Snapshot, snapshot_of
+from agentsmith.trackers.azuredevops.words import Saying
 from agentsmith.trackers.http import Pace
 from agentsmith.trackers.http.outcomes import outcome_of
 
@@ -35,7 +36,7 @@ class Moves:
         self._memory = memory
         self._pace = dataclasses.replace(pace, first_delay=min(pace.first_delay, 0.1), longest_delay=1.0)
 
-    async def move(self, ticket: Ticket, move: Move) -> MoveOutcome:
+    async def move(self, ticket: Ticket, move: Move, saying: Saying | None) -> MoveOutcome:
         """Publish one edge (T4 to T11); every failure becomes one of the outcomes."""
         try:
             number = self._items.number(ticket.key)
@@ -43,7 +44,7 @@ class Moves:
             return Gone(str(error))
         async with self._memory.lock(number):
             try:
-                return await self._publish(ticket, move)
+                return await self._publish(ticket, move, saying)
             except TrackerError as error:
                 return outcome_of(error)
 
@@ -68,7 +69,7 @@ class Moves:
                 await self._pause(failures, deadline)
             raise TrackerUnavailable(_restless(number))
 
-    async def _publish(self, ticket: Ticket, move: Move) -> MoveOutcome:
+    async def _publish(self, ticket: Ticket, move: Move, saying: Saying | None) -> MoveOutcome:
         seen, shown = ticket, snapshot_of(ticket)
         fresh = False
         for failures in range(1, TRIES + 1):
@@ -78,7 +79,7 @@ class Moves:
             todo = tags.plan(self._labels, shown.tags, move)
             if isinstance(todo, type):
                 return todo(seen)
-            after = await self._items.relabel(seen, shown, todo, deadline=move.deadline)
+            after = await self._items.relabel(seen, shown, todo, deadline=move.deadline, saying=saying)
             if after is not None:
                 return Applied(after)
             if failures > 1:

@@ -86,12 +86,19 @@ class Relation(Record):
     url: str
 
 
+class CommentRef(Record):
+    """The comment that a revision made or changed."""
+
+    id: int = Field(alias="commentId")
+
+
 class WorkItem(Record):
     """A work item."""
 
     id: int
     rev: int
     fields: Fields
+    comment: CommentRef | None = Field(None, alias="commentVersionRef")
     relations: list[Relation] | None = None
 
 

@@ -1,8 +1,8 @@
 """Our one comment per work item: made once, edited in place, never twice, never somebody else's (T13).
 
-It is written through the comments API and not as System.History in the patch of the tags: a comment that is part of a
-patch can be made, but not edited, and each edge would leave one more. Every comment, new or edited, is a revision of
-the work item, and a work item has 10,000 of them in its life, so nothing is written that is there already.
+It is written through the comments API. As System.History in the patch of the tags a comment can be made, not edited,
+so only the first one can travel with a move (see `Items.relabel`). Every comment, new or edited, is a revision of the
+work item, and a work item has 10,000 of them in its life, so nothing is written that is there already.
 """
 
 from __future__ import annotations
@@ -85,6 +85,7 @@ class Stickies:
         """Make our comment or edit it in place; what stands there already is not written again."""
         number = self._items.number(ticket.key)
         async with self._memory.lock(number):
+            known = known or self._memory.just_said(snapshot_of(ticket))
             fitted = self._words.fit(text, memo)
             body = self._words.write(fitted, memo)
             if known is not None:
@@ -133,7 +134,8 @@ class Stickies:
         try:
             answer = await self._client.write("PATCH", path, {"text": body}, deadline=deadline, repeatable=True)
         except TicketNotFound:
-            self._memory.of(number).comment = None
+            trace = self._memory.of(number)
+            trace.comment = trace.said = None
             return None
         return self._written(number, payloads.read(Comment, answer.data, "a comment"))
 
@@ -156,7 +158,7 @@ class Stickies:
 
     def _written(self, number: str, comment: Comment) -> Sticky:
         trace = self._memory.of(number)
-        trace.comment, trace.in_doubt = comment.id, False
+        trace.comment, trace.said, trace.in_doubt = comment.id, None, False
         return self._sticky(comment)
 
     def _sticky(self, comment: Comment) -> Sticky:

@@ -64,11 +64,12 @@ class AzureDevOpsTracker:
             query_page=page_size or QUERY_PAGE,
             batch=page_size or BATCH,
         )
+        self._words = Words(labels, comment_format)
         self._moves = Moves(items=self._items, labels=labels, memory=memory, pace=pace)
         self._stickies = Stickies(
             client=client,
             site=site,
-            words=Words(labels, comment_format),
+            words=self._words,
             items=self._items,
             people=self._people,
             memory=memory,
@@ -102,9 +103,13 @@ class AzureDevOpsTracker:
         """Every open work item that carries `label` (T2)."""
         return self._listing.find(label)
 
-    async def move(self, ticket: Ticket, move: Move) -> MoveOutcome:
-        """Publish one edge (T4 to T11)."""
-        return await self._moves.move(ticket, move)
+    async def move(self, ticket: Ticket, move: Move, *, say: tuple[str, Memo] | None = None) -> MoveOutcome:
+        """Publish one edge (T4 to T11).
+
+        `say` is what the next `write_sticky` would say: where nobody has commented yet it travels in the same patch,
+        and that `write_sticky` then costs nothing. Elsewhere it is left to `write_sticky`.
+        """
+        return await self._moves.move(ticket, move, None if say is None else self._words.saying(*say))
 
     async def tidy(self, ticket: Ticket, *, keep: Status | None, deadline: float) -> Ticket:
         """Leave one lifecycle tag (T12)."""

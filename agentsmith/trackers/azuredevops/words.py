@@ -24,6 +24,15 @@ _MARKUP: Final = re.compile(r"</?(?:div|p|span|code|pre)\b[^<>]*>", re.I)
 
 
 @dataclass(frozen=True, slots=True)
+class Saying:
+    """Our comment, ready to be sent together with a move; there it is HTML always."""
+
+    text: str
+    memo: Memo
+    body: str
+
+
+@dataclass(frozen=True, slots=True)
 class Words:
     """How our comment looks for one label prefix; comments made under a former prefix are recognised too."""
 
@@ -48,6 +57,12 @@ class Words:
         """The whole comment as it is sent."""
         whole = html.escape(f"{fitted}\n\n{self.foot(memo)}", quote=False)
         return whole if self.format == "markdown" else whole.replace("\n", "<br>")
+
+    def saying(self, text: str, memo: Memo) -> Saying:
+        """The comment as a move can carry it."""
+        words = Words(self.labels, "html")
+        fitted = words.fit(text, memo)
+        return Saying(fitted, memo, words.write(fitted, memo))
 
     def read(self, body: str) -> tuple[str, Memo | None] | None:
         """Text and memo of a comment in our form; None for any other. A memo that we cannot read is None."""

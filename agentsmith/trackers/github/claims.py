@@ -10,7 +10,7 @@ before), nobody is between the two writes any more. It is not deleted, because a
 the successor makes `…-after-{commit}` instead, again by compare-and-set, so of several successors one wins. All refs of
 the ticket go when it is released. The same commit tells a claimer whose answer was lost that the ref is its own.
 The price: a person who sets a ticket back to pending by hand while its run is alive makes that run's ref look like a
-leftover after `LIFETIME`; the run lease, not the ref, keeps the two runs apart then.
+leftover after `LIFETIME`; within one Redis the run lease keeps the two runs apart then, without one nothing does.
 """
 
 from __future__ import annotations

@@ -63,10 +63,13 @@ class Workflow:
         snapshot = snapshot_of(seen)
         if word is None or snapshot is None or snapshot.status is None:
             return seen
+        made_by = _run_of(snapshot.claim, move)
+        if made_by == move.run:
+            return seen  # made before; only the label is missing
         if self._is(snapshot.status.name, snapshot.status.id, word):
-            if _other_run(snapshot.claim, move):
+            if made_by is not None:
                 raise Overtaken(seen)
-            return seen  # made before, by this run or by a person; only the label is missing
+            return seen  # a person was faster, or never moved it away
         way = await self._way(seen, snapshot.status, word, move)
         body = {
             "transition": {"id": way.id},
@@ -127,7 +130,6 @@ class Workflow:
         )
 
 
-def _other_run(claim: object, move: Move) -> bool:
-    """Whether the transition that stands was made by another run of ours for the same step."""
-    return isinstance(claim, dict) and claim.get("status") == move.to and claim.get("run") != move.run
-
+def _run_of(claim: object, move: Move) -> object:
+    """Which run made the transition for this very step; None when the property tells of another step."""
+    return claim.get("run") if isinstance(claim, dict) and claim.get("status") == move.to else None

@@ -1,0 +1,151 @@
+"""Who we are, who set a label, and what somebody may do in the project.
+
+What others may is asked of `/user/permission/search`: it answers for roles, groups and security levels together, in
+one request, where reading role by role would have to resolve groups as well. Jira lets only those ask who administer
+the project; where our account does not, nobody is known to be allowed, and only `allow.users` lets people through.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Final
+
+import structlog
+
+from agentsmith.domain.errors import BadAnswer, Refused
+from agentsmith.domain.ticket import Actor, Ticket
+from agentsmith.domain.tracker import Access, Labelling
+from agentsmith.trackers.http import ApiClient
+from agentsmith.trackers.jira import payloads
+from agentsmith.trackers.jira.issues import Issues
+from agentsmith.trackers.jira.payloads import History, User, snapshot_of
+from agentsmith.trackers.jira.site import Site
+
+log = structlog.get_logger()
+
+_WRITE: Final = "EDIT_ISSUES,TRANSITION_ISSUES"
+_ADMIN: Final = "ADMINISTER_PROJECTS"
+_BELOW: Final = (("EDIT_ISSUES", Access.TRIAGE), ("BROWSE_PROJECTS", Access.READ))
+"""Jira has no right to code: who may edit and move every issue writes, who may only edit triages."""
+_MOST_PAGES: Final = 100
+
+
+class People:
+    """Accounts, as one project sees them."""
+
+    def __init__(self, client: ApiClient, site: Site, issues: Issues, *, page_size: int) -> None:
+        self._client = client
+        self._site = site
+        self._issues = issues
+        self._page_size = page_size
+        self._me: Actor | None = None
+        self._my_id: str | None = None
+        self._asking = asyncio.Lock()
+
+    async def me(self, *, deadline: float | None = None) -> Actor:
+        """Who the token belongs to; asked once."""
+        async with self._asking:
+            if self._me is None:
+                answer = await self._client.get(self._site.api("/myself"), deadline=deadline, missing=Refused)
+                user: User = payloads.read(User, answer.data, "a user")
+                if not user.id:
+                    raise BadAnswer("Jira: a user is malformed: it has no id")
+                self._me = user.to_actor()
+        return self._me
+
+    async def my_id(self, *, deadline: float | None = None) -> str:
+        """Our account's id; known without asking once something that we wrote has come back."""
+        return self._my_id or (await self.me(deadline=deadline)).id
+
+    def learn(self, user: User) -> None:
+        """What we have just written was written by this account: that is us."""
+        self._my_id = user.id or self._my_id
+
+    async def labelled_by(self, ticket: Ticket, label: str) -> Labelling | None:
+        """Who last put the label on the issue; what was there from the beginning was set by who made it."""
+        key, wanted = self._issues.key(ticket.key), label.casefold()
+        oldest: frozenset[str] | None = None
+        async for histories in self._newest_first(key):
+            for history in reversed(histories):
+                for change in reversed([c for c in history.items if c.field == "labels"]):
+                    if wanted in change.after - change.before:
+                        return await self._labelling(history.author.to_actor() if history.author else None)
+                    oldest = change.before
+        if oldest is None:
+            oldest = frozenset(name.casefold() for name in ticket.labels)
+        if wanted not in oldest:
+            return None
+        snapshot = snapshot_of(ticket) or snapshot_of(await self._issues.read(key))
+        return await self._labelling(snapshot.creator if snapshot else None)
+
+    async def access_of(self, actor: Actor) -> Access:
+        """What an account may do here; NONE for whoever Jira does not know."""
+        if not actor.id:
+            return Access.NONE
+        if await self._may(actor, _WRITE):
+            return Access.ADMIN if await self._may(actor, _ADMIN) else Access.WRITE
+        for permission, access in _BELOW:
+            if await self._may(actor, permission):
+                return access
+        return Access.NONE
+
+    async def _labelling(self, actor: Actor | None) -> Labelling | None:
+        if actor is None or not actor.id:
+            return None
+        try:
+            access = await self.access_of(actor)
+        except Refused as error:
+            # Fails closed; who is named in `allow.users` still may.
+            log.error(
+                "Jira does not tell what people may; let our account administer the project, or use allow.users",
+                project=self._site.canonical,
+                error=str(error),
+            )
+            access = Access.NONE
+        return Labelling(actor, access)
+
+    async def _may(self, actor: Actor, permissions: str) -> bool:
+        who = {"accountId": actor.id} if self._site.cloud else {"username": actor.name}
+        params = {"permissions": permissions, "projectKey": self._site.project, "maxResults": "50", **who}
+        path = self._site.api("/user/permission/search")
+        answer = await self._client.get(path, params=params, missing=Refused)
+        users: list[Any] = payloads.read(list[Any], answer.data, "a list of users")
+        # Data Center matches the beginning of names: only the very same account counts.
+        return any(self._same(record, actor) for record in users)
+
+    def _same(self, record: object, actor: Actor) -> bool:
+        user: User = payloads.read(User, record, "a user in a list")
+        return user.id == actor.id
+
+    async def _newest_first(self, key: str) -> Any:
+        """The pages of an issue's history, from the end; each page has its oldest entry first."""
+        if not self._site.cloud:
+            answer = await self._client.get(self._site.issue(key), params={"fields": "labels", "expand": "changelog"})
+            log_ = answer.data.get("changelog") if isinstance(answer.data, dict) else None
+            yield _histories(payloads.listed(log_, "histories", "a history"))
+            return
+        path = self._site.issue(key, "/changelog")
+        size = self._page_size
+        first = await self._client.get(path, params={"startAt": "0", "maxResults": str(size)})
+        values = payloads.listed(first.data, "values", "a history")
+        total = payloads.number(first.data, "total") or len(values)
+        # The service may give less than was asked for; what it gave is how long a page is.
+        size = min(size, payloads.number(first.data, "maxResults") or size)
+        pages = range(((total - 1) // size) * size if total else 0, 0, -size)
+        for start in list(pages)[:_MOST_PAGES]:
+            answer = await self._client.get(path, params={"startAt": str(start), "maxResults": str(size)})
+            yield _histories(payloads.listed(answer.data, "values", "a history"))
+        yield _histories(values)
+
+
+def _histories(records: list[Any]) -> list[History]:
+    """The entries that tell of labels; others may look as they like."""
+    found = []
+    for record in records:
+        items = record.get("items") if isinstance(record, dict) else None
+        about = [i for i in items if isinstance(i, dict) and i.get("field") == "labels"] if isinstance(items, list) else []
+        if about:
+            found.append(payloads.read(History, {**record, "items": about}, "a history"))
+    return found
+
+
