@@ -13,13 +13,13 @@ from typing import Final
 
 import structlog
 
-from agentsmith.domain.errors import TrackerError
+from agentsmith.domain.errors import Refused, TicketNotFound, TrackerError
 from agentsmith.domain.gates import Trigger
 from agentsmith.domain.lifecycle import Status, resolve
 from agentsmith.domain.request import MalformedRequest, PipelineRequest
 from agentsmith.domain.signal import Signal
 from agentsmith.domain.ticket import Ticket, TicketId
-from agentsmith.domain.tracker import Tracker
+from agentsmith.domain.tracker import DefinesLabels, Tracker
 from agentsmith.rhythm import Beat, beating
 from agentsmith.store import Store
 from agentsmith.trackers.http import spending_for
@@ -47,6 +47,7 @@ class Poller:
     triggers: tuple[Trigger, ...]
     intervals: Mapping[str, float]
     _failures: dict[str, int] = field(default_factory=dict)
+    _prepared: set[str] = field(default_factory=set)
 
     async def work(self) -> None:
         """Poll for ever; the leader's work."""
@@ -61,6 +62,7 @@ class Poller:
             failures = self._failures.get(tracker.name, 0)
             try:
                 with spending_for("poll"):
+                    await self._prepare(tracker)
                     polled = await self.poll(tracker)
             except TrackerError as error:
                 self._failures[tracker.name] = failures + 1
@@ -73,6 +75,17 @@ class Poller:
                 log.info("polling works again", tracker=tracker.name)
             self._failures[tracker.name] = 0
             await self.store.presence.note_cycle("poller", f"{tracker.name}: {polled.found} found")
+
+    async def _prepare(self, tracker: Tracker) -> None:
+        """Give the lifecycle labels their colours, once; who may not make labels is told so and polls on."""
+        if tracker.name in self._prepared or not isinstance(tracker, DefinesLabels):
+            return
+        try:
+            if made := await tracker.ensure_labels():
+                log.info("labels made", tracker=tracker.name, labels=list(made))
+        except (Refused, TicketNotFound) as error:
+            log.warning("the labels could not be prepared", tracker=tracker.name, error=str(error))
+        self._prepared.add(tracker.name)
 
     async def poll(self, tracker: Tracker) -> Polled:
         """Look for tickets once; any error raises, so that an outage is never an empty list (P9)."""

@@ -25,7 +25,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from agentsmith.domain.lifecycle import LabelSet, Status
 from agentsmith.domain.memo import Memo
@@ -130,6 +130,14 @@ class Sticky:
     ref: str
     text: str
     memo: Memo | None
+
+
+@runtime_checkable
+class DefinesLabels(Protocol):
+    """A tracker on whose platform a label is a thing of its own, with a colour, before it stands on a ticket."""
+
+    async def ensure_labels(self) -> tuple[str, ...]:
+        """Make the lifecycle labels that are missing; answers those made. Safe to repeat, cheap when none is."""
 
 
 class Tracker(Protocol):

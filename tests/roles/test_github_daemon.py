@@ -98,6 +98,14 @@ async def test_an_idle_poll_costs_nothing(hub: Hub) -> None:
     assert len(hub.github.sent()) == 5
 
 
+async def test_the_poller_gives_the_labels_their_colours_once(hub: Hub) -> None:
+    hub.github.sent()
+    for _ in range(2):
+        await hub.poller._prepare(hub.tracker)
+    made = [line for line in hub.github.sent() if line.startswith("POST /repos/acme/web/labels")]
+    assert len(made) == len(Status)
+
+
 async def test_an_answer_lost_after_the_write_loses_nothing(hub: Hub) -> None:
     await hub.tracker.ensure_labels()
     for kind in ("POST", "DELETE", "PATCH"):

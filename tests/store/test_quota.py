@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import time
 
 import pytest
@@ -50,7 +51,7 @@ async def test_writes_of_all_replicas_are_kept_apart(quotas: Quotas, make_store:
     replicas = [quotas, make_store().quotas, make_store().quotas]
     holds = await asyncio.gather(*(q.reserve("bot", "core", spacing=1, patience=60) for q in replicas * 3))
     slots = sorted(until for _, until, _ in holds)
-    assert all(later - earlier >= 0.999 for earlier, later in zip(slots, slots[1:], strict=False))
+    assert all(later - earlier >= 0.999 for earlier, later in itertools.pairwise(slots))
 
 
 async def test_who_will_not_wait_takes_no_slot(quotas: Quotas) -> None:

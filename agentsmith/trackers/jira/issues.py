@@ -152,7 +152,9 @@ class Issues:
         if old is not None:
             self._recent.wrote(old.id)
         query = {"returnIssue": "true"} if self._site.cloud else {}
-        answer = await self.edit(self._site.issue(key), key, query, body, deadline=deadline)
+        # Not repeatable: what may have been carried out is for the caller to look at, perhaps under a newer fence.
+        conflict = frozenset({409})
+        answer = await self.edit(self._site.issue(key), key, query, body, deadline=deadline, allow=conflict)
         if answer.status == 409:
             return None
         after = self._edited(seen, answer)
@@ -162,31 +164,33 @@ class Issues:
         return self._saw(found, found.revision)
 
     async def edit(
-        self, path: str, key: str, query: Mapping[str, str], body: Mapping[str, Any], *, deadline: float
-    ) -> Answer:
-        """A PUT that sends no mail, where the account may ask for that; else one that does."""
-        # Not repeatable: what may have been carried out is for the caller to look at, perhaps under a newer fence.
-        allowed = frozenset({409, 403}) if self._quiet else frozenset({409})
-        quiet = {"notifyUsers": "false"} if self._quiet else {}
-        answer = await self._put(path, key, {**query, **quiet}, body, deadline, allowed)
-        if answer.status == 403:
-            # Data Center refuses the whole edit when somebody who is no admin asks for silence; Cloud ignores it.
-            answer = await self._put(path, key, query, body, deadline, frozenset({409}))
-            self._quiet = False
-            log.info("the account may not suppress Jira's mails", tracker=self._tracker)
-        return answer
-
-    async def _put(
         self,
         path: str,
         key: str,
         query: Mapping[str, str],
         body: Mapping[str, Any],
+        *,
         deadline: float,
-        allow: frozenset[int],
+        repeatable: bool = False,
+        allow: frozenset[int] = frozenset(),
     ) -> Answer:
-        url = f"{path}?{urlencode(query)}" if query else path
-        return await self._client.write("PUT", url, body, deadline=deadline, bucket=bucket(key), allow=allow)
+        """A PUT that sends no mail, where the account may ask for that; else one that does."""
+
+        async def put(query: Mapping[str, str], allow: frozenset[int]) -> Answer:
+            url = f"{path}?{urlencode(query)}" if query else path
+            return await self._client.write(
+                "PUT", url, body, deadline=deadline, repeatable=repeatable, bucket=bucket(key), allow=allow
+            )
+
+        if not self._quiet:
+            return await put(query, allow)
+        answer = await put({**query, "notifyUsers": "false"}, allow | {403})
+        if answer.status == 403:
+            # Data Center refuses the whole edit when somebody who is no admin asks for silence; Cloud ignores it.
+            answer = await put(query, allow)
+            self._quiet = False
+            log.info("the account may not suppress Jira's mails", tracker=self._tracker)
+        return answer
 
     def _edited(self, seen: Ticket, answer: Answer) -> Ticket | None:
         """The ticket as the answer to an edit shows it; None where it does not tell the labels."""

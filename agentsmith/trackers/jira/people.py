@@ -143,9 +143,9 @@ def _histories(records: list[Any]) -> list[History]:
     found = []
     for record in records:
         items = record.get("items") if isinstance(record, dict) else None
-        about = [i for i in items if isinstance(i, dict) and i.get("field") == "labels"] if isinstance(items, list) else []
+        about = (
+            [i for i in items if isinstance(i, dict) and i.get("field") == "labels"] if isinstance(items, list) else []
+        )
         if about:
             found.append(payloads.read(History, {**record, "items": about}, "a history"))
     return found
-
-

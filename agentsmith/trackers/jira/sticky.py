@@ -134,11 +134,12 @@ class Stickies:
         """Replace our comment's text and memo; None when the comment is gone."""
         path = self._site.issue(key, f"/comment/{id_}")
         try:
+            body = self._form.body(fitted, memo)
             if self._site.cloud:
-                answer = await self._issues.edit(path, key, {}, self._form.body(fitted, memo), deadline=deadline)
+                answer = await self._issues.edit(path, key, {}, body, deadline=deadline, repeatable=True)
             else:  # which knows no `notifyUsers` here
                 answer = await self._client.write(
-                    "PUT", path, self._form.body(fitted, memo), deadline=deadline, repeatable=True, bucket=bucket(key)
+                    "PUT", path, body, deadline=deadline, repeatable=True, bucket=bucket(key)
                 )
         except TicketNotFound:
             self._memory.of(key).comment = None

@@ -38,8 +38,8 @@ class Form:
         low, high = 0, len(text)
         while low < high:  # the longest beginning that fits; escapes and nodes take room, too
             middle = (low + high + 1) // 2
-            low, high = (middle, high) if self._size(text[:middle] + CUT) <= COMMENT_LIMIT else (low, middle - 1)
-        return self._settled(text[:low] + CUT)
+            low, high = (middle, high) if self._size(_cut(text, middle)) <= COMMENT_LIMIT else (low, middle - 1)
+        return self._settled(_cut(text, low))
 
     def body(self, fitted: str, memo: Memo) -> dict[str, Any]:
         """What is sent to make or edit the comment."""
@@ -76,3 +76,10 @@ class Form:
         written = self._written(text)
         packed = written if isinstance(written, str) else json.dumps(written, ensure_ascii=False)
         return len(packed.encode("utf-16-le")) // 2
+
+
+def _cut(text: str, length: int) -> str:
+    """The beginning of a text with a note, and the fence closed where a code block was cut through."""
+    kept = text[:length]
+    fences = sum(1 for line in kept.split("\n") if line.startswith("```"))
+    return kept + ("\n```" if fences % 2 else "") + CUT

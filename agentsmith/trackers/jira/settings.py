@@ -1,0 +1,109 @@
+"""What the configuration says about a Jira tracker."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, Self
+
+from pydantic import AfterValidator, Field, SecretStr, field_validator, model_validator
+
+from agentsmith.config import TrackerSettings
+from agentsmith.config.durations import Grace
+from agentsmith.domain.lifecycle import LabelSet, Status
+from agentsmith.trackers.http import Pace, Shared
+from agentsmith.trackers.jira.labellock import LabelLock
+from agentsmith.trackers.jira.opening import open_tracker
+from agentsmith.trackers.jira.site import Deployment, Site
+from agentsmith.trackers.jira.tracker import BLOCKS, TRUST_READS, JiraTracker
+
+
+def _not_empty(secret: SecretStr) -> SecretStr:
+    if not secret.get_secret_value().strip():
+        raise ValueError("is empty; set it, most likely in the environment")
+    return secret
+
+
+Secret = Annotated[SecretStr, AfterValidator(_not_empty)]
+Word = Annotated[str, Field(min_length=1, max_length=255)]
+
+
+class JiraSettings(TrackerSettings):
+    """A project on Jira Cloud, reached with email and API token, or on Data Center, with a personal access token."""
+
+    platform: Literal["jira"]
+    project: str
+    """The project's key: `WEB`."""
+    base_url: str
+    """The site root, `https://acme.atlassian.net` or `https://jira.example.com`; `/rest/api/…` is appended to it.
+    A scoped API token goes through `https://api.atlassian.com/ex/jira/CLOUD-ID`: then set `web_url` as well."""
+    web_url: str = ""
+    """Where people see the site, if not at `base_url`; it names the tickets."""
+    deployment: Deployment = Deployment.CLOUD
+    """`cloud` or `data-center`."""
+    email: str | None = None
+    """The account of the API token; on Cloud only."""
+    token: Secret
+    """An API token (Cloud) or a personal access token (Data Center)."""
+    mode: Literal["label", "status"] = "label"
+    """`status` moves tickets through the project's workflow as well; the label stays beside it."""
+    statuses: dict[Status, Word] = Field(default_factory=dict)
+    """For `mode: status`: which status of the workflow (its name) or which transition (its id) shows ours."""
+    blocking_link: Word = BLOCKS
+    """What the site calls the type of link by which one ticket blocks another."""
+    quiet: bool = True
+    """Send no mail for our label changes and edited comments, where the account may ask for that."""
+    trust_reads: Grace = Grace(TRUST_READS)
+    """How old a read may be for a label write to start from it; 0s looks again before every claim and start."""
+
+    @field_validator("project")
+    @classmethod
+    def _a_project(cls, project: str) -> str:
+        return Site(project, "https://example.atlassian.net").project
+
+    @field_validator("base_url", "web_url")
+    @classmethod
+    def _a_site(cls, url: str) -> str:
+        return Site("A", url).base_url.rstrip("/") if url else url
+
+    @model_validator(mode="after")
+    def _whole(self) -> Self:
+        if self.deployment is Deployment.CLOUD and not self.email:
+            raise ValueError("needs the email of the account that the API token belongs to")
+        if self.deployment is Deployment.DATA_CENTER and self.email:
+            raise ValueError("takes no email: a personal access token of Data Center travels alone")
+        if (self.mode == "status") != bool(self.statuses):
+            raise ValueError("mode: status and statuses belong together")
+        return self
+
+    @property
+    def site(self) -> Site:
+        """Where the project is."""
+        return Site(self.project, self.base_url, self.deployment, self.web_url)
+
+    def project_identity(self) -> str:
+        """`acme.atlassian.net/WEB`: the same as the tracker's `project`."""
+        return self.site.canonical
+
+    def open(
+        self,
+        name: str,
+        labels: LabelSet,
+        shared: Shared,
+        *,
+        lock: LabelLock | None = None,
+        pace: Pace | None = None,
+    ) -> JiraTracker:
+        """The tracker that these settings describe; `lock` is shared by all replicas where there is one."""
+        return open_tracker(
+            name=name,
+            site=self.site,
+            labels=labels,
+            token=self.token.get_secret_value(),
+            email=self.email,
+            shared=shared,
+            lock=lock,
+            statuses=self.statuses or None,
+            link_type=self.blocking_link,
+            quiet=self.quiet,
+            trust_reads=self.trust_reads,
+            pace=pace,
+        )

@@ -1,0 +1,165 @@
+"""The Jira tracker: the contract of `domain.tracker`, put together from its parts."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Mapping
+from typing import Final
+
+import httpx
+
+from agentsmith.boottime import boottime
+from agentsmith.domain.errors import ConfigError
+from agentsmith.domain.lifecycle import LabelSet, Status
+from agentsmith.domain.memo import Memo
+from agentsmith.domain.ticket import Actor, Ticket, TicketId
+from agentsmith.domain.tracker import Access, Blocker, Labelling, Move, MoveOutcome, Sticky
+from agentsmith.trackers.http import ApiClient
+from agentsmith.trackers.http.memory import Memory
+from agentsmith.trackers.jira.issues import Issues, Recent
+from agentsmith.trackers.jira.labellock import LabelLock, LocalLabelLock
+from agentsmith.trackers.jira.links import Links
+from agentsmith.trackers.jira.listing import PAGE_SIZE, Listing
+from agentsmith.trackers.jira.moves import Moves
+from agentsmith.trackers.jira.people import People
+from agentsmith.trackers.jira.site import Site
+from agentsmith.trackers.jira.sticky import Stickies
+from agentsmith.trackers.jira.texts import Form
+from agentsmith.trackers.jira.workflow import Workflow
+
+TRUST_READS: Final = 5.0
+"""Seconds for which a read stands for the look right before a label write."""
+BLOCKS: Final = "Blocks"
+_LONGEST_LABEL: Final = 255
+
+
+class JiraTracker:
+    """The issues of one project; see `domain.tracker` for what each method owes."""
+
+    platform: Final = "jira"
+
+    def __init__(
+        self,
+        *,
+        name: str,
+        site: Site,
+        labels: LabelSet,
+        client: ApiClient,
+        lock: LabelLock | None = None,
+        statuses: Mapping[Status, str] | None = None,
+        link_type: str = BLOCKS,
+        quiet: bool = True,
+        http: httpx.AsyncClient | None = None,
+        trust_reads: float = TRUST_READS,
+        page_size: int = PAGE_SIZE,
+        now: Callable[[], float] = boottime,
+    ) -> None:
+        """`statuses` switches status mode on; `http` is closed with the tracker."""
+        _check(labels)
+        self.name = name
+        self.labels = labels
+        self._site = site
+        self._http = http
+        memory, recent = Memory(trust=trust_reads), Recent(now)
+        self._issues = issues = Issues(
+            tracker=name,
+            site=site,
+            client=client,
+            labels=labels,
+            memory=memory,
+            recent=recent,
+            quiet=quiet,
+            now=now,
+        )
+        self._people = People(client, site, issues, page_size=page_size)
+        self._listing = Listing(site=site, client=client, issues=issues, recent=recent, now=now, page_size=page_size)
+        self._links = Links(client, site, issues, kind=link_type)
+        self._moves = Moves(
+            issues=issues,
+            labels=labels,
+            memory=memory,
+            lock=lock or LocalLabelLock(now),
+            workflow=Workflow(client=client, site=site, issues=issues, words=statuses) if statuses else None,
+            now=now,
+        )
+        self._stickies = Stickies(
+            client=client,
+            site=site,
+            form=Form(labels, site.cloud),
+            issues=issues,
+            people=self._people,
+            memory=memory,
+            now=now,
+            page_size=page_size,
+        )
+
+    @property
+    def project(self) -> str:
+        """The canonical project: `acme.atlassian.net/WEB`."""
+        return self._site.canonical
+
+    def ticket_id(self, key: str) -> TicketId:
+        """`acme.atlassian.net/WEB-12`."""
+        return self._site.ticket_id(key)
+
+    def identify(self, text: str) -> str | None:
+        """The key behind `WEB-12`, the canonical id or the issue's URL (T15)."""
+        return self._site.identify(text)
+
+    def filter_hint(self, status: Status) -> str:
+        """A JQL query for the search page."""
+        return f'project = "{self._site.project}" AND labels = "{self.labels.label(status)}"'
+
+    async def get(self, key: str) -> Ticket:
+        """The issue as it is now (T1, T3)."""
+        return await self._issues.read(key)
+
+    def find(self, label: str) -> AsyncIterator[Ticket]:
+        """Every open issue that carries `label` (T2)."""
+        return self._listing.find(label)
+
+    async def move(self, ticket: Ticket, move: Move) -> MoveOutcome:
+        """Publish one edge (T4 to T11)."""
+        return await self._moves.move(ticket, move)
+
+    async def tidy(self, ticket: Ticket, *, keep: Status | None, deadline: float) -> Ticket:
+        """Leave one lifecycle label (T12)."""
+        return await self._moves.tidy(ticket, keep=keep, deadline=deadline)
+
+    async def read_sticky(self, ticket: Ticket) -> Sticky | None:
+        """Our comment on the issue (T13)."""
+        return await self._stickies.read(ticket)
+
+    async def write_sticky(
+        self, ticket: Ticket, text: str, memo: Memo, *, known: Sticky | None, deadline: float
+    ) -> Sticky:
+        """Make our comment or edit it in place (T13)."""
+        return await self._stickies.write(ticket, text, memo, known=known, deadline=deadline)
+
+    async def me(self) -> Actor:
+        """The account of the token."""
+        return await self._people.me()
+
+    async def labelled_by(self, ticket: Ticket, label: str) -> Labelling | None:
+        """Who last put `label` on the issue, from its history."""
+        return await self._people.labelled_by(ticket, label)
+
+    async def access_of(self, actor: Actor) -> Access:
+        """What the account may do in the project, by its roles and groups together."""
+        return await self._people.access_of(actor)
+
+    async def blockers(self, ticket: Ticket) -> tuple[Blocker, ...]:
+        """The issues that this one is linked to as blocked by."""
+        return await self._links.blockers(ticket)
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        if self._http is not None:
+            await self._http.aclose()
+
+
+def _check(labels: LabelSet) -> None:
+    """Raise ConfigError when Jira would refuse or split one of our labels."""
+    for prefix in (labels.prefix, *labels.former_prefixes):
+        spaced = any(c.isspace() or not c.isprintable() for c in prefix)
+        if spaced or len(prefix) > _LONGEST_LABEL - 20:
+            raise ConfigError(f"Jira takes no labels that begin with {prefix[:40]!r}: they hold no spaces there")
