@@ -220,14 +220,34 @@ class Claims:
                 shut = GateResult(Gate.LEASE, False, f"it is {keep.value}", "nothing: it is being worked on")
                 return AlreadyClaimed(f"it is {keep.value}; the label was put back", (*results, shut))
             case "loop":
-                saw = f"claimed {begun.count} times within {self._rules.loop_window:.0f} s"
-                return Rejected((*results, GateResult(Gate.LOOP, False, saw, "raise claim.loop_limit, or wait")))
+                return await self._park(tracker, ticket, begun.count, results, lock)
             case "full":
                 saw = f"{begun.count} tickets are queued or running, the capacity is {self._rules.capacity}"
                 shut = GateResult(Gate.CAPACITY, False, saw, "wait until there is room, or raise claim.capacity")
                 return Deferred(saw, backoff, (*results, shut))
             case _:
                 return Deferred(begun.word, backoff)
+
+    async def _park(
+        self, tracker: Tracker, ticket: Ticket, claims: int, results: list[GateResult], lock: Lease
+    ) -> ClaimOutcome:
+        """Stop a loop before it costs: park the ticket with one comment that names the limit and the setting."""
+        saw = f"claimed {claims} times within {self._rules.loop_window:.0f} s"
+        remedy = "find out what sets the trigger again; then retry, or raise claim.loop_limit"
+        note = f"It was {saw}; the limit is {self._rules.loop_limit} (`claim.loop_limit`). Something may go in circles."
+        intent = Intent(
+            ticket.id,
+            tracker.name,
+            ticket.key,
+            0,
+            Status.PENDING,
+            Status.WAITING,
+            run="parked",
+            outcome="loop limit",
+            note=f"{note}\n\nWhat to do: {remedy}.",
+        )
+        await self._recovery.decide_and_publish(intent, ticket=ticket, lock=lock)
+        return Rejected((*results, GateResult(Gate.LOOP, False, saw, remedy)))
 
     async def _take_on(
         self,

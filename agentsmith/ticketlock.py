@@ -35,8 +35,8 @@ async def holding(
         yield lock
     finally:
         renewing.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await renewing
+        # Waited for, not awaited: to suppress its cancellation would be to suppress our own in the same moment.
+        await asyncio.wait({renewing})
         # The lock lapses by itself; a Redis that is away must not hide what happened inside.
         with contextlib.suppress(*AWAY):
             await lock.release()

@@ -27,11 +27,14 @@ dead_letters_app = group("Look at requests that nobody could run.")
 
 def add_to(app: typer.Typer) -> None:
     """Make the commands part of `app`, in the order in which a newcomer meets them."""
-    for command in (demo, up, status, why, cancel, retry, quota, bench):
+    for command in (demo, up, status, why, cancel, retry, quota, simulator, bench):
         app.command(help=prose(command.__doc__ or ""))(command)
 
 
 def demo(
+    tracker: Annotated[
+        str, typer.Option("--tracker", metavar="PLATFORM", help="Play it on this platform's simulator.")
+    ] = "local",
     tickets: Annotated[int, typer.Option("--tickets", min=3, max=50, metavar="N", help="How many tickets.")] = 6,
     speed: Annotated[
         float,
@@ -48,11 +51,12 @@ def demo(
     \b
     Example:
       agentsmith demo
+      agentsmith demo --tracker github
       agentsmith demo --tickets 20 --keep
     """
     from agentsmith.cli import demo_command
 
-    if not demo_command.demo(tickets=tickets, speed=speed, keep=keep, as_json=as_json):
+    if not demo_command.demo(tracker=tracker, tickets=tickets, speed=speed, keep=keep, as_json=as_json):
         raise typer.Exit(1)
 
 
@@ -129,6 +133,29 @@ def quota(as_json: AsJson = False, config: ConfigFile = None) -> None:
     from agentsmith.cli import quota as command
 
     command.quota(config, as_json=as_json)
+
+
+def simulator(
+    platform: Annotated[
+        str | None, typer.Argument(metavar="PLATFORM", help="Which one: github, …", show_default=False)
+    ] = None,
+    port: Annotated[
+        int, typer.Option("--port", min=0, max=65535, metavar="N", help="Where to listen; 0 takes a free port.")
+    ] = 0,
+    as_json: AsJson = False,
+) -> None:
+    """Serve a platform in memory, to play with, until Ctrl-C.
+
+    It listens on this machine only and behaves as the platform does, limits and webhooks included. It shows a project
+    with a token and a few tickets, a configuration for agentsmith, and how to do what people do.
+
+    \b
+    Example:
+      agentsmith simulator github --port 9000
+    """
+    from agentsmith.cli import simulator as command
+
+    command.simulator(platform, port=port, as_json=as_json)
 
 
 def bench(

@@ -29,15 +29,15 @@ _SLOWEST_RECOVERY: Final = 150.0
 """Seconds, unscaled: the settling period, a sweep, and a stale look on top."""
 
 
-def demo(*, tickets: int, speed: float, keep: bool, as_json: bool) -> bool:
-    """Play the demo; False when something did not go as it should."""
+def demo(*, tracker: str, tickets: int, speed: float, keep: bool, as_json: bool) -> bool:
+    """Play the demo; False when something did not go as it should, ConfigError when there is no such tracker."""
     began = time.monotonic()
     folder = Path(tempfile.mkdtemp(prefix="agentsmith-demo-"))
     try:
         with (folder / "demo.log").open("w") as log:
             logs.configure("json", "info", stream=log)
             with _shown(as_json=as_json) as tell:
-                result = asyncio.run(_interruptible(folder, tickets=tickets, speed=speed, tell=tell))
+                result = asyncio.run(_interruptible(folder, tracker, tickets=tickets, speed=speed, tell=tell))
             logs.configure("console", "warning")
     except asyncio.CancelledError:
         raise KeyboardInterrupt from None
@@ -58,7 +58,7 @@ def demo(*, tickets: int, speed: float, keep: bool, as_json: bool) -> bool:
     return bool(result["ok"])
 
 
-async def _interruptible(folder: Path, *, tickets: int, speed: float, tell: Tell) -> dict[str, Any]:
+async def _interruptible(folder: Path, tracker: str, *, tickets: int, speed: float, tell: Tell) -> dict[str, Any]:
     """The demo, ended in order by Ctrl-C, and by the signals of a supervisor or a closed terminal too."""
     task = asyncio.current_task()
     assert task is not None  # noqa: S101 - we are inside one
@@ -71,9 +71,9 @@ async def _interruptible(folder: Path, *, tickets: int, speed: float, tell: Tell
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         asyncio.get_running_loop().add_signal_handler(number, interrupt)
     factor = 1 / speed
-    async with set_up(folder, factor) as stage:
+    async with set_up(folder, factor, tracker) as stage:
         played = await play(stage, tickets, tell, patience=_PATIENCE + _SLOWEST_RECOVERY * factor)
-        result = as_data(played, await check(stage, played))
+        result = as_data(stage, played, await check(stage, played))
         tell(played, "all tickets have ended; stopping the processes" if result["ok"] else "stopping the processes")
         return {**result, "factor": factor, "speed": speed, "error": await error_of(stage, played)}
 

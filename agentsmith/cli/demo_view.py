@@ -10,6 +10,7 @@ from rich.text import Text
 
 from agentsmith.cli import output
 from agentsmith.demo.story import Played, status_of
+from agentsmith.demo.venue import LOCAL
 
 _NEXT: Final = (
     ("agentsmith up", "start it for real (Ctrl-C stops it)"),
@@ -57,9 +58,14 @@ def summary(result: dict[str, Any]) -> Iterator[RenderableType]:
         yield Text("Something did not go as it should; --keep keeps the logs.", style="red")
         return
     yield from _part("What to try next")
-    for command, why in _NEXT:
+    for command, why in (*_on_simulator(result["tracker"]), *_NEXT):
         yield Text(f"  {why}:")
         yield Text(f"    {command}", style="bold")
+
+
+def _on_simulator(tracker: str) -> Iterator[tuple[str, str]]:
+    if tracker != LOCAL:
+        yield f"agentsmith simulator {tracker}", "play with the same simulator yourself (Ctrl-C stops it)"
 
 
 def _part(title: str) -> Iterator[RenderableType]:

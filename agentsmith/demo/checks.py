@@ -22,7 +22,14 @@ class Check:
 
 async def check(stage: Stage, played: Played) -> list[Check]:
     """Every check, whether it held or not."""
-    return [*_ends(played), *_runs(stage, played), *_recovery(played), *_labels(played), await _comment(stage, played)]
+    return [
+        *_ends(played),
+        *_runs(stage, played),
+        *_recovery(played),
+        *_labels(played),
+        await _comment(stage, played),
+        *_requests(stage),
+    ]
 
 
 def _ends(played: Played) -> Iterator[Check]:
@@ -81,23 +88,30 @@ async def _comment(stage: Stage, played: Played) -> Check:
     return Check("the failure's reason is a comment on its ticket", bool(said), said or "there is none")
 
 
+def _requests(stage: Stage) -> Iterator[Check]:
+    complaints = stage.venue.complaints()
+    if complaints is not None:
+        yield Check("every request is one that the platform knows", not complaints, "; ".join(complaints))
+
+
 async def error_of(stage: Stage, played: Played) -> str:
     """The line of output that our comment on the failed ticket quotes."""
     for key in [key for key, part in played.parts.items() if part.ends is Status.FAILED]:
-        for comment in (await stage.desk.show(key)).comments:
-            for line in comment.body.splitlines():
+        for comment in await stage.venue.comments(key):
+            for line in comment.splitlines():
                 if "release-notes.md" in line and "`" not in line:
                     return line
     return ""
 
 
-def as_data(played: Played, checks: list[Check]) -> dict[str, Any]:
+def as_data(stage: Stage, played: Played, checks: list[Check]) -> dict[str, Any]:
     """Tickets, labels, timeline and checks, as `--json` shows them."""
     return {
         "ok": all(check.ok for check in checks),
+        "tracker": stage.tracker.name,
         "tickets": [
             {
-                "id": ticket.id,
+                "id": stage.ticket_id(key),
                 "key": key,
                 "title": ticket.title,
                 "status": status_of(ticket).value,

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import os
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -20,16 +21,17 @@ from typing import Any, Final
 import yaml
 
 from agentsmith.config import Config, load
-from agentsmith.domain.errors import AgentSmithError
-from agentsmith.domain.ticket import slug
-from agentsmith.opening import open_store
+from agentsmith.config.names import choices
+from agentsmith.demo.venue import LOCAL, Engine, Venue, open_local
+from agentsmith.domain.errors import AgentSmithError, ConfigError
+from agentsmith.domain.signal import Signal
+from agentsmith.domain.ticket import TicketId, slug
+from agentsmith.domain.tracker import Tracker
+from agentsmith.opening import open_store, open_trackers
 from agentsmith.store import AWAY, Store
 from agentsmith.trackers import registry
-from agentsmith.trackers.local.desk import Desk
 from agentsmith.trackers.local.settings import DEFAULT_FILE
 
-TRACKER: Final = "local"
-PROJECT: Final = "demo"
 ENGINE: Final = "engine"
 CONSUMERS: Final = ("consumer-1", "consumer-2")
 TRIGGERS: Final = {
@@ -41,6 +43,7 @@ _ROLES: Final = {
     ENGINE: ("poller", "housekeeping", "receiver"),
     **dict.fromkeys(CONSUMERS, ("consumer",)),
 }
+_DATA: Final = "data"
 _SCALED: Final = ("lease", "consumer", "claim", "housekeeping")
 _LOOK_EVERY: Final = 0.02
 _STOP_WITHIN: Final = 8.0
@@ -73,7 +76,10 @@ class Stage:
     folder: Path
     config: Config
     store: Store
-    desk: Desk
+    tracker: Tracker
+    """The daemons' side of the tickets, asked for nothing but names."""
+    venue: Venue
+    """People's side of the same tickets."""
     processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
 
     @property
@@ -83,19 +89,33 @@ class Stage:
 
     def history(self, key: str) -> list[list[str]]:
         """What the runs of a ticket noted: `begin`, `child` or `end`, the run, and a pid or an exit code."""
-        file = self.config.data_dir / "workspaces" / slug(key, TRACKER) / "history"
+        file = self.config.data_dir / "workspaces" / slug(key, self.tracker.name) / "history"
         try:
             return [words for line in file.read_text().splitlines() if len(words := line.split()) == 3]
         except FileNotFoundError:
             return []
 
+    def ticket_id(self, key: str) -> TicketId:
+        """What the daemons call the ticket."""
+        return self.tracker.ticket_id(key)
+
     async def raise_curtain(self) -> None:
-        """Start every process and wait until each says that it is alive."""
+        """Start every process, wait until each says that it is alive, and let the engine hear of tickets."""
         for name, roles in _ROLES.items():
             self._start(name, roles)
         while len(await self.store.presence.alive()) < len(self.processes):
             self.look_after_processes()
             await asyncio.sleep(_LOOK_EVERY)
+        receiver = f"http://{self.config.server.host}:{self._port()}/webhooks/{self.tracker.name}"
+        self.venue.connect(Engine(receiver, self._announce))
+
+    def _port(self) -> int:
+        """Where the engine listens; it says so before it says that it is alive."""
+        events = [json.loads(line) for line in self.logs[ENGINE].read_text().splitlines() if line.startswith("{")]
+        return next(int(event["port"]) for event in events if event["event"] == "serving")
+
+    async def _announce(self, key: str) -> None:
+        await self.store.signals.send([Signal(self.tracker.name, key, self.ticket_id(key), cause="labelled")])
 
     def look_after_processes(self, *, killed: Sequence[str] = ()) -> None:
         """Raise if a process ended that should not have."""
@@ -158,30 +178,40 @@ class Stage:
 
 
 @contextlib.asynccontextmanager
-async def set_up(folder: Path, factor: float) -> AsyncIterator[Stage]:
+async def set_up(folder: Path, factor: float, platform: str = LOCAL) -> AsyncIterator[Stage]:
     """A stage in `folder`, with all durations multiplied by `factor`; cleared away at the end."""
-    config = write_config(folder, factor)
-    async with open_store(config) as opened:
+    async with contextlib.AsyncExitStack() as opening:
+        venue = await opening.enter_async_context(_venue(folder, platform))
+        config = write_config(folder, factor, platform, venue.settings)
+        opened = await opening.enter_async_context(open_store(config))
         # A new Redis is not trusted for a while; the sooner it is met, the sooner that is over.
         await opened.store.presence.settling()
-        path = config.data_dir / DEFAULT_FILE
-        async with Desk(path=path, project=PROJECT, name=TRACKER) as desk:
-            stage = Stage(folder, config, opened.store, desk)
-            try:
-                yield stage
-            finally:
-                await stage.clear()
+        trackers = await opening.enter_async_context(open_trackers(config))
+        stage = Stage(folder, config, opened.store, trackers[platform], venue)
+        opening.push_async_callback(stage.clear)
+        yield stage
 
 
-def write_config(folder: Path, factor: float) -> Config:
+def _venue(folder: Path, platform: str) -> contextlib.AbstractAsyncContextManager[Venue]:
+    if platform == LOCAL:
+        return open_local(folder / _DATA / DEFAULT_FILE)
+    # Imported late: a web server is slow to import, and most demos need none.
+    from agentsmith.demo.simulated import STAGES, open_simulated
+
+    if platform not in STAGES:
+        raise ConfigError(f"there is no demo on {platform!r}{choices(platform, (LOCAL, *STAGES))}")
+    return open_simulated(platform)
+
+
+def write_config(folder: Path, factor: float, tracker: str, settings: Mapping[str, Any]) -> Config:
     """Write and load the configuration: the defaults, sped up, and what the tickets ask for."""
     work, file = folder / "work.sh", folder / "agentsmith.yaml"
     work.write_text(_WORK)
     document: dict[str, Any] = {
-        "data_dir": str(folder / "data"),
+        "data_dir": str(folder / _DATA),
         "log": {"format": "json"},
         "server": {"port": 0},
-        "trackers": {TRACKER: {"platform": "local", "project": PROJECT}},
+        "trackers": {tracker: dict(settings)},
         "consumer": {"slots": 1},
         "triggers": [{"label": label, "pipeline": pipeline} for label, pipeline in TRIGGERS.items()],
         "pipelines": {
@@ -192,7 +222,7 @@ def write_config(folder: Path, factor: float) -> Config:
     platforms = registry.settings_models()
     scaled = load(file, platforms=platforms, environ={}).scaled(factor).model_dump(mode="json")
     document |= {section: scaled[section] for section in _SCALED}
-    document["trackers"][TRACKER]["poll_interval"] = scaled["trackers"][TRACKER]["poll_interval"]
+    document["trackers"][tracker]["poll_interval"] = scaled["trackers"][tracker]["poll_interval"]
     file.write_text(yaml.safe_dump(_without_nulls(document), sort_keys=False))
     return load(file, platforms=platforms, environ={})
 

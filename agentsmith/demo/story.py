@@ -10,11 +10,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from agentsmith.demo.stage import TRACKER, Stage, StageFright
+from agentsmith.demo.stage import Stage, StageFright
 from agentsmith.demo.timeline import Moment, Timeline
+from agentsmith.demo.venue import Seen
 from agentsmith.domain.lifecycle import LabelSet, Status, resolve
-from agentsmith.domain.signal import Signal
-from agentsmith.domain.ticket import Ticket
 
 _LOOK_EVERY: Final = 0.02
 _TITLES: Final = ("Say hello", "Update the changelog", "Sort the imports", "Rename the settings page")
@@ -38,7 +37,7 @@ class Played:
 
     timeline: Timeline
     parts: dict[str, Part] = field(default_factory=dict)
-    tickets: dict[str, Ticket] = field(default_factory=dict)
+    tickets: dict[str, Seen] = field(default_factory=dict)
     start: float = 0.0
     victim: str = ""
     killed: str = ""
@@ -49,15 +48,20 @@ class Played:
 
     @property
     def open(self) -> list[str]:
-        """The tickets that have not ended."""
-        return [key for key, ticket in self.tickets.items() if not status_of(ticket).final]
+        """The tickets that have not ended: a platform that adds and removes one by one shows two labels between."""
+        return [key for key, ticket in self.tickets.items() if not self._ended(key, ticket)]
+
+    def _ended(self, key: str, ticket: Seen) -> bool:
+        statuses = LabelSet().statuses(ticket.labels)
+        told = {move.to for move in self.timeline.moves(key)}
+        return len(statuses) == 1 and all(status.final and status.value in told for status in statuses)
 
 
 Tell = Callable[[Played, str], None]
 """Called at every step of the story, with a headline or an empty text when only the labels changed."""
 
 
-def status_of(ticket: Ticket) -> Status:
+def status_of(ticket: Seen) -> Status:
     """What the ticket's label says."""
     return resolve(LabelSet().statuses(ticket.labels))
 
@@ -77,6 +81,7 @@ def plan(count: int) -> list[Part]:
 async def play(stage: Stage, count: int, tell: Tell, *, patience: float) -> Played:
     """Play it all; gives up after `patience` seconds, with what there is by then."""
     played = Played(Timeline(stage.logs))
+    tell(played, f"the tickets are in {stage.venue.about}")
     tell(played, "starting Redis, two consumers, and a third process with poller and housekeeping")
     try:
         async with asyncio.timeout(patience):
@@ -95,22 +100,21 @@ async def play(stage: Stage, count: int, tell: Tell, *, patience: float) -> Play
 
 async def _label_all(stage: Stage, played: Played, parts: list[Part]) -> None:
     for part in parts:
-        ticket = await stage.desk.new(title=part.title, labels=_FOREIGN, actor="demo")
+        ticket = await stage.venue.open(part.title, _FOREIGN)
         played.parts[ticket.key] = part
         if part.killed:
             played.victim = ticket.key
     played.start = time.time()
     played.timeline.note(Moment(played.start, f"{len(parts)} tickets are labelled"))
     for key, part in played.parts.items():
-        ticket = played.tickets[key] = await stage.desk.label(key, part.trigger, actor="demo")
-        await stage.store.signals.send([Signal(TRACKER, key, ticket.id, cause="labelled")])
+        played.tickets[key] = await stage.venue.label(key, part.trigger)
 
 
 async def _look(stage: Stage, played: Played, tell: Tell) -> None:
     """One look at everything, and a short rest."""
     stage.look_after_processes(killed=[played.killed])
     before = played.tickets
-    played.tickets = {ticket.key: ticket for ticket in await stage.desk.tickets()}
+    played.tickets = {ticket.key: ticket for ticket in await stage.venue.tickets()}
     if played.timeline.catch_up() or before != played.tickets:
         tell(played, "")
     await asyncio.sleep(_LOOK_EVERY)
@@ -120,7 +124,7 @@ async def _kill_in_mid_run(stage: Stage, played: Played, tell: Tell) -> None:
     key = played.victim
     while not (children := _children(stage, key)):
         await _look(stage, played, tell)
-    lease = await stage.store.runs.lease(played.tickets[key].id)
+    lease = await stage.store.runs.lease(stage.ticket_id(key))
     pids = {process.name: process.pid for process in await stage.store.presence.alive()}
     consumer = stage.name_of(pids.get(lease.consumer, 0)) if lease else None
     if consumer is None:
@@ -140,7 +144,7 @@ def _children(stage: Stage, key: str) -> tuple[int, ...]:
 
 async def _see_recovery(stage: Stage, played: Played, tell: Tell) -> None:
     """Until the guard has ended the children and given the lease back."""
-    key, ticket = played.victim, played.tickets[played.victim].id
+    key, ticket = played.victim, stage.ticket_id(played.victim)
     while played.child_gone_at is None or played.released_at is None:
         if played.child_gone_at is None and not any(map(is_alive, played.children)):
             played.child_gone_at = time.time()

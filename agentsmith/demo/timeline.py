@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
+
+_KEY: Final = re.compile("[#/]")
+"""A ticket's key is what follows the last of these in its id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +94,7 @@ def moment_of(process: str, line: bytes) -> Moment | None:
     return Moment(
         at=datetime.fromisoformat(event["timestamp"]).timestamp(),
         what=str(event["outcome"]),
-        ticket=str(event["ticket"]).rpartition("#")[2],
+        ticket=_KEY.split(str(event["ticket"]))[-1],
         process=process,
         run=str(event["run"]),
         source=str(event["from"]),

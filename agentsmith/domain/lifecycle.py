@@ -59,6 +59,7 @@ class Edge:
 EDGES: Final = frozenset(
     {
         Edge(Status.PENDING, Status.ENQUEUED, Owner.CLAIM, "claimed"),
+        Edge(Status.PENDING, Status.WAITING, Owner.CLAIM, "claimed too often, parked by the loop limit"),
         Edge(Status.ENQUEUED, Status.IN_PROGRESS, Owner.RUN, "started"),
         Edge(Status.IN_PROGRESS, Status.DONE, Owner.RUN, "all steps succeeded"),
         Edge(Status.IN_PROGRESS, Status.FAILED, Owner.RUN, "a step failed or the run was cancelled"),

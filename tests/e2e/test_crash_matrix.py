@@ -89,7 +89,7 @@ class Bench:
                 assert await victim.ended() == 0
             elif way == "recover":
                 await wait_until(slowly(lambda: "agent-smith:in-progress" not in place.labels()), what="a recovery")
-                await wait_until(lambda: store.signals.count(), what="the ticket to be announced again")
+                await wait_until(lambda: announced(store), what="the ticket to be announced again")
             else:
                 await self.done(place)
                 await self.idle(place)
@@ -112,7 +112,7 @@ class Bench:
             return await self.daemons.start(config, "poller", "consumer", plan=plan)
         renewing = Plan(str(place.folder), "renew", 1)
         assert await (await self.daemons.start(config, "poller", "consumer", plan=renewing)).ended() == -signal.SIGKILL
-        await wait_until(lambda: store.runs.released(), what="the guard to give the lease back", within=_WITHIN)
+        await wait_until(lambda: released(store), what="the guard to give the lease back", within=_WITHIN)
         return await self.daemons.start(config, "housekeeping", plan=plan)
 
     def left(self, place: Place) -> list[str]:
@@ -255,6 +255,14 @@ def chosen(deed: str, gaps: Iterable[Gap]) -> list[Gap]:
 
 async def present(store: Store, name: str) -> bool:
     return any(process.name == name for process in await store.presence.alive())
+
+
+async def announced(store: Store) -> bool:
+    return await store.signals.count() > 0
+
+
+async def released(store: Store) -> bool:
+    return bool(await store.runs.released())
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Sequence
+from enum import StrEnum
 from typing import Any, Final
 
 from hypothesis import strategies as st
@@ -14,26 +15,41 @@ from tests.model.tracker import TRIGGER, Flavour
 from tests.model.world import CONSUMERS, EVERYBODY, INTAKES, KEEPERS, Bench, World
 
 _MOST_TICKETS: Final = 3
+_MOST_UNWELL: Final = 3
+_MOST_FLUSHES: Final = 2
+"""Bounds on misery: where everything is broken all the time, nothing gets far enough to go wrong."""
+_EXITS: Final = st.sampled_from([0, 0, 0, 1, 75, 79])
 
-_POINTS: Final = {
-    "i": (
-        "lmove", "hdel", "leases.take", "tracker.get", "tracker.labelled_by", "intents.begin_claim", "tracker.add",
-        "tracker.add answered", "tracker.remove", "tracker.write", "hget", "queue.push", "tracker.sticky", "set",
-        "leases.release", "lrem", "signals.later", "intents.decide", "intents.published",
-    ),
-    "c": (
-        "lmove", "runs.acquire", "guard.open", "get", "tracker.get", "runs.start", "leases.take_fenced", "tracker.add",
-        "tracker.add answered", "tracker.remove", "tracker.write", "tracker.sticky", "leases.release",
-        "queue.acknowledge_and_take", "runs.renew", "runs.settle", "intents.published", "runs.release_dead",
-        "signals.send_later", "queue.push", "queue.restore",
-    ),
-    "h": (
-        "queue.put_back", "signals.put_back", "leases.take", "tracker.get", "intents.adopt", "runs.look",
-        "intents.decide", "tracker.add", "tracker.add answered", "tracker.remove", "tracker.write", "tracker.sticky",
-        "queue.push", "intents.published", "leases.release", "tracker.find",
-    ),
-}  # fmt: skip
-"""Where a fault can be laid, by role: the steps of claim, take, run, settle and recovery."""
+_CLAIM: Final = (
+    "lmove", "hdel", "leases.take", "tracker.get", "tracker.labelled_by", "intents.begin_claim", "tracker.add",
+    "tracker.add answered", "tracker.remove", "tracker.write", "hget", "queue.push", "tracker.sticky", "set",
+    "leases.release", "lrem", "signals.later", "intents.decide", "intents.published",
+)  # fmt: skip
+_START: Final = (
+    "lmove", "runs.acquire", "guard.open", "get", "tracker.get", "runs.start", "leases.take_fenced", "tracker.add",
+    "tracker.add answered", "tracker.remove", "tracker.write", "tracker.sticky", "leases.release",
+    "queue.acknowledge_and_take", "runs.renew", "runs.settle", "signals.send_later",
+)  # fmt: skip
+_SETTLE: Final = (
+    "runs.settle", "leases.take_fenced", "tracker.get", "tracker.sticky", "tracker.add", "tracker.add answered",
+    "tracker.remove", "tracker.write", "intents.published", "leases.release", "queue.push",
+)  # fmt: skip
+_RECOVER: Final = (
+    "queue.put_back", "signals.put_back", "leases.take", "tracker.get", "intents.adopt", "runs.look",
+    "intents.decide", "tracker.add", "tracker.add answered", "tracker.remove", "tracker.write", "tracker.sticky",
+    "queue.push", "intents.published", "leases.release", "tracker.find",
+)  # fmt: skip
+_LIVE: Final = ("runs.renew", "presence.tick", "queue.restore", "runs.release_dead", "signals.ripen")
+
+Mishap = tuple[str, int, Fault]
+"""Where, after how many times, what."""
+
+
+def _mishaps(*points: str) -> st.SearchStrategy[Mishap | None]:
+    """Nothing, as often as not; or a fault at one of these points, or anywhere."""
+    return st.none() | st.tuples(
+        st.sampled_from((*points, "anything")), st.sampled_from([0, 0, 0, 1, 2, 5]), st.sampled_from(Fault)
+    )
 
 
 def _one_of(choices: Callable[[Lifecycle], Sequence[str]]) -> st.SearchStrategy[str]:
@@ -46,12 +62,9 @@ def _actors(which: Callable[[Actor], bool], names: Sequence[str] = EVERYBODY) ->
 
 
 _living = _actors(lambda actor: actor.alive)
-_dead = _actors(lambda actor: not actor.alive)
-_running = _actors(lambda actor: actor.alive and not actor.paused)
-_paused = _actors(lambda actor: actor.paused)
-_connected = _actors(lambda actor: actor.alive and not actor.cut_off)
-_cut_off = _actors(lambda actor: actor.alive and actor.cut_off)
-_living_consumers = _actors(lambda actor: actor.alive, CONSUMERS)
+_unwell = _actors(lambda actor: not actor.well)
+_well_intakes = _actors(lambda actor: actor.well, INTAKES)
+_well_consumers = _actors(lambda actor: actor.well, CONSUMERS)
 
 
 def _working(machine: Lifecycle) -> Sequence[str]:
@@ -60,6 +73,29 @@ def _working(machine: Lifecycle) -> Sequence[str]:
 
 def _has_some(choices: Callable[[Lifecycle], Sequence[str]]) -> Callable[[Any], bool]:
     return lambda machine: bool(choices(machine))
+
+
+class Act(StrEnum):
+    """What a person does to a ticket."""
+
+    TAG = "tag"
+    TAG_LIKE_OURS = "tag like ours"
+    TRIGGER = "trigger"
+    UNTRIGGER = "untrigger"
+    UNLABEL = "take the lifecycle label off"
+    CLOSE_OR_REOPEN = "close or reopen"
+    RETRY = "retry"
+    CANCEL = "cancel"
+
+
+class Disturbance(StrEnum):
+    """What can befall a process."""
+
+    KILL = "kill"
+    LOSE_HOST = "lose the host"
+    PAUSE = "pause"
+    CUT_OFF = "cut off"
+    DRAIN = "drain"
 
 
 class Lifecycle(RuleBasedStateMachine):
@@ -105,33 +141,27 @@ class Lifecycle(RuleBasedStateMachine):
     def open_ticket(self, triggered: bool) -> str:
         return self.world.open_ticket(triggered=triggered)
 
-    @rule(ticket=tickets, label=st.sampled_from(["urgent", "agent-smith:bug", TRIGGER]))
-    def tag(self, ticket: str, label: str) -> None:
-        self.world.tag(ticket, label)
-
-    @rule(ticket=tickets, label=st.sampled_from([TRIGGER, "urgent"]))
-    def untag(self, ticket: str, label: str) -> None:
-        self.world.untag(ticket, label)
-
-    @rule(ticket=tickets)
-    def unlabel(self, ticket: str) -> None:
-        """Take its lifecycle label off."""
-        self.world.unlabel(ticket)
-
-    @rule(ticket=tickets)
-    def close_or_reopen(self, ticket: str) -> None:
-        self.world.set_open(ticket, open=not self.world.board.pages[ticket].open)
-
-    @rule(ticket=tickets)
-    def retry(self, ticket: str) -> None:
-        self._do(self.world.retry(ticket))
-
-    @precondition(lambda self: any(child.alive for child in self.world.floor.children))
-    @rule()
-    def cancel(self) -> None:
-        """Stop the oldest child that is alive."""
-        child = next(child for child in self.world.floor.children if child.alive)
-        self._do(self.world.store.runs.request_stop(child.ticket, "cancelled by mona"))
+    @rule(ticket=tickets, act=st.sampled_from(Act))
+    def person(self, ticket: str, act: Act) -> None:
+        world = self.world
+        match act:
+            case Act.TAG:
+                world.tag(ticket, "urgent")
+            case Act.TAG_LIKE_OURS:
+                world.tag(ticket, "agent-smith:bug")
+            case Act.TRIGGER:
+                world.tag(ticket, TRIGGER)
+            case Act.UNTRIGGER:
+                world.untag(ticket, TRIGGER)
+            case Act.UNLABEL:
+                world.unlabel(ticket)
+            case Act.CLOSE_OR_REOPEN:
+                world.set_open(ticket, open=not world.board.pages[ticket].open)
+            case Act.RETRY:
+                world.do(world.retry(ticket))
+            case Act.CANCEL if world.floor.alive(world.board.pages[ticket].id):
+                world.do(world.store.runs.request_stop(world.board.pages[ticket].id, "cancelled by mona"))
+        self._judge()
 
     # ---- work
 
@@ -139,59 +169,87 @@ class Lifecycle(RuleBasedStateMachine):
     def webhook(self, ticket: str) -> None:
         self._do(self.world.store.signals.send([self.world.signal(ticket)]))
 
-    @rule(intake=st.sampled_from(INTAKES))
-    def poll(self, intake: str) -> None:
-        self._do(self.world.poll(intake))
+    @rule(intake=st.sampled_from(INTAKES), polls=st.booleans(), mishap=_mishaps(*_CLAIM))
+    def look(self, intake: str, polls: bool, mishap: Mishap | None) -> None:
+        """An intake takes a signal and deals with it; perhaps it polls before."""
 
-    @rule(intake=st.sampled_from(INTAKES))
-    def look(self, intake: str) -> None:
-        """An intake takes a signal and deals with it."""
-        self._do(self.world.let_take(intake))
+        async def poll_and_look() -> None:
+            if polls:
+                await self.world.poll(intake)
+            await self.world.let_take(intake)
 
-    @rule(consumer=st.sampled_from(CONSUMERS))
-    def take(self, consumer: str) -> None:
+        self._lay(intake, mishap)
+        self._do(poll_and_look())
+
+    @rule(consumer=st.sampled_from(CONSUMERS), mishap=_mishaps(*_START))
+    def take(self, consumer: str, mishap: Mishap | None) -> None:
         """A consumer takes a request and works on it."""
+        self._lay(consumer, mishap)
         self._do(self.world.let_take(consumer))
 
-    @rule(ticket=tickets, intake=st.sampled_from(INTAKES), consumer=st.sampled_from(CONSUMERS))
-    def work(self, ticket: str, intake: str, consumer: str) -> None:
+    @precondition(_has_some(_well_intakes))
+    @precondition(_has_some(_well_consumers))
+    @rule(
+        ticket=tickets,
+        intake=_one_of(_well_intakes),
+        consumer=_one_of(_well_consumers),
+        claiming=_mishaps(*_CLAIM),
+        starting=_mishaps(*_START),
+    )
+    def work(self, ticket: str, intake: str, consumer: str, claiming: Mishap | None, starting: Mishap | None) -> None:
         """From signal to child, if nothing comes in between."""
+        self._lay(intake, claiming)
+        self._lay(consumer, starting)
+        self._do(self._bring_to_work(ticket, intake, consumer))
 
-        async def everything() -> None:
-            await self.world.store.signals.send([self.world.signal(ticket)])
-            await self.world.let_take(intake)
-            await self.world.let_take(intake)
-            await self.world.let_take(consumer)
+    @precondition(_has_some(_well_intakes))
+    @precondition(_has_some(_well_consumers))
+    @rule(
+        ticket=tickets,
+        intake=_one_of(_well_intakes),
+        consumer=_one_of(_well_consumers),
+        code=_EXITS,
+        settling=_mishaps(*_SETTLE),
+    )
+    def run(self, ticket: str, intake: str, consumer: str, code: int, settling: Mishap | None) -> None:
+        """From signal to settled label, if nothing comes in between."""
+        self._do(self._bring_to_work(ticket, intake, consumer))
+        self._lay(consumer, settling)
+        for child in self.world.floor.of(self.world.actor(consumer)):
+            self.world.say(f"{child} exits with {code}")
+            child.guard.finish(code)
+        self._do(self.world.quiet())
 
-        self._do(everything())
+    async def _bring_to_work(self, ticket: str, intake: str, consumer: str) -> None:
+        await self.world.store.signals.send([self.world.signal(ticket)])
+        await self.world.let_take(intake)
+        await self.world.let_take(intake)
+        await self.world.let_take(consumer)
 
     @precondition(_has_some(_working))
-    @rule(consumer=_one_of(_working), code=st.sampled_from([0, 0, 0, 1, 75, 79]))
-    def finish(self, consumer: str, code: int) -> None:
+    @rule(consumer=_one_of(_working), code=_EXITS, mishap=_mishaps(*_SETTLE))
+    def finish(self, consumer: str, code: int, mishap: Mishap | None) -> None:
         """The oldest child of a consumer ends."""
         child = self.world.floor.of(self.world.actor(consumer))[0]
+        self._lay(consumer, mishap)
         self.world.say(f"{child} exits with {code}")
         child.guard.finish(code)
         self._do(self.world.quiet())
 
-    @precondition(_has_some(_living_consumers))
-    @rule(consumer=_one_of(_living_consumers))
-    def drain(self, consumer: str) -> None:
-        self._do(self.world.drain(consumer))
-
     # ---- time and housekeeping
 
-    @rule(steps=st.integers(1, 3))
-    def wait(self, steps: int) -> None:
+    @rule(steps=st.integers(1, 3), actor=st.sampled_from(CONSUMERS), mishap=_mishaps(*_LIVE))
+    def wait(self, steps: int, actor: str, mishap: Mishap | None) -> None:
         async def pass_by() -> None:
             for _ in range(steps):
                 await self.world.step()
 
+        self._lay(actor, mishap)
         self._do(pass_by())
 
-    @rule(keeper=st.sampled_from(KEEPERS), rounds=st.sampled_from([1, 4, 9]))
-    def keep_house(self, keeper: str, rounds: int) -> None:
-        """Time passes, and a housekeeper makes all its passes; nine rounds outlast a lease and two looks."""
+    @rule(keeper=st.sampled_from(KEEPERS), rounds=st.sampled_from([1, 3, 9]), mishap=_mishaps(*_RECOVER))
+    def keep_house(self, keeper: str, rounds: int, mishap: Mishap | None) -> None:
+        """Time passes, and a housekeeper makes its passes; nine rounds outlast a lease and two looks."""
 
         async def passes() -> None:
             for _ in range(rounds):
@@ -199,71 +257,63 @@ class Lifecycle(RuleBasedStateMachine):
                 await self.world.keep_house(keeper, lambda keeper: keeper.sweep())
                 await self.world.keep_house(keeper, lambda keeper: keeper.look_at(Status.IN_PROGRESS))
 
+        self._lay(keeper, mishap)
         self._do(passes())
 
-    @rule(keeper=st.sampled_from(KEEPERS))
-    def sweep(self, keeper: str) -> None:
-        self._do(self.world.keep_house(keeper, lambda keeper: keeper.sweep()))
-
-    @rule(keeper=st.sampled_from(KEEPERS), status=st.sampled_from([Status.ENQUEUED, Status.IN_PROGRESS]))
-    def look_at(self, keeper: str, status: Status) -> None:
-        self._do(self.world.keep_house(keeper, lambda keeper: keeper.look_at(status)))
+    @rule(keeper=st.sampled_from(KEEPERS), status=st.sampled_from([Status.ENQUEUED, Status.IN_PROGRESS, None]))
+    def tidy_up(self, keeper: str, status: Status | None) -> None:
+        """One single pass."""
+        if status is None:
+            self._do(self.world.keep_house(keeper, lambda keeper: keeper.sweep()))
+        else:
+            self._do(self.world.keep_house(keeper, lambda keeper: keeper.look_at(status)))
 
     # ---- faults
 
-    @rule(
-        where=st.sampled_from([(actor, at) for actor in EVERYBODY for at in (*_POINTS[actor[0]], "anything")]),
-        skip=st.sampled_from([0, 0, 0, 1, 2, 5]),
-        fault=st.sampled_from(Fault),
-    )
-    def lay(self, where: tuple[str, str], skip: int, fault: Fault) -> None:
-        """Lay a fault where an actor will come by."""
-        self.world.actor(where[0]).arm = Arm(where[1], skip, fault)
+    def _lay(self, actor: str, mishap: Mishap | None) -> None:
+        """Lay a fault where an actor is going to come by."""
+        if mishap is not None:
+            self.world.actor(actor).arm = Arm(*mishap)
 
-    @precondition(_has_some(_living))
-    @rule(actor=_one_of(_living), host=st.booleans())
-    def kill(self, actor: str, host: bool) -> None:
-        """Kill -9; with the host its guards go too, and nobody says farewell."""
-        self._do(self.world.kill(actor, host=host))
+    @precondition(lambda self: len(_unwell(self)) < _MOST_UNWELL)
+    @rule(actor=_one_of(_living), how=st.sampled_from(Disturbance))
+    def disturb(self, actor: str, how: Disturbance) -> None:
+        world, victim = self.world, self.world.actor(actor)
+        match how:
+            case Disturbance.KILL | Disturbance.LOSE_HOST:
+                self._do(world.kill(actor, host=how is Disturbance.LOSE_HOST))
+            case Disturbance.PAUSE if not victim.paused:
+                victim.pause()
+            case Disturbance.CUT_OFF if not victim.cut_off:
+                world.say(f"{actor} is cut off from Redis")
+                victim.cut_off = True
+            case Disturbance.DRAIN if actor in CONSUMERS:
+                self._do(world.drain(actor))
 
-    @precondition(_has_some(_dead))
-    @rule(actor=_one_of(_dead))
-    def restart(self, actor: str) -> None:
-        self._do(self.world.start(actor))
-
-    @precondition(_has_some(_running))
-    @rule(actor=_one_of(_running))
-    def pause(self, actor: str) -> None:
-        self.world.actor(actor).pause()
-
-    @precondition(_has_some(_paused))
-    @rule(actor=_one_of(_paused))
-    def resume(self, actor: str) -> None:
-        self.world.actor(actor).resume()
+    @precondition(_has_some(_unwell))
+    @rule(actor=_one_of(_unwell))
+    def mend(self, actor: str) -> None:
+        """Bring a process back to work, whatever keeps it from it."""
+        victim = self.world.actor(actor)
+        if not victim.alive:
+            self._do(self.world.start(actor))
+            return
+        self.world.say(f"{actor} is well again")
+        victim.cut_off = False
+        victim.resume()
         self._do(self.world.quiet())
 
-    @precondition(_has_some(_connected))
-    @rule(actor=_one_of(_connected))
-    def cut(self, actor: str) -> None:
-        """A process loses its connection to Redis."""
-        self.world.say(f"{actor} is cut off from Redis")
-        self.world.actor(actor).cut_off = True
-
-    @precondition(_has_some(_cut_off))
-    @rule(actor=_one_of(_cut_off))
-    def mend(self, actor: str) -> None:
-        self.world.say(f"{actor} can reach Redis again")
-        self.world.actor(actor).cut_off = False
-
+    @precondition(lambda self: self.world.flushes < _MOST_FLUSHES)
     @rule()
     def flush(self) -> None:
         self._do(self.world.flush())
 
-    @rule()
-    def outage(self) -> None:
-        """The tracker goes away, or comes back."""
-        self.world.board.outage = not self.world.board.outage
-        self.world.say(f"the tracker {'goes away' if self.world.board.outage else 'is back'}")
+    @precondition(lambda self: not self.world.board.outage)
+    @rule(requests=st.integers(1, 5))
+    def outage(self, requests: int) -> None:
+        """The tracker is away for so many requests."""
+        self.world.say(f"the tracker goes away for {requests} requests")
+        self.world.board.outage = requests
 
     @precondition(lambda self: self.world.board.late)
     @rule()

@@ -104,7 +104,8 @@ class Board:
     flavour: Flavour = Flavour.STEPS
     pages: dict[str, Page] = field(default_factory=dict)
     late: list[Write] = field(default_factory=list)
-    outage: bool = False
+    outage: int = 0
+    """How many requests more will not be answered."""
 
     def statuses(self, key: str) -> frozenset[Status]:
         """What the ticket's lifecycle labels say now."""
@@ -288,7 +289,9 @@ class BoardTracker:
         fault = await self._actor.checkpoint(point)
         if fault in PERSONS and key:
             self._person(fault, key)
-        if self._board.outage or fault is Fault.FAIL or (fault is Fault.LOSE and point == "tracker.get"):
+        away = self._board.outage > 0
+        self._board.outage -= away
+        if away or fault is Fault.FAIL or (fault is Fault.LOSE and point == "tracker.get"):
             raise TrackerUnavailable("the tracker does not answer")
         if fault is Fault.LIMIT:
             raise RateLimited("too many requests", retry_at=time.time() + _LIMIT)

@@ -153,6 +153,7 @@ class World:
         self.journal: list[str] = []
         self.violations: list[str] = []
         self.stories: dict[str, Story] = {}
+        self.flushes = 0
         self.flushed_at: int = -1
         self._flush_time = -_NEVER
         self._moments = itertools.count(1)
@@ -344,6 +345,7 @@ class World:
     async def flush(self) -> None:
         """FLUSHALL."""
         self.say("FLUSHALL")
+        self.flushes += 1
         await self.line.send(lambda redis: redis.eval(FLUSH, 0, self._bench.namespace))
         self.flushed_at, self._flush_time = self.moment(), self.clock.now
         for story in self.stories.values():
@@ -524,7 +526,7 @@ class World:
     async def converge(self) -> None:
         """Faults stop; everybody does their work; within a bounded time every label tells the truth (P2, P5)."""
         self.say("faults stop")
-        self.board.outage = False
+        self.board.outage = 0
         for name, agent in self.agents.items():
             agent.actor.arm, agent.actor.cut_off = None, False
             agent.actor.resume()

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from dataclasses import replace
 
 import pytest
 
+from agentsmith.boottime import boottime
 from agentsmith.domain.tracker import Sticky
 from agentsmith.trackers.azuredevops.tracker import AzureDevOpsTracker
-from agentsmith.trackers.http import LocalLedger, Shared, spending_for
+from agentsmith.trackers.http import LocalLedger, Pace, Shared, spending_for
 from tests.support.azuredevops_bench import (
     CLAIM,
+    FAST,
     FINISH,
     MEMO,
     START,
@@ -80,15 +83,33 @@ async def test_from_label_to_done_costs_six_requests_and_five_revisions(azure: B
 
 @pytest.mark.parametrize(("words", "cost"), [(False, CALL_BY_CALL), (True, WITH_WORDS)])
 async def test_call_by_call_no_request_is_wasted(azure: Bench, words: bool, cost: int) -> None:
+    """Each comment changes the revision that the next move tests: that costs nothing either, once it was watched."""
     tracker = azure.tracker()
     await tracker.prepare()
+    for expected in (cost + 1, cost, cost):
+        number = azure.item(TRIGGER)
+        azure.sent()
+        await carry_through(tracker, number, words=words)
+        sent = azure.sent()
+        assert len(sent) == expected
+        assert not [line for line in sent if line.endswith("412")]
+        assert azure.tags(number) == {TRIGGER, "agent-smith:done"}
+        assert len(azure.simulator.comments(int(number))) == 1
+        assert azure.simulator.item(int(number)).now.rev == cost - 1  # it had one, and two requests were reads
+
+
+async def test_the_order_in_which_the_daemon_settles_costs_the_same(azure: Bench) -> None:
+    """It writes the comment before the last tag, from the ticket that the start of the run left."""
+    tracker = azure.tracker()
+    await carry_through(tracker, azure.item(TRIGGER))
     number = azure.item(TRIGGER)
     azure.sent()
-    await carry_through(tracker, number, words=words)
-    assert len(azure.sent()) == cost
-    assert azure.tags(number) == {TRIGGER, "agent-smith:done"}
-    assert len(azure.simulator.comments(int(number))) == 1
-    assert azure.simulator.item(int(number)).now.rev == cost - 1  # it had one, and two requests were reads
+    ticket = applied(await tracker.move(await tracker.get(number), edge(*CLAIM), say=("queued", MEMO))).ticket
+    known = await say(tracker, ticket, "queued", None)
+    ticket = applied(await tracker.move(await tracker.get(number), edge(*START))).ticket
+    await say(tracker, ticket, "done", known)
+    applied(await tracker.move(ticket, edge(*FINISH)))
+    assert len(azure.sent()) == BUDGET
 
 
 async def test_the_first_ticket_of_a_process_that_prepared_nothing_costs_one_more(azure: Bench) -> None:
@@ -162,12 +183,7 @@ async def test_a_poll_that_catches_up_sees_what_was_tagged_untagged_closed_and_a
     assert [t.key async for t in tracker.find(TRIGGER)] == [fourth, fifth]
 
 
-def _paced(at: list[float]):  # type: ignore[no-untyped-def]
-    from dataclasses import replace
-
-    from agentsmith.boottime import boottime
-    from tests.support.azuredevops_bench import FAST
-
+def _paced(at: list[float]) -> Pace:
     return replace(FAST, now=lambda: boottime() + at[0])
 
 

@@ -111,7 +111,7 @@ async def test_a_rejected_ticket_is_remembered_until_it_changes(world: World) ->
     assert await world.store.signals.rejected([ticket.id]) == {ticket.id: ticket.revision}
 
 
-async def test_the_loop_limit_turns_a_ticket_away(tmp_path: Path, store: Store, redis_url: str) -> None:
+async def test_the_loop_limit_parks_a_ticket(tmp_path: Path, store: Store, redis_url: str) -> None:
     config = world_config(tmp_path / "data", claim=Claim(loop_limit=LoopLimit(claims=2)))
     async with open_world(tmp_path, store, redis_url, config=config) as world:
         key = await world.open_ticket()
@@ -123,7 +123,10 @@ async def test_the_loop_limit_turns_a_ticket_away(tmp_path: Path, store: Store, 
         assert isinstance(outcome, Rejected)
         assert outcome.gates[-1].gate is Gate.LOOP
         assert "claimed 2 times" in outcome.gates[-1].saw
-        assert await world.statuses(key) == frozenset()
+        assert await world.statuses(key) == {Status.WAITING}
+        assert "claim.loop_limit" in (await world.comments(key))[0]
+        assert isinstance(await world.claim(key), Rejected)
+        assert not await world.queued()
 
 
 async def test_a_full_house_holds_a_ticket_back_until_there_is_room(

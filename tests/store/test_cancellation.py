@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Coroutine
 
 import pytest
 
 from agentsmith.store import Store
+from agentsmith.ticketlock import holding
+from tests.support.stores import ticket_id
 
 
 async def _ask_for_ever(store: Store) -> None:
@@ -14,10 +17,19 @@ async def _ask_for_ever(store: Store) -> None:
         await store.redis.get(f"{store.keys.namespace}:fence:x")
 
 
+async def _lock_for_ever(store: Store) -> None:
+    while True:
+        async with holding(store, "local", ticket_id(1), token="me"):
+            await asyncio.sleep(0)
+
+
 @pytest.mark.parametrize("moment", range(24))
-async def test_no_cancellation_is_lost(store: Store, moment: int) -> None:
+@pytest.mark.parametrize("work", [_ask_for_ever, _lock_for_ever])
+async def test_no_cancellation_is_lost(
+    store: Store, moment: int, work: Callable[[Store], Coroutine[None, None, None]]
+) -> None:
     for _ in range(20):
-        task = asyncio.create_task(_ask_for_ever(store))
+        task = asyncio.create_task(work(store))
         await asyncio.sleep(0.002)
         for _ in range(moment):
             await asyncio.sleep(0)

@@ -17,7 +17,7 @@ async def test_a_tick_tells_which_runs_are_to_stop(store: Store) -> None:
     assert tick.stops == {ticket_id(2): "cancelled by Ann"}
 
 
-async def test_a_process_is_alive_while_it_ticks(make_store: MakeStore, store: Store) -> None:
+async def test_a_process_is_alive_while_it_ticks(store: Store) -> None:
     await store.presence.tick(a_process("c1", roles=("consumer", "poller")), ttl=0.02, running=())
     await store.presence.tick(a_process("c2"), ttl=60, running=())
 

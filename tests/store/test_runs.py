@@ -184,7 +184,7 @@ async def test_fences_rise_even_when_the_clock_stands_back(store: Store, raw: An
 # Renewing and starting.
 
 
-async def test_a_lease_is_renewed(make_store: MakeStore, store: Store, raw: Any) -> None:
+async def test_a_lease_is_renewed(store: Store, raw: Any) -> None:
     lease, _ = await begin(store)
     await raw.pexpire(store.keys.heartbeat(TICKET), 1000)
     assert await store.runs.renew(lease, ttl=60) == "renewed"
@@ -251,6 +251,9 @@ async def test_a_run_without_its_lease_does_not_start(store: Store, raw: Any) ->
     lapsed, _ = await begin(store, 2)
     await raw.delete(store.keys.heartbeat(ticket_id(2)))
     assert await store.runs.start(lapsed, max_attempts=2) == ("lost", 0)
+    fenced, _ = await begin(store, 3)
+    await raw.set(store.keys.fence(ticket_id(3)), str(fenced.fence + 1), px=60_000)
+    assert await store.runs.start(fenced, max_attempts=2) == ("lost", 0)
     assert await store.runs.attempts(TICKET) is None
 
 
@@ -387,6 +390,13 @@ async def test_a_guard_does_not_touch_somebody_elses_lease_or_lock(store: Store,
     await raw.hset(store.keys.running, TICKET, old.value)  # a lost update of `running` does not make it ours either
     assert not await store.runs.release_dead(old, lock_key=lock.key)
     assert await store.runs.lease(TICKET) == new
+
+
+async def test_a_guard_that_comes_after_the_settling_releases_nothing(store: Store) -> None:
+    lease, payload = await begin(store)
+    await store.runs.settle(lease, payload, DONE, look_in=0)
+    assert not await store.runs.release_dead(lease, lock_key=store.keys.claim_lock("local", TICKET))
+    assert await store.runs.released() == []
 
 
 # Looking whether a run lives.

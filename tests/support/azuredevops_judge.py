@@ -1,6 +1,6 @@
 """The published description as a judge of Azure DevOps, with what it is known to get wrong mended.
 
-The description says `object` where it means any value (fields of work items, old and new values), leaves out the
+The description says `object` where it means any value (fields of work items, attributes of links, old and new values), leaves out the
 `{count, value}` that every list is wrapped in, has the comments' `format` for none of the requests that take it
 (Microsoft's own client sends it), and describes reading comments only by ids, which is another operation on the same
 path.
@@ -50,8 +50,9 @@ def _objects(data: Any) -> Any:
     if not isinstance(data, dict):
         return data
     shown = {name: _objects(value) for name, value in data.items()}
-    if isinstance(fields := data.get("fields"), dict):
-        shown["fields"] = {name: value if isinstance(value, dict) else {} for name, value in fields.items()}
-        for change in shown["fields"].values():
-            change.update({name: {} for name in ANY_VALUE if name in change})
+    for bag in ("fields", "attributes"):
+        if isinstance(values := data.get(bag), dict):
+            shown[bag] = {name: value if isinstance(value, dict) else {} for name, value in values.items()}
+            for change in shown[bag].values():
+                change.update({name: {} for name in ANY_VALUE if name in change})
     return shown

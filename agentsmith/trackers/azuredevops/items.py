@@ -68,7 +68,10 @@ class Items:
         if str(item.id) != number:
             raise BadAnswer(f"Azure DevOps: asked for work item {number}, got {item.id}")
         await self._check_place(item, deadline)
-        return await self.ticket(item, read_at=read_at, deadline=deadline)
+        ticket = await self.ticket(item, read_at=read_at, deadline=deadline)
+        if (snapshot := snapshot_of(ticket)) is not None:
+            self._memory.saw(snapshot)
+        return ticket
 
     async def relabel(
         self,
@@ -76,20 +79,21 @@ class Items:
         seen: Snapshot,
         wanted: tuple[str, ...],
         *,
+        rev: int,
         deadline: float,
         saying: Saying | None = None,
     ) -> Ticket | None:
-        """Write exactly these tags if the revision is still the one seen; None when it is not.
+        """Write exactly these tags if the revision is `rev` still; None when it is not.
 
         Raises Dropped for an answer of success that shows other tags. `saying` becomes our comment in the same
         revision, if nobody has commented yet: the test of the revision makes sure that this is still so.
         """
-        patch = [{"op": "test", "path": "/rev", "value": seen.rev}, tags.operation(seen.tags, wanted)]
+        patch = [{"op": "test", "path": "/rev", "value": rev}, tags.operation(seen.tags, wanted)]
         said = saying if self._memory.silent(seen) else None
         if said is not None:
             patch.append({"op": "add", "path": "/fields/System.History", "value": said.body})
         path = self._site.path(f"/wit/workitems/{seen.number}") + f"?api-version={API_VERSION}"
-        self._memory.of(seen.number).latest = None  # until an answer says otherwise
+        self._memory.doubt(seen.number)  # until an answer says otherwise
         read_at = self._now()
         answer = await self._client.write(
             "PATCH", path, patch, content_type=JSON_PATCH, deadline=deadline, allow=_CONFLICT
@@ -98,13 +102,14 @@ class Items:
             self._check_stale(answer)
             return None
         item: WorkItem = payloads.read(WorkItem, answer.data, f"work item {seen.number}")
-        if item.rev <= seen.rev or not tags.same(tags.split(item.fields.tags), wanted):
+        if item.rev <= rev or not tags.same(tags.split(item.fields.tags), wanted):
             raise Dropped(
                 f"Azure DevOps answered {answer.status}, but the tags of work item {seen.number} are not what was "
                 "written: the token may not write them"
             )
         after = await self.ticket(item, read_at=read_at, verified=True, was_open=ticket.open, deadline=deadline)
-        self._memory.of(seen.number).latest = snapshot_of(after)
+        if (snapshot := snapshot_of(after)) is not None:
+            self._memory.saw(snapshot)
         if said is not None:
             self._note(seen.number, item, said)
         return after
@@ -115,8 +120,8 @@ class Items:
         if item.comment is None or author is None or not author.id:
             trace.in_doubt = True
             return
-        trace.comment = item.comment.id
-        trace.said = Sticky(f"{item.comment.id}.{author.to_actor().id}", said.text, said.memo)
+        trace.comment, trace.author = item.comment.id, author.to_actor().id
+        trace.said = Sticky(f"{item.comment.id}.{trace.author}", said.text, said.memo)
 
     async def ticket(
         self,

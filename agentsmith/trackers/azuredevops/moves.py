@@ -63,30 +63,39 @@ class Moves:
                 left = tags.only(self._labels, shown.tags, keep)
                 if left == shown.tags:
                     return seen
-                after = await self._items.relabel(seen, shown, left, deadline=deadline)
+                after = await self._items.relabel(seen, shown, left, rev=shown.rev, deadline=deadline)
                 if after is not None:
                     return after
                 await self._pause(failures, deadline)
             raise TrackerUnavailable(_restless(number))
 
     async def _publish(self, ticket: Ticket, move: Move, saying: Saying | None) -> MoveOutcome:
-        seen, shown = ticket, snapshot_of(ticket)
-        fresh = False
+        seen, shown, rev = await self._start(ticket, move)
         for failures in range(1, TRIES + 1):
-            if shown is None or (fresh is False and isinstance(tags.plan(self._labels, shown.tags, move), type)):
-                seen, shown = await self._look(seen, move.deadline)
-                fresh = True
             todo = tags.plan(self._labels, shown.tags, move)
             if isinstance(todo, type):
                 return todo(seen)
-            after = await self._items.relabel(seen, shown, todo, deadline=move.deadline, saying=saying)
+            after = await self._items.relabel(seen, shown, todo, rev=rev, deadline=move.deadline, saying=saying)
             if after is not None:
                 return Applied(after)
             if failures > 1:
                 await self._pause(failures - 1, move.deadline)
             seen, shown = await self._look(seen, move.deadline)
-            fresh = True
+            rev = shown.rev
         raise TrackerUnavailable(_restless(ticket.key))
+
+    async def _start(self, ticket: Ticket, move: Move) -> tuple[Ticket, Snapshot, int]:
+        """The ticket to start from and its revision: as the caller read it, wherever a write can follow from that."""
+        shown = snapshot_of(ticket)
+        if shown is not None and not isinstance(tags.plan(self._labels, shown.tags, move), type):
+            rev = self._memory.revision(shown)
+            if rev is not None:
+                return ticket, shown, rev
+        edits = 0 if shown is None else self._memory.edits_since(shown)
+        seen, fresh = await self._look(ticket, move.deadline)
+        if shown is not None and edits:
+            self._memory.compare(shown, edits, fresh)
+        return seen, fresh, fresh.rev
 
     async def _look(self, ticket: Ticket, deadline: float) -> tuple[Ticket, Snapshot]:
         seen = await self._items.read(ticket.key, deadline=deadline)

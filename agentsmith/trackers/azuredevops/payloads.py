@@ -243,6 +243,8 @@ class Snapshot:
     comments: int | None = None
     read_at: float = 0.0
     """On the boot-time clock."""
+    changed_by: str = ""
+    """The account that made this revision."""
     verified: bool = False
     """Whether this is what Azure DevOps answered to our own last write."""
 
@@ -270,7 +272,15 @@ def to_ticket(item: WorkItem, site: Site, tracker: str, *, open_: bool, read_at:
         author=fields.created_by.name if fields.created_by else "",
         assignees=frozenset({fields.assigned_to.name} if fields.assigned_to else ()),
         updated_at=updated,
-        native=Snapshot(number, item.rev, shown, fields.comments, read_at, verified),
+        native=Snapshot(
+            number,
+            item.rev,
+            shown,
+            fields.comments,
+            read_at,
+            fields.changed_by.to_actor().id if fields.changed_by else "",
+            verified,
+        ),
     )
 
 

@@ -132,7 +132,8 @@ class Stickies:
         """Replace our comment's text; None when the comment is gone. Doing it twice leaves one more revision only."""
         path = self._path(number, f"/{comment_id}")
         try:
-            answer = await self._client.write("PATCH", path, {"text": body}, deadline=deadline, repeatable=True)
+            with self._memory.commenting(number, edit=True, now=self._now):
+                answer = await self._client.write("PATCH", path, {"text": body}, deadline=deadline)
         except TicketNotFound:
             trace = self._memory.of(number)
             trace.comment = trace.said = None
@@ -142,7 +143,8 @@ class Stickies:
     async def _create(self, number: str, body: str, ticket: Ticket, deadline: float) -> Sticky:
         trace = self._memory.of(number)
         try:
-            answer = await self._client.write("POST", self._path(number), {"text": body}, deadline=deadline)
+            with self._memory.commenting(number, edit=False, now=self._now):
+                answer = await self._client.write("POST", self._path(number), {"text": body}, deadline=deadline)
             comment: Comment = payloads.read(Comment, answer.data, "a comment")
         except (OutcomeUnknown, BadAnswer):
             # It may be there: sending it again could make two.
@@ -159,6 +161,7 @@ class Stickies:
     def _written(self, number: str, comment: Comment) -> Sticky:
         trace = self._memory.of(number)
         trace.comment, trace.said, trace.in_doubt = comment.id, None, False
+        trace.author = comment.created_by.to_actor().id if comment.created_by else ""
         return self._sticky(comment)
 
     def _sticky(self, comment: Comment) -> Sticky:

@@ -108,7 +108,7 @@ class Listing:
         return answer.data
 
     def _hits(self, data: object) -> list[Hit]:
-        found = []
+        found: list[Hit] = []
         for record in payloads.listed(data, "issues", "a search result"):
             try:
                 found.append(payloads.read(Hit, record, "an issue in a search result"))

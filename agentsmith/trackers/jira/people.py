@@ -8,6 +8,7 @@ the project; where our account does not, nobody is known to be allowed, and only
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 from typing import Any, Final
 
 import structlog
@@ -117,7 +118,7 @@ class People:
         user: User = payloads.read(User, record, "a user in a list")
         return user.id == actor.id
 
-    async def _newest_first(self, key: str) -> Any:
+    async def _newest_first(self, key: str) -> AsyncIterator[list[History]]:
         """The pages of an issue's history, from the end; each page has its oldest entry first."""
         if not self._site.cloud:
             answer = await self._client.get(self._site.issue(key), params={"fields": "labels", "expand": "changelog"})

@@ -125,7 +125,7 @@ class Workflow:
                 return found
         names = ", ".join(sorted(f"{way.to.name} ({way.id})" for way in ways))[:200] or "none"
         raise Refused(
-            f"Jira: the workflow offers no transition from {status.name!r} to {word!r} for {seen.key}; offered: {names}. "
+            f"Jira: the workflow offers {seen.key} no transition from {status.name!r} to {word!r}; offered: {names}. "
             "Correct `statuses` in the configuration, or the workflow"
         )
 

@@ -1,0 +1,68 @@
+"""A simulator set up for playing: one project, an account for agentsmith, people, and what they do in every tracker."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Final
+
+from agentsmith.simulators.frame import Simulator
+
+_TITLES: Final = ("Say hello", "Update the changelog", "Sort the imports")
+
+
+class Stage(ABC):
+    """One platform, ready to play. Addresses are right only while the simulator is served."""
+
+    title: ClassVar[str]
+    """What people call the platform."""
+    project: ClassVar[str]
+    """Where the tickets are."""
+    people: ClassVar[Mapping[str, str]]
+    """Who may do what there."""
+    token: ClassVar[str]
+    """The credential of agentsmith's own account."""
+    simulator: Simulator
+
+    @abstractmethod
+    def tracker(self) -> dict[str, Any]:
+        """The block of a configuration that describes the project: address, token and webhook secret included."""
+
+    @abstractmethod
+    def open_ticket(self, title: str, labels: Sequence[str] = ()) -> str:
+        """Open a ticket as a person who may write; answers its key."""
+
+    @abstractmethod
+    def add_label(self, key: str, label: str) -> None:
+        """Label a ticket as a person who may write."""
+
+    @abstractmethod
+    def labels(self, key: str) -> list[str]:
+        """What stands on the ticket."""
+
+    @abstractmethod
+    def comments(self, key: str) -> list[str]:
+        """What was said on the ticket, oldest first."""
+
+    @abstractmethod
+    def send_webhooks(self, url: str) -> None:
+        """Tell `url` of everything that happens, authenticated by the secret in `tracker()`."""
+
+    @abstractmethod
+    def examples(self, receiver: str) -> dict[str, str]:
+        """Commands to try, by what they do: read as agentsmith, label as a person, send webhooks to `receiver`."""
+
+    def furnish(self) -> list[str]:
+        """Open a few tickets to play with; answers their keys."""
+        return [self.open_ticket(title) for title in _TITLES]
+
+    @property
+    def control_url(self) -> str:
+        """Where the control plane is."""
+        return f"{self.simulator.url}/_control"
+
+    def acting(self, operation: str, **arguments: Any) -> str:
+        """The command that does as a person does, over the control plane."""
+        return f"curl -s {self.control_url}/act/{operation} -d {shlex.quote(json.dumps(arguments))}"
