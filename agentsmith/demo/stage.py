@@ -196,7 +196,8 @@ def _venue(folder: Path, platform: str) -> contextlib.AbstractAsyncContextManage
     if platform == LOCAL:
         return open_local(folder / _DATA / DEFAULT_FILE)
     # Imported late: a web server is slow to import, and most demos need none.
-    from agentsmith.demo.simulated import STAGES, open_simulated
+    from agentsmith.demo.simulated import open_simulated
+    from agentsmith.simulators.stages import STAGES
 
     if platform not in STAGES:
         raise ConfigError(f"there is no demo on {platform!r}{choices(platform, (LOCAL, *STAGES))}")

@@ -43,6 +43,7 @@ class LabelRoutes:
             ("POST", LABELS, self.create),
             ("GET", LABELS + "/{name}", self.get),
             ("PUT", LABELS + "/{name}", self.edit),
+            ("PUT", LABELS, self.edit),  # the older form, in which the body names the label
             ("DELETE", LABELS + "/{name}", self.delete),
         ]
 
@@ -151,7 +152,7 @@ class LabelRoutes:
 
     def _label(self, call: Call) -> tuple[Project, Label]:
         project = self.hub.door.project(call)
-        name = call.params["name"]
+        name = call.params.get("name") or str(read_fields(call).get("name", ""))
         label = project.labels.get(int(name)) if name.isdecimal() else None
         label = label or project.label_named(name)
         if label is None:

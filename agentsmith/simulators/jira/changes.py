@@ -47,9 +47,7 @@ class Changes:
         self.world.user(by.name)
         key = f"{project.key}-{next(project.numbers)}"
         names = tuple(sorted(dict.fromkeys(labels)))
-        issue = Issue(
-            self.world.next_id(), key, summary, description, by.name, now, now, project.initial, labels=names
-        )
+        issue = Issue(self.world.next_id(), key, summary, description, by.name, now, now, project.initial, labels=names)
         self.world.save(issue, self.clock.now())
         told = History(str(self.world.next_id()), by.name, now, (Change("summary", None, None, None, summary),))
         self._tell(by, Notice("jira:issue_created", by.name, issue, history=told))

@@ -23,7 +23,11 @@ from agentsmith.simulators.jira.state import (
 )
 
 Json = dict[str, Any]
-CATEGORIES = {"new": (2, "blue-gray", "To Do"), "indeterminate": (4, "yellow", "In Progress"), "done": (3, "green", "Done")}
+CATEGORIES = {
+    "new": (2, "blue-gray", "To Do"),
+    "indeterminate": (4, "yellow", "In Progress"),
+    "done": (3, "green", "Done"),
+}
 SIZES = ("48x48", "24x24", "16x16", "32x32")
 EMPTY = (
     "aggregatetimeestimate",
@@ -267,5 +271,10 @@ class Renderer:
         if issue is not None:
             project = self.world.project(issue.project)
             fields = {"summary": issue.summary, "status": self.status(project.statuses[issue.status])}
-            shown[side] = {"id": str(issue.id), "key": issue.key, "self": f"{self.api}/issue/{issue.id}", "fields": fields}
+            shown[side] = {
+                "id": str(issue.id),
+                "key": issue.key,
+                "self": f"{self.api}/issue/{issue.id}",
+                "fields": fields,
+            }
         return shown

@@ -49,7 +49,7 @@ class Identity(Record):
         return Actor(id=self.id.lower(), name=self.name, bot=kind in _PROGRAMS)
 
 
-def _as_identity(value: object) -> object:
+def as_identity(value: object) -> object:
     """Old versions of the API write an identity as `Name <unique name>`."""
     if not isinstance(value, str):
         return value
@@ -59,7 +59,7 @@ def _as_identity(value: object) -> object:
     return {"displayName": found["display"], "uniqueName": found["unique"]}
 
 
-_Identity = Annotated[Identity, BeforeValidator(_as_identity)]
+_Identity = Annotated[Identity, BeforeValidator(as_identity)]
 
 
 class Fields(Record):

@@ -9,6 +9,7 @@ for a reader, although Azure DevOps let them set the tag; `allow.users` lets sin
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -26,6 +27,7 @@ MEMBERS_FRESH: Final = 300.0
 """Seconds for which the members of the teams are remembered."""
 _MOST_PAGES: Final = 100
 _TAGS: Final = "System.Tags"
+_UNIQUE: Final = re.compile(r"[@\\]")
 
 
 class People:
@@ -94,7 +96,9 @@ class People:
             if self._members is None or self._now() - self._members[0] >= MEMBERS_FRESH:
                 self._members = (self._now(), await self._ask_members())
             members = self._members[1]
-        return members.get(actor.id.lower(), Access.READ) if actor.id else Access.NONE
+        # A webhook about a comment names its author without an id; unique names are unique, display names are not.
+        key = actor.id.lower() or (actor.name.casefold() if _UNIQUE.search(actor.name) else "")
+        return members.get(key, Access.READ) if key else Access.NONE
 
     async def _history(self, number: str, skip: int) -> list[Any]:
         params = {"api-version": API_VERSION, "$top": str(self._page_size), "$skip": str(skip)}
@@ -112,8 +116,9 @@ class People:
             for person in await self._listed(f"/projects/{project}/teams/{team.id}/members"):
                 member: Member = payloads.read(Member, person, "a member of a team")
                 access = Access.ADMIN if member.admin else Access.WRITE
-                who = member.identity.to_actor().id
-                found[who] = max(access, found.get(who, Access.NONE))
+                who = member.identity.to_actor()
+                for key in (who.id, who.name.casefold()):
+                    found[key] = max(access, found.get(key, Access.NONE))
         return found
 
     async def _listed(self, rest: str) -> list[Any]:

@@ -47,7 +47,7 @@ class Claim:
     run: str
     fence: int
     status: str | None
-    token: str
+    nonce: str
 
     @classmethod
     def fresh(cls, run: str, fence: int, status: str | None) -> Claim:
@@ -56,11 +56,11 @@ class Claim:
 
     def to_json(self) -> dict[str, Any]:
         """The value of the property."""
-        return {"run": self.run, "fence": self.fence, "status": self.status, "token": self.token}
+        return {"run": self.run, "fence": self.fence, "status": self.status, "nonce": self.nonce}
 
     def made(self, value: object) -> bool:
         """Whether a property is the one that this write has set."""
-        return isinstance(value, dict) and value.get("token") == self.token
+        return isinstance(value, dict) and value.get("nonce") == self.nonce
 
 
 class Recent:

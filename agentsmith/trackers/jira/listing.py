@@ -175,7 +175,8 @@ def jql(project: str, label: str) -> str:
     """The query for a project's open issues with a label; oldest first, so that pages stay where they are."""
     if not label or any(c.isspace() for c in label):
         raise ConfigError(f"Jira cannot search for the label {label!r}: labels hold no spaces there")
-    return f"project = {_quoted(project)} AND labels = {_quoted(label)} AND statusCategory != Done ORDER BY created ASC, key ASC"
+    wanted = f"project = {_quoted(project)} AND labels = {_quoted(label)} AND statusCategory != Done"
+    return f"{wanted} ORDER BY created ASC, key ASC"
 
 
 def _quoted(text: str) -> str:

@@ -141,12 +141,10 @@ class People:
 
 def _histories(records: list[Any]) -> list[History]:
     """The entries that tell of labels; others may look as they like."""
-    found = []
+    found: list[History] = []
     for record in records:
         items = record.get("items") if isinstance(record, dict) else None
-        about = (
-            [i for i in items if isinstance(i, dict) and i.get("field") == "labels"] if isinstance(items, list) else []
-        )
-        if about:
+        changes = items if isinstance(items, list) else []
+        if about := [item for item in changes if isinstance(item, dict) and item.get("field") == "labels"]:
             found.append(payloads.read(History, {**record, "items": about}, "a history"))
     return found

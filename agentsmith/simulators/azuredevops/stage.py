@@ -1,0 +1,75 @@
+"""Azure DevOps set up for playing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Final
+
+from agentsmith.simulators.azuredevops.simulator import AzureDevOpsSimulator
+from agentsmith.simulators.stage import Stage
+
+_SECRET: Final = "simulated-webhook-secret"  # noqa: S105 - it opens nothing but the simulator
+_EVENTS: Final = ("workitem.created", "workitem.updated", "workitem.commented")
+
+
+class AzureDevOpsStage(Stage):
+    """The project Web of the organization acme: mona is in its team, gil is not."""
+
+    title: ClassVar[str] = "Azure DevOps"
+    project: ClassVar[str] = "Web"
+    people: ClassVar[Mapping[str, str]] = {"mona@example.com": "member", "gil@example.com": "stranger"}
+    token: ClassVar[str] = "simulated0only0good0for0the0simulator000000000000000"  # noqa: S105
+
+    def __init__(self) -> None:
+        self.simulator: AzureDevOpsSimulator = AzureDevOpsSimulator()
+        self.simulator.add_project(self.project)
+        self.simulator.add_token(self.token)
+        for user, role in self.people.items():
+            if role == "member":
+                self.simulator.add_member(self.project, user)
+
+    def tracker(self) -> dict[str, Any]:
+        """See Stage."""
+        return {
+            "platform": "azure-devops",
+            "organization": self.simulator.organization,
+            "project": self.project,
+            "base_url": self.simulator.api_url,
+            "token": self.token,
+            "webhook_secret": _SECRET,
+        }
+
+    def open_ticket(self, title: str, labels: Sequence[str] = ()) -> str:
+        """See Stage."""
+        return str(self.simulator.open_item(self.project, title=title, tags=labels))
+
+    def add_label(self, key: str, label: str) -> None:
+        """See Stage."""
+        self.simulator.add_tag(int(key), label)
+
+    def labels(self, key: str) -> list[str]:
+        """See Stage."""
+        return self.simulator.tags(int(key))
+
+    def comments(self, key: str) -> list[str]:
+        """See Stage."""
+        return [str(comment["text"]) for comment in self.simulator.comments(int(key))]
+
+    def send_webhooks(self, url: str) -> None:
+        """See Stage."""
+        for event in _EVENTS:
+            self.simulator.subscribe(self.project, url, event=event, username="agentsmith", password=_SECRET)
+
+    def examples(self, receiver: str) -> dict[str, str]:
+        """See Stage."""
+        item = f"{self.simulator.api_url}/{self.simulator.organization}/{self.project}/_apis/wit/workitems/1"
+        return {
+            "read work item 1 as agentsmith sees it": f"curl -s -u :{self.token} '{item}?api-version=7.1'",
+            "tag it as mona, who may write": self.acting(
+                "add_tag", number=1, tag="agent-smith", actor="mona@example.com"
+            ),
+            "read its tags": self.acting("tags", number=1),
+            "have webhooks sent to agentsmith": self.acting(
+                "subscribe", project=self.project, url=receiver, username="agentsmith", password=_SECRET
+            ),
+        }

@@ -1,0 +1,86 @@
+"""Reading Jira's webhooks: `X-Hub-Signature` over the raw body, then what happened to which issue.
+
+Older Data Centers cannot sign; for them the secret stands in the address that the hook calls.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from typing import Any, Final
+
+from agentsmith.domain.errors import BadAnswer
+from agentsmith.domain.ticket import Actor
+from agentsmith.domain.webhook import BadPayload, Incoming, Remark, TicketEvent, Uninteresting
+from agentsmith.trackers.jira import adf
+from agentsmith.trackers.jira.payloads import User, read
+from agentsmith.trackers.jira.site import Site
+from agentsmith.trackers.signatures import check_hmac, read_object, same_secret
+
+_ISSUE_EVENTS: Final = frozenset({"jira:issue_created", "jira:issue_updated", "jira:issue_deleted"})
+_REMARK: Final = "comment_created"
+
+
+class JiraWebhooks:
+    """Verifies and reads the deliveries about one project."""
+
+    def __init__(self, site: Site, secrets: Sequence[str]) -> None:
+        self._site, self._secrets = site, tuple(secrets)
+
+    def read(self, incoming: Incoming, *, now: float) -> TicketEvent | Uninteresting:  # noqa: ARG002 - no time is signed
+        """See WebhookReader."""
+        headers = incoming.headers
+        # Without a secret this reader exists only where the configuration says `insecure`.
+        in_the_address = not self._site.cloud and same_secret(self._secrets, incoming.path_secret)
+        if self._secrets and not in_the_address:
+            check_hmac(self._secrets, incoming.body, headers.get("x-hub-signature"))
+        data = read_object(incoming.body)
+        # Old Data Centers send no identifier; the same body is the same delivery.
+        delivery = headers.get("x-atlassian-webhook-identifier") or hashlib.sha256(incoming.body).hexdigest()
+        event = data.get("webhookEvent")
+        if not isinstance(event, str) or not event:
+            raise BadPayload("the payload does not name its webhookEvent")
+        if event not in _ISSUE_EVENTS and event != _REMARK:
+            return Uninteresting(delivery, event[:100], "such events are not looked at")
+        try:
+            return self._about_an_issue(delivery, event, data)
+        except (KeyError, TypeError, AttributeError, ValueError, BadAnswer) as error:
+            raise BadPayload(f"the {event} payload lacks what Jira documents: {type(error).__name__}") from None
+
+    def _about_an_issue(self, delivery: str, event: str, data: dict[str, Any]) -> TicketEvent | Uninteresting:
+        issue = data["issue"]
+        key = str(issue["key"])
+        if self._site.key(key) is None:
+            return Uninteresting(delivery, event, "it is about another project")
+        fields = issue.get("fields") or {}
+        labels = fields.get("labels")
+        shown = frozenset(str(label) for label in labels) if isinstance(labels, list) else None
+        remark = self._remark(data["comment"]) if event == _REMARK else None
+        actor = remark.author if remark else _actor(data.get("user"))
+        changed = _changed(data.get("changelog"))
+        if event == "jira:issue_created" and shown:
+            changed = shown
+        return TicketEvent(delivery, event, key, actor, labels=shown, changed=changed, remark=remark)
+
+    def _remark(self, comment: dict[str, Any]) -> Remark:
+        author = _actor(comment.get("author")) or Actor("", "")
+        return Remark(str(int(comment["id"])), author, adf.to_text(comment.get("body")))
+
+
+def _changed(changelog: Any) -> frozenset[str] | None:
+    """The labels that were added or removed; None when it was about something else."""
+    items = changelog.get("items") if isinstance(changelog, dict) else None
+    found: set[str] = set()
+    about_labels = False
+    for item in items if isinstance(items, list) else []:
+        if item["field"] == "labels":
+            about_labels = True
+            found |= set((item.get("fromString") or "").split()) ^ set((item.get("toString") or "").split())
+    return frozenset(found) if about_labels else None
+
+
+def _actor(record: Any) -> Actor | None:
+    if not isinstance(record, dict):
+        return None
+    user: User = read(User, record, "a user")
+    return user.to_actor() if user.id else None
