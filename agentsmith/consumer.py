@@ -11,6 +11,7 @@ import contextlib
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 import structlog
 
@@ -24,6 +25,9 @@ from agentsmith.ticketlock import LockBusy, holding
 from agentsmith.trackers.http import spending_for
 
 log = structlog.get_logger()
+
+_SETTLE_WITHIN: Final = 15.0
+"""How long a process that ends tries to give its runs back, once their children have had their grace."""
 
 
 @dataclass(slots=True)
@@ -64,9 +68,12 @@ class Consumer:
                     continue
                 for payload in payloads:
                     self._begin(payload)
-        finally:
             if self._tasks:
                 await asyncio.wait(self._tasks.values())
+        except BaseException:
+            # A role died, this one or another, and the process goes down: nobody would wait for the end of a run.
+            await self._end_runs()
+            raise
 
     async def drain(self, *, timeout: float) -> None:
         """Take no more; let runs finish for `timeout` seconds, then give back what is left."""
@@ -75,10 +82,7 @@ class Consumer:
         if self._tasks:
             log.info("draining", runs=len(self._tasks), timeout=timeout)
             await asyncio.wait(self._tasks.values(), timeout=timeout)
-        for scope in self._scopes.values():
-            scope.drain()
-        if self._tasks:
-            await asyncio.wait(self._tasks.values())
+        await self._end_runs()
 
     @property
     def running(self) -> tuple[TicketId, ...]:
@@ -95,6 +99,20 @@ class Consumer:
         """Redis lost its memory: put the requests in hand back; leases are put back by their renewal."""
         for payload, scope in list(self._scopes.items()):
             await scope.restore(self.process.name, payload)
+
+    async def _end_runs(self) -> None:
+        """Give back what still runs; not for ever, because Redis may stay away. Housekeeping finds what is left."""
+        self._draining.set()
+        for scope in self._scopes.values():
+            scope.drain()
+        if not self._tasks:
+            return
+        _, left = await asyncio.wait(self._tasks.values(), timeout=self.context.kill_grace + _SETTLE_WITHIN)
+        if left:
+            log.error("leaving without having settled", runs=len(left))
+            for task in left:
+                task.cancel()
+            await asyncio.wait(left, timeout=_SETTLE_WITHIN)
 
     async def _take(self, free: int) -> list[str]:
         queue, name = self.store.queue, self.process.name

@@ -134,8 +134,8 @@ def _summary(look: Look) -> str:
         "Deferred": "it is tried again later",
         "AlreadyClaimed": "nothing was to do",
     }
-    shut = next((result.gate.value for result in look.gates if not result.passed), "")
-    return ": ".join(part for part in (words.get(look.outcome, look.outcome), output.clean(look.why) or shut) if part)
+    shut = next((result.saw for result in look.gates if not result.passed), "")
+    return ": ".join(part for part in (words.get(look.outcome, look.outcome), output.clean(look.why or shut)) if part)
 
 
 def _span(look: Look) -> str:
