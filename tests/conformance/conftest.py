@@ -11,6 +11,7 @@ from tests.conformance.azuredevops import AzureDevOpsPlatform
 from tests.conformance.github import GitHubPlatform
 from tests.conformance.gitlab import GitLabPlatform
 from tests.conformance.harness import Capabilities, Fault, Platform
+from tests.conformance.jira import JiraDataCenterPlatform, JiraPlatform, JiraStatusPlatform
 from tests.conformance.local import LocalPlatform
 from tests.conformance.steps import LABELS
 
@@ -18,6 +19,9 @@ PLATFORMS: dict[str, type[Platform]] = {
     "azure-devops": AzureDevOpsPlatform,
     "github": GitHubPlatform,
     "gitlab": GitLabPlatform,
+    "jira": JiraPlatform,
+    "jira-data-center": JiraDataCenterPlatform,
+    "jira-status": JiraStatusPlatform,
     "local": LocalPlatform,
 }
 

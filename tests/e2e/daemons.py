@@ -62,6 +62,10 @@ class DaemonProcess:
         await wait_until(lambda: bool(self.lines(event)), what=f"{self} to say {event!r}", within=within)
         return self.lines(event)[0]
 
+    async def port(self) -> int:
+        """Where it listens, once it does."""
+        return int((await self.said("serving"))["port"])
+
     def lines(self, event: str = "") -> list[dict[str, Any]]:
         """The JSON lines of its log, all or those of one event."""
         text = self.log_file.read_text() if self.log_file.exists() else ""

@@ -27,16 +27,20 @@ from agentsmith.store import Store
 from agentsmith.trackers import registry
 from agentsmith.trackers.local.desk import Desk
 from agentsmith.trackers.local.settings import DEFAULT_FILE
+from tests.support.wait import wait_until
 from tests.support.world import TRIGGER
 
 FACTOR: Final = 1 / 50
 FOREIGN: Final = frozenset({"keep", "agent-smith:bug"})
+DONE: Final = FOREIGN | {TRIGGER, "agent-smith:done"}
+WITHIN: Final = 40.0
+"""Longer than anything takes on a busy machine; on an idle one a ticket is done after 1 to 4 s."""
 
 _WORK: Final = '''\
 """The step: notes what it does, and holds a lock that the kernel frees when the last process of it is dead."""
 import fcntl, os, pathlib, signal, sys, time
 
-folder = pathlib.Path(sys.argv[1])
+folder, key = pathlib.Path(sys.argv[1]), os.environ["AGENTSMITH_TICKET_KEY"]
 history = os.open(folder / "history", os.O_WRONLY | os.O_APPEND | os.O_CREAT)
 
 
@@ -48,7 +52,7 @@ def note(word):
 
 def alone():
     try:
-        fcntl.flock(os.open(folder / "alone", os.O_RDWR | os.O_CREAT), fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(os.open(folder / f"alone-{key}", os.O_RDWR | os.O_CREAT), fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         note("overlap")
 
@@ -62,7 +66,10 @@ if helper == 0:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     time.sleep(600)
 (folder / f"running-{os.environ['AGENTSMITH_RUN_ID']}").touch()
-time.sleep(600 if (folder / "hold").exists() else 0.02)
+time.sleep(0.02)
+held = (folder / "hold").exists()
+while held and not (folder / "finish").exists():
+    time.sleep(0.01)
 os.kill(helper, signal.SIGKILL)
 os.waitpid(helper, 0)
 note("end")
@@ -177,20 +184,39 @@ class Place:
                 yield rest
 
     def hold(self) -> None:
-        """Commands that begin from now on do not end by themselves, until `let_go`."""
+        """Commands that begin from now on do not end before `finish`."""
         (self.folder / "hold").touch()
 
     def let_go(self) -> None:
-        """Commands that begin from now on end soon."""
+        """Commands that begin from now on end soon; those that run stay."""
         (self.folder / "hold").unlink(missing_ok=True)
 
+    def finish(self) -> None:
+        """Every command ends soon, also those that run."""
+        (self.folder / "finish").touch()
+
+    async def works(self, *, runs: int = 1) -> None:
+        """Return once so many commands have begun, over all, and each has got all of its processes."""
+        await wait_until(
+            slowly(lambda: len(list(self.folder.glob("running-*"))) >= runs), what=f"{runs} commands", within=WITHIN
+        )
+
+    async def done(self, *keys: str) -> None:
+        """Return once the tickets' labels say done, and every other label is as it was."""
+        wanted = dict.fromkeys(keys or ("1",), DONE)
+        try:
+            await wait_until(slowly(lambda: self.all_labels() == wanted), what="", within=WITHIN)
+        except AssertionError:
+            raise AssertionError(f"not done: {self.all_labels()}") from None
+
     def nobody_works(self) -> bool:
-        """Whether no process of any run is alive: the lock that they share is free."""
-        with (self.folder / "alone").open("a") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                return False
+        """Whether no process of any run is alive: the locks that they hold are free."""
+        for lock in self.folder.glob("alone-*"):
+            with lock.open("a") as file:
+                try:
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    return False
         return True
 
     def ticket_id(self, key: str = "1") -> TicketId:

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from agentsmith.simulators.stages import STAGES
 from tests.support.cli import SLOW, command, processes_with
 from tests.support.wait import wait_until
 
@@ -34,13 +35,20 @@ async def none_left(folder: Path) -> None:
     await wait_until(lambda: processes_with(str(folder)) == [], what="no process is left", within=SLOW)
 
 
-async def test_the_demo_succeeds_and_says_so_as_data(folder: Path) -> None:
+@pytest.mark.parametrize("tracker", ["local", *STAGES])
+async def test_the_demo_succeeds_and_says_so_as_data(folder: Path, tracker: str) -> None:
+    arguments = [] if tracker == "local" else ["--tracker", tracker]
     done = await asyncio.to_thread(
-        subprocess.run, command("demo", "--json"), env=environ(folder), capture_output=True, text=True, timeout=100
+        subprocess.run,
+        command("demo", "--json", *arguments),
+        env=environ(folder),
+        capture_output=True,
+        text=True,
+        timeout=100,
     )
     assert done.returncode == 0, done.stderr + done.stdout
     told: dict[str, Any] = json.loads(done.stdout)
-    assert told["ok"] is True
+    assert (told["ok"], told["tracker"]) == (True, tracker)
     assert told["factor"] == 0.05
     assert [check["ok"] for check in told["checks"]] == [True] * len(told["checks"])
     statuses = [ticket["status"] for ticket in told["tickets"]]

@@ -22,9 +22,8 @@ import pytest
 from agentsmith.domain.signal import Signal
 from tests.e2e.daemons import Daemons
 from tests.e2e.faulty_daemon import Plan
-from tests.e2e.place import FOREIGN, Place, slowly
+from tests.e2e.place import Place, slowly
 from tests.support.wait import wait_until
-from tests.support.world import TRIGGER
 
 ANNOUNCED: Final = 2
 FULL: Final = bool(os.environ.get("AGENTSMITH_CRASH_FULL"))
@@ -56,8 +55,7 @@ async def test_each_ticket_that_two_processes_race_for_runs_once(
             return ran.read_text().splitlines() if ran.exists() else []
 
         await wait_until(slowly(lambda: len(runs()) >= tickets), what=f"{tickets} runs", within=400)
-        done = dict.fromkeys(keys, FOREIGN | {TRIGGER, "agent-smith:done"})
-        await wait_until(slowly(lambda: place.all_labels() == done), what="every ticket to be done", within=60)
+        await place.done(*keys)
         for daemon in both:
             daemon.send(signal.SIGTERM)
         assert [await daemon.ended() for daemon in both] == [0, 0]

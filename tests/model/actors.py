@@ -164,9 +164,7 @@ class Actor:
             raise Killed(self.name)
 
 
-def task_factory(
-    loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, Any], **options: Any
-) -> asyncio.Task[Any]:
+def task_factory(loop: asyncio.AbstractEventLoop, work: Any, **options: Any) -> asyncio.Task[Any]:
     """Makes every task belong to the process whose task made it."""
     task = asyncio.Task(work, loop=loop, **options)
     if (actor := _ACTOR.get()) is not None:
@@ -220,7 +218,7 @@ class MortalRedis:
             count = int(args[1])
             self._ledger.heard(self._actor, script, list(args[2 : 2 + count]), list(args[2 + count :]), answer)
         self._actor.check()
-        if self._actor.cut_off or fault is Fault.LOSE:
+        if fault is Fault.LOSE or self._actor.cut_off:
             raise ConnectionError("the answer was lost")
         return answer
 

@@ -14,7 +14,7 @@ from tests.model.actors import Actor, Arm, Fault
 from tests.model.tracker import TRIGGER, Flavour
 from tests.model.world import CONSUMERS, EVERYBODY, INTAKES, KEEPERS, Bench, World
 
-_MOST_TICKETS: Final = 3
+_MOST_TICKETS: Final = 2
 _MOST_UNWELL: Final = 3
 _MOST_FLUSHES: Final = 2
 """Bounds on misery: where everything is broken all the time, nothing gets far enough to go wrong."""
@@ -84,6 +84,8 @@ class Act(StrEnum):
     UNTRIGGER = "untrigger"
     UNLABEL = "take the lifecycle label off"
     CLOSE_OR_REOPEN = "close or reopen"
+    COMMENT = "comment"
+    """Anything that makes the platform send a webhook."""
     RETRY = "retry"
     CANCEL = "cancel"
 
@@ -157,6 +159,8 @@ class Lifecycle(RuleBasedStateMachine):
                 world.unlabel(ticket)
             case Act.CLOSE_OR_REOPEN:
                 world.set_open(ticket, open=not world.board.pages[ticket].open)
+            case Act.COMMENT:
+                world.do(world.store.signals.send([world.signal(ticket)]))
             case Act.RETRY:
                 world.do(world.retry(ticket))
             case Act.CANCEL if world.floor.alive(world.board.pages[ticket].id):
@@ -164,10 +168,6 @@ class Lifecycle(RuleBasedStateMachine):
         self._judge()
 
     # ---- work
-
-    @rule(ticket=tickets)
-    def webhook(self, ticket: str) -> None:
-        self._do(self.world.store.signals.send([self.world.signal(ticket)]))
 
     @rule(intake=st.sampled_from(INTAKES), polls=st.booleans(), mishap=_mishaps(*_CLAIM))
     def look(self, intake: str, polls: bool, mishap: Mishap | None) -> None:
@@ -197,7 +197,7 @@ class Lifecycle(RuleBasedStateMachine):
         starting=_mishaps(*_START),
     )
     def work(self, ticket: str, intake: str, consumer: str, claiming: Mishap | None, starting: Mishap | None) -> None:
-        """From signal to child, if nothing comes in between."""
+        """A person asks for the ticket, and it gets a child, if nothing comes in between."""
         self._lay(intake, claiming)
         self._lay(consumer, starting)
         self._do(self._bring_to_work(ticket, intake, consumer))
@@ -212,7 +212,7 @@ class Lifecycle(RuleBasedStateMachine):
         settling=_mishaps(*_SETTLE),
     )
     def run(self, ticket: str, intake: str, consumer: str, code: int, settling: Mishap | None) -> None:
-        """From signal to settled label, if nothing comes in between."""
+        """A person asks for the ticket, and it is done, if nothing comes in between."""
         self._do(self._bring_to_work(ticket, intake, consumer))
         self._lay(consumer, settling)
         for child in self.world.floor.of(self.world.actor(consumer)):
@@ -221,6 +221,7 @@ class Lifecycle(RuleBasedStateMachine):
         self._do(self.world.quiet())
 
     async def _bring_to_work(self, ticket: str, intake: str, consumer: str) -> None:
+        self.world.ask_for(ticket)
         await self.world.store.signals.send([self.world.signal(ticket)])
         await self.world.let_take(intake)
         await self.world.let_take(intake)

@@ -14,7 +14,7 @@ from tests.model.world import Bench
 def test_the_promises_hold(bench: Bench) -> None:
     wished = os.environ.get("AGENTSMITH_MODEL_EXAMPLES")
     run_state_machine_as_test(
-        lambda: Lifecycle(bench),
+        lambda: Lifecycle(bench),  # type: ignore[arg-type]  # any factory serves
         settings=settings(
             max_examples=int(wished or 150),
             stateful_step_count=30,

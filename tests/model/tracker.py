@@ -252,14 +252,14 @@ class BoardTracker:
     async def me(self) -> Account:
         return Account("0", "agentsmith", bot=True)
 
-    async def labelled_by(self, ticket: Ticket, label: str) -> Labelling | None:
+    async def labelled_by(self, ticket: Ticket, label: str) -> Labelling | None:  # noqa: ARG002 - the contract's
         await self._reach("tracker.labelled_by", ticket.key)
         return Labelling(Account("1", "mona"), Access.WRITE)
 
     async def access_of(self, actor: Account) -> Access:
         return Access.NONE if actor.bot else Access.WRITE
 
-    async def blockers(self, ticket: Ticket) -> tuple[Blocker, ...]:
+    async def blockers(self, ticket: Ticket) -> tuple[Blocker, ...]:  # noqa: ARG002 - the contract's
         return ()
 
     async def aclose(self) -> None:
@@ -307,6 +307,7 @@ class BoardTracker:
 
     async def _send(self, point: str, write: Write, deadline: float) -> bool:
         fault = await self._begin(point, write.key, write.fence, deadline)
+        done = False
         if fault is Fault.LATE:
             self._board.late.append(write)
         else:
@@ -316,7 +317,7 @@ class BoardTracker:
         self._answer(fault)
         # The answer comes over the same wire: the process may end, or stand still, before it is read.
         await self._actor.checkpoint(f"{point} answered")
-        return fault is not Fault.LATE and done
+        return done
 
     @staticmethod
     def _answer(fault: Fault | None) -> None:

@@ -48,7 +48,7 @@ class ModelGuard:
         self.over = False
         self._floor = floor
 
-    async def run(self, argv: object, *, env: dict[str, str], **_: object) -> Exit:
+    async def run(self, _argv: object, *, env: dict[str, str], **_: object) -> Exit:
         """Work until the model says how it ended."""
         if self.over:
             raise GuardDied("the guard is gone")

@@ -10,11 +10,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
-import time
-from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine
-from dataclasses import dataclass, field, replace
-from pathlib import Path
+from dataclasses import dataclass, replace
 from typing import Any, Final, cast
 from unittest.mock import patch
 
@@ -24,7 +21,6 @@ from agentsmith.config import Config
 from agentsmith.consumer import Consumer
 from agentsmith.daemon import Daemon, Parts, Role, assemble, run_context
 from agentsmith.domain.lifecycle import EDGES, Owner, Status
-from agentsmith.domain.request import PipelineRequest
 from agentsmith.domain.signal import Signal, SignalKind
 from agentsmith.domain.ticket import TicketId
 from agentsmith.domain.tracker import Move, Tracker
@@ -34,9 +30,9 @@ from agentsmith.opening import Opened
 from agentsmith.poller import Poller
 from agentsmith.store import AWAY, Store
 from agentsmith.store import store as store_module
-from tests.model.actors import Actor, Fault, MortalRedis, Wire, task_factory
+from tests.model.actors import Actor, Fault, MortalRedis, task_factory
 from tests.model.clockwork import AGE, FLUSH, STEP, TIMES, Clock, ModelLoop, going_by
-from tests.model.tracker import NAME, TRIGGER, Board, BoardTracker, Flavour, Page, Write
+from tests.model.tracker import NAME, TRIGGER, Board, BoardTracker, Page, Write
 from tests.model.workers import Child, Floor
 
 INTAKES: Final = ("i1", "i2")
@@ -389,6 +385,16 @@ class World:
         self.stories[key].final = None
         self.stories[key].starts = 0
         self.board.by_person(key, remove=self.board.labels.lifecycle(page.labels))
+
+    def ask_for(self, key: str) -> None:
+        """A person does what it takes to have the ticket worked on."""
+        page, statuses = self.board.pages[key], self.board.statuses(key)
+        if not page.open:
+            self.set_open(key, open=True)
+        if TRIGGER not in page.labels:
+            self.tag(key, TRIGGER)
+        if statuses & {Status.DONE, Status.FAILED, Status.WAITING}:
+            self.unlabel(key)
 
     def set_open(self, key: str, *, open: bool) -> None:
         self.board.set_open(key, open=open)

@@ -534,15 +534,18 @@ async def test_a_project_that_is_renamed_during_a_run_is_found_again_by_the_writ
     assert set(gitlab.simulator.labels("acme/site", 1)) == {TRIGGER, DONE}
 
 
-async def test_a_project_out_of_sight_is_no_empty_list(gitlab: Bench) -> None:
-    tracker = gitlab.tracker()
-    gitlab.issue(TRIGGER)
-    gitlab.simulator.project(PROJECT).private = True
-    gitlab.simulator.set_access(PROJECT, "smith-bot", "none")
-    with pytest.raises(Refused, match="404 Project Not Found"):
-        await _find(tracker)
-    with pytest.raises(TicketNotFound):
-        await tracker.get("1")
+@pytest.mark.parametrize("keyset", ["yes", "refused"])
+async def test_a_project_out_of_sight_is_no_empty_list(keyset: str) -> None:
+    async with bench(keyset=keyset) as gitlab:
+        tracker = gitlab.tracker()
+        gitlab.issue(TRIGGER)
+        assert len(await _find(tracker)) == 1
+        gitlab.simulator.project(PROJECT).private = True
+        gitlab.simulator.set_access(PROJECT, "smith-bot", "none")
+        with pytest.raises(Refused, match="404 Project Not Found"):
+            await _find(tracker)
+        with pytest.raises(TicketNotFound):
+            await tracker.get("1")
 
 
 @pytest.mark.parametrize(

@@ -169,6 +169,7 @@ async def test_what_was_updated_just_before_the_last_look_is_seen_by_the_overlap
     assert [t.key async for t in tracker.find(TRIGGER)] == iids
     gitlab.simulator.clock.advance(60)
     gitlab.simulator.close_issue(PROJECT, 1)
+    gitlab.simulator.clock.advance(30)
     gitlab.fail("stale_read", behind=1)
     assert [t.key async for t in tracker.find(TRIGGER)] == iids
     gitlab.simulator.clock.advance(60)
@@ -414,6 +415,17 @@ async def test_who_labelled_is_read_from_the_end_of_the_history(gitlab: Bench) -
     assert await tracker.labelled_by(ticket, "never") is None
     gitlab.simulator.delete_label(PROJECT, TRIGGER)
     assert await tracker.labelled_by(ticket, TRIGGER) is None  # its events name no label any more
+
+
+async def test_who_set_the_label_last_counts_not_who_set_it_first(gitlab: Bench) -> None:
+    gitlab.simulator.set_access(PROJECT, "robin", "guest")
+    gitlab.issue(TRIGGER)
+    gitlab.simulator.remove_label(PROJECT, 1, TRIGGER)
+    gitlab.simulator.add_label(PROJECT, 1, TRIGGER, "robin")
+    tracker = gitlab.tracker()
+    by = await tracker.labelled_by(await tracker.get("1"), TRIGGER)
+    assert by is not None
+    assert (by.actor.name, by.access) == ("robin", Access.READ)
 
 
 @pytest.mark.parametrize(

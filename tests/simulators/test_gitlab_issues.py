@@ -102,7 +102,7 @@ async def test_a_list_is_filtered_ordered_and_paged_by_number(lab: GitLabSimulat
 async def test_keyset_pages_shift_nothing(lab: GitLabSimulator, api: httpx.AsyncClient) -> None:
     for _ in range(5):
         lab.open_issue(PROJECT, labels=["x"])
-    params = {"labels": "x", "pagination": "keyset", "order_by": "created_at", "sort": "asc", "per_page": 2}
+    params = {"labels": "x", "pagination": "keyset", "order_by": "created_at", "sort": "asc", "per_page": "2"}
     page = await api.get("/issues", params=params)
     lab.remove_label(PROJECT, 1, "x")
     seen = [issue["iid"] for issue in page.json()]

@@ -283,11 +283,13 @@ async def test_nothing_is_adopted_without_the_lock(store: Store) -> None:
     assert intent.fence == lease.fence
 
 
-async def test_an_intent_of_a_live_run_is_left_to_it(store: Store) -> None:
+async def test_an_intent_of_a_live_run_is_left_to_it(store: Store, raw: Any) -> None:
     lock = await locked(store)
-    begun = await claim(store, lock)
-    lease, _ = await begin(store, fence=begun.fence)  # pushing forgot the intent; a late one stands again
-    await store.redis.zadd(store.keys.intents, {TICKET: 1}, xx=False)
+    late = await decided(store)  # and its lock lapsed, a claim followed, and the ticket runs again
+    fields = {**late.to_fields(), "fence": str(late.fence)}
+    lease, _ = await begin(store, fence=late.fence)
+    await raw.hset(store.keys.intent(TICKET), mapping=fields)
+    await raw.zadd(store.keys.intents, {TICKET: 1})
     assert await store.intents.adopt(TICKET, lock_key=lock.key, token=lock.token, look_in=60) is None
     assert await store.intents.to_look_at(now=time.time()) == [], "looked at again later"
     assert await store.runs.renew(lease, ttl=5) == "renewed", "its fence was not raised"

@@ -1,9 +1,9 @@
 """The published description as a judge of Azure DevOps, with what it is known to get wrong mended.
 
-The description says `object` where it means any value (fields of work items, attributes of links, old and new values), leaves out the
-`{count, value}` that every list is wrapped in, has the comments' `format` for none of the requests that take it
-(Microsoft's own client sends it), and describes reading comments only by ids, which is another operation on the same
-path.
+The description says `object` where it means any value (fields of work items, attributes of links, old and new values),
+leaves out the `{count, value}` that every list is wrapped in, has the comments' `format` for none of the requests that
+take it (Microsoft's own client sends it), and describes reading comments only by ids, which is another operation on the
+same path.
 """
 
 from __future__ import annotations

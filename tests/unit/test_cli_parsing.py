@@ -23,13 +23,18 @@ COMMANDS = (
     ["demo"],
     ["up"],
     ["status"],
+    ["why"],
     ["cancel"],
     ["retry"],
+    ["quota"],
+    ["simulator"],
+    ["bench"],
     *(["ticket", name] for name in ("new", "list", "show", "label", "unlabel", "comment", "close", "reopen")),
     ["config", "check"],
     ["config", "schema"],
     ["dead-letters", "list"],
 )
+WITHOUT_CONFIGURATION = (["demo"], ["simulator"], ["bench"], ["config", "schema"])
 
 
 @pytest.fixture(autouse=True)
@@ -55,7 +60,7 @@ def test_every_command_explains_itself_with_an_example(words: list[str]) -> None
     assert max(map(len, shown.splitlines())) <= 80
 
 
-@pytest.mark.parametrize("words", [words for words in COMMANDS if words not in (["demo"], ["config", "schema"])])
+@pytest.mark.parametrize("words", [words for words in COMMANDS if words not in WITHOUT_CONFIGURATION])
 def test_every_command_that_reads_the_configuration_takes_it(words: list[str]) -> None:
     assert "--config FILE" in help_of(*words)
 
@@ -94,6 +99,12 @@ def test_the_roles_are_those_of_the_daemon() -> None:
         (["demo", "--tickets", "two"], "--tickets"),
         (["demo", "--tickets", "1"], "greater than or equal to 3"),
         (["demo", "--speed", "0"], "--speed"),
+        (["demo", "--tracker", "gitbub"], "there is no demo on 'gitbub'; did you mean `github`? Known: local, github"),
+        (["simulator"], "name the platform to simulate: github"),
+        (["simulator", "gitbub"], "there is no simulator of 'gitbub'; did you mean `github`? Known: github"),
+        (["simulator", "github", "--port", "70000"], "--port"),
+        (["why"], "Missing argument 'TICKET'"),
+        (["bench", "--jobs", "1"], "--jobs"),
         (["status", "--watch", "--json"], "--watch never ends"),
         (["status", "--config", "absent.yaml"], "absent.yaml: there is no such file"),
         (["ticket", "show", "seven"], "name a ticket by its key (3), tracker:key (local:3)"),

@@ -14,8 +14,9 @@ import pytest
 
 from agentsmith.cli import demo_command
 from agentsmith.demo.stage import TRIGGERS, StageFright, write_config
-from agentsmith.demo.story import is_alive, plan
+from agentsmith.demo.story import Played, is_alive, plan
 from agentsmith.demo.timeline import Moment, Timeline, moment_of
+from agentsmith.demo.venue import LocalVenue, Seen
 from agentsmith.domain.lifecycle import Status
 from tests.support.cli import quiet_logs
 
@@ -47,7 +48,7 @@ def test_one_ticket_fails_one_loses_its_consumer_the_others_succeed(count: int) 
 
 @pytest.mark.parametrize("speed", [1, 7, 20, 40])
 def test_the_configuration_holds_at_every_speed(speed: float, tmp_path: Path) -> None:
-    config = write_config(tmp_path, 1 / speed)
+    config = write_config(tmp_path, 1 / speed, "local", LocalVenue.settings)
     assert float(config.lease.ttl) == pytest.approx(120 / speed)
     assert float(config.housekeeping.sweep_every) == pytest.approx(5 / speed)
     assert float(config.trackers["local"].poll_interval) == pytest.approx(2 / speed)
@@ -59,6 +60,25 @@ def test_a_transition_becomes_a_moment() -> None:
     moment = moment_of("consumer-1", line())
     assert moment == Moment(1767323045.678, "started", "3", "consumer-1", "r1", "enqueued", "in-progress")
     assert moment.ms(1767323045.0) == 678
+
+
+@pytest.mark.parametrize(
+    ("ticket", "key"), [("127.0.0.1:80/acme/web#12", "12"), ("acme.atlassian.net/WEB-12", "WEB-12")]
+)
+def test_the_key_is_the_end_of_every_platforms_id(ticket: str, key: str) -> None:
+    moment = moment_of("engine", line(ticket=ticket))
+    assert moment is not None
+    assert moment.ticket == key
+
+
+def test_a_ticket_has_ended_once_it_shows_one_final_label_and_the_log_tells_it() -> None:
+    played = Played(Timeline({}))
+    ended, between = frozenset({"mine", "agent-smith:done"}), frozenset({"agent-smith:in-progress", "agent-smith:done"})
+    for labels, told, open_ in ((between, "done", ["1"]), (ended, "in-progress", ["1"]), (ended, "done", [])):
+        played.timeline.note(Moment(0.0, "", ticket="1", to=told))
+        played.tickets = {"1": Seen("1", "x", labels)}
+        assert played.open == open_, (labels, told)
+        played.timeline.moments.clear()
 
 
 @pytest.mark.parametrize("text", [b"", b"no json", b"[]", line("up")])
@@ -99,7 +119,7 @@ def test_a_process_that_dies_is_told_and_cleared_away(
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.setattr(demo_command, "_interruptible", no_show)
     with quiet_logs():
-        assert demo_command.demo(tickets=6, speed=20, keep=False, as_json=as_json) is False
+        assert demo_command.demo(tracker="local", tickets=6, speed=20, keep=False, as_json=as_json) is False
     shown = capsys.readouterr()
     assert shown.err == "error: the demo's process 'engine' ended with exit code 2: error: why\n"
     assert (json.loads(shown.out)["ok"] is False) if as_json else (shown.out == "")

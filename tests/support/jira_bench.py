@@ -1,0 +1,129 @@
+"""A Jira simulator on loopback with trackers on it, and the contract's calls in short."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any, Final
+
+import httpx
+
+from agentsmith.boottime import boottime
+from agentsmith.domain.lifecycle import LabelSet, Status
+from agentsmith.domain.memo import Memo
+from agentsmith.domain.tracker import Applied, Move, MoveOutcome
+from agentsmith.simulators import Fault, Recorded, Running, serve
+from agentsmith.simulators.jira import JiraSimulator
+from agentsmith.trackers.http import Pace, Shared
+from agentsmith.trackers.jira.labellock import LabelLock
+from agentsmith.trackers.jira.opening import open_tracker
+from agentsmith.trackers.jira.site import Deployment, Site
+from agentsmith.trackers.jira.tracker import TRUST_READS, JiraTracker
+
+PROJECT: Final = "WEB"
+TOKEN: Final = "ATATT3xBENCHBENCHBENCHBENCH00"
+LABELS: Final = LabelSet()
+TRIGGER: Final = "agent-smith:fix-bug"
+MEMO: Final = Memo(run="run-1", fence=7)
+FAST: Final = Pace(first_delay=0.001, longest_delay=0.002)
+
+CLAIM: Final = (Status.PENDING, Status.ENQUEUED)
+START: Final = (Status.ENQUEUED, Status.IN_PROGRESS)
+FINISH: Final = (Status.IN_PROGRESS, Status.DONE)
+FAIL: Final = (Status.IN_PROGRESS, Status.FAILED)
+
+
+class Bench:
+    """One project `WEB`, which the tracker's account administers and in which mona may edit."""
+
+    def __init__(self, running: Running, simulator: JiraSimulator, email: str, stack: AsyncExitStack) -> None:
+        self.running = running
+        self.simulator = simulator
+        self.email = email
+        self._stack = stack
+
+    @property
+    def api(self) -> str:
+        """The API root of this Jira."""
+        return f"/rest/api/{3 if self.simulator.cloud else 2}"
+
+    def tracker(
+        self,
+        *,
+        token: str = TOKEN,
+        shared: Shared | None = None,
+        lock: LabelLock | None = None,
+        statuses: Mapping[Status, str] | None = None,
+        quiet: bool = True,
+        trust_reads: float = TRUST_READS,
+        pace: Pace = FAST,
+        page_size: int = 100,
+        labels: LabelSet = LABELS,
+    ) -> JiraTracker:
+        """A tracker with connections and memories of its own."""
+        cloud = self.simulator.cloud
+        tracker = open_tracker(
+            name="web",
+            site=Site(PROJECT, self.running.api_url, Deployment.CLOUD if cloud else Deployment.DATA_CENTER),
+            labels=labels,
+            token=token,
+            email=self.email if cloud else None,
+            shared=shared or Shared(),
+            lock=lock,
+            statuses=statuses,
+            quiet=quiet,
+            trust_reads=trust_reads,
+            pace=pace,
+            http=httpx.AsyncClient(verify=False),  # noqa: S501 - there is no TLS on loopback, and loading CAs is slow
+            page_size=page_size,
+        )
+        self._stack.push_async_callback(tracker.aclose)
+        return tracker
+
+    def issue(self, *labels: str, **more: Any) -> str:
+        """A new issue; answers its key."""
+        return self.simulator.open_issue(PROJECT, labels=labels, **more)
+
+    def labels(self, key: str) -> set[str]:
+        """What stands on the issue."""
+        return set(self.simulator.labels(key))
+
+    def fail(self, kind: str, **more: Any) -> Fault:
+        """Arm a fault."""
+        return self.simulator.inject(Fault(kind, **more))
+
+    def sent(self) -> list[str]:
+        """The requests since the last look, as `METHOD /path status` under the API root, and forget them."""
+        lines = [f"{r.method} {r.path.removeprefix(self.api)} {r.status}" for r in self.simulator.requests]
+        self.simulator.forget_requests()
+        return lines
+
+    def recorded(self) -> list[Recorded]:
+        """The requests since the last look, whole."""
+        found = list(self.simulator.requests)
+        self.simulator.forget_requests()
+        return found
+
+
+@asynccontextmanager
+async def bench(**options: Any) -> AsyncIterator[Bench]:
+    """A running simulator; every request must have been one that it knows."""
+    simulator = JiraSimulator(**options)
+    simulator.add_project(PROJECT)
+    email = simulator.add_token(TOKEN, user="smith-bot")
+    simulator.set_role(PROJECT, "smith-bot", "admin")
+    simulator.set_role(PROJECT, "mona", "write")
+    async with serve(simulator) as running, AsyncExitStack() as trackers:
+        yield Bench(running, simulator, email, trackers)
+    simulator.assert_understood()
+
+
+def edge(expect: Status, to: Status | None, *, run: str = "run-1", fence: int = 7, within: float = 30.0) -> Move:
+    """A move with time enough."""
+    return Move(expect, to, run=run, fence=fence, deadline=boottime() + within)
+
+
+def applied(outcome: MoveOutcome) -> Applied:
+    """The outcome, which must be Applied."""
+    assert isinstance(outcome, Applied), outcome
+    return outcome
