@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
 import structlog
 
 from agentsmith.domain import recovery
 from agentsmith.domain.errors import TicketNotFound
-from agentsmith.domain.gates import Trigger, matching
+from agentsmith.domain.gates import Trigger, chosen, matching
 from agentsmith.domain.intent import Intent
 from agentsmith.domain.lifecycle import Status, resolve
 from agentsmith.domain.recovery import Action, BackToPending, Facts, Fail, Leave, Life, PushAgain, Tidy, Withdraw
@@ -41,7 +41,7 @@ class Recovery:
         trackers: Mapping[str, Tracker],
         publisher: Publisher,
         *,
-        triggers: tuple[Trigger, ...],
+        triggers: Iterable[Trigger],
         max_attempts: int,
         make_request: MakeRequest,
     ) -> None:
@@ -183,7 +183,8 @@ class Recovery:
             attempts=await self._attempts(tracker, ticket) if life is Life.DEAD else 0,
             max_attempts=self._max_attempts,
         )
-        return facts, matches[0].pipeline if matches else ""
+        wanted = chosen(ticket, self._triggers) or matches
+        return facts, wanted[0].pipeline if wanted else ""
 
     async def _attempts(self, tracker: Tracker, ticket: Ticket) -> int:
         known = await self._store.runs.attempts(ticket.id)

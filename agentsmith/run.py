@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, Protocol
@@ -65,7 +65,7 @@ class RunContext:
     trackers: Mapping[str, Tracker]
     publisher: Publisher
     pipelines: Mapping[str, Pipeline]
-    triggers: tuple[Trigger, ...]
+    triggers: Iterable[Trigger]
     limits: Limits
     kill_grace: float
     data_dir: Path

@@ -17,13 +17,16 @@ from pydantic import (
 from pydantic_core import CoreSchema
 
 from agentsmith.config.durations import Duration
-from agentsmith.config.names import Names, choices, legal_label, passed_on
+from agentsmith.config.names import Names, choices, legal_label, legal_query, passed_on
 
 STEP_KINDS: Final = ("run",)
 """Every kind of step that this release knows; nothing else lists them."""
 
 _BESIDE: Final = ("name", "timeout")
 """The keys that may stand beside the kind in the long form of a step."""
+
+FILTERS: Final = ("state", "type", "assignee", "author", "component", "query")
+"""What a trigger may ask of a ticket beside its label."""
 
 _LONGEST_NAME: Final = 60
 
@@ -115,6 +118,11 @@ class Pipeline(Section):
     """For the whole run; `run.timeout` when it is not given."""
     env: Annotated[Names, AfterValidator(passed_on)] = ()
     """Names of the daemon's environment variables that the steps may see."""
+    capacity: Annotated[int, Field(ge=1)] | None = None
+    """How many tickets of this pipeline may be queued and running together; no limit when it is not given."""
+
+
+Filter = Annotated[Names, Field(min_length=1)]
 
 
 class Trigger(Section):
@@ -124,10 +132,27 @@ class Trigger(Section):
     pipeline: str
     tracker: Annotated[Names, Field(min_length=1)] | None = None
     """Only on these trackers; on all when it is not given."""
+    state: Filter | None = None
+    """Only tickets in one of these states, in the platform's own words."""
+    type: Filter | None = None
+    """Only tickets of one of these types: `Bug`, `Task`."""
+    assignee: Filter | None = None
+    """Only tickets of one of these people; `none` is nobody, `*` is anybody."""
+    author: Filter | None = None
+    """Only tickets that one of these people opened."""
+    component: Filter | None = None
+    """Only tickets of one of these components (Jira), or below one of these area paths (Azure DevOps)."""
+    query: Annotated[str, AfterValidator(legal_query)] | None = None
+    """Only tickets whose title or text holds these words; `"two words"` is a phrase, `-word` must not be there."""
 
     def applies_to(self, tracker: str) -> bool:
         """Whether this label counts on the tracker of that name."""
         return self.tracker is None or tracker in self.tracker
+
+    @property
+    def filtered(self) -> tuple[str, ...]:
+        """The filters that are set."""
+        return tuple(name for name in FILTERS if getattr(self, name) is not None)
 
 
 HELLO: Final = Pipeline(

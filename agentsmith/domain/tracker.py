@@ -140,6 +140,14 @@ class DefinesLabels(Protocol):
         """Make the lifecycle labels that are missing; answers those made. Safe to repeat, cheap when none is."""
 
 
+@runtime_checkable
+class KnowsCircles(Protocol):
+    """A tracker that can tell who belongs where, for `allow.teams` and `allow.roles`."""
+
+    async def belongs_to(self, actor: Actor, *, teams: frozenset[str], roles: frozenset[str]) -> str:
+        """The first of these, in words, that the actor belongs to: `team 'core'`; empty when to none."""
+
+
 class Tracker(Protocol):
     """A place where tickets live. Implementations share nothing with each other but the HTTP layer."""
 

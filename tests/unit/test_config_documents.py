@@ -78,7 +78,7 @@ def test_what_is_commented_out_is_valid_too() -> None:
 def test_the_commented_settings_load(tmp_path: Path) -> None:
     hosts = re.compile(r"^  (?:shop|board|desk):\n(?:    .*\n)+", re.MULTILINE)
     text = hosts.sub("", uncommented()).replace("${REDIS_URL}", "redis://localhost")
-    config = load_text(tmp_path, text, {"GITHUB_TOKEN": "t", "GITHUB_WEBHOOK_SECRET": "s"})
+    config = load_text(tmp_path, text, {"GITHUB_TOKEN": "t", "GITHUB_WEBHOOK_SECRET": "s", "API_TOKEN": "a"})
     assert isinstance(config.trackers["web"], Hosted)
     assert config.claim.capacity == 20
     assert config.triggers[0].tracker == ("web",)

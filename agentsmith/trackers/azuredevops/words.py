@@ -20,6 +20,7 @@ Format = Literal["markdown", "html"]
 COMMENT_LIMIT: Final = 150_000
 CUT: Final = "\n\n… (cut: Azure DevOps takes no longer comment)"
 _BREAK: Final = re.compile(r"<br\s*/?>\n?", re.I)
+_SHORT: Final = Memo(run="", fence=0)
 _MARKUP: Final = re.compile(r"</?(?:div|p|span|code|pre)\b[^<>]*>", re.I)
 
 
@@ -56,6 +57,12 @@ class Words:
     def write(self, fitted: str, memo: Memo) -> str:
         """The whole comment as it is sent."""
         whole = html.escape(f"{fitted}\n\n{self.foot(memo)}", quote=False)
+        return whole if self.format == "markdown" else whole.replace("\n", "<br>")
+
+    def bare(self, text: str) -> str:
+        """A comment that is not our sticky one, as it is sent: a last word behind it keeps it from looking like one."""
+        fitted = self.fit(text, _SHORT)
+        whole = html.escape(fitted if self.read(fitted) is None else f"{fitted}\n.", quote=False)
         return whole if self.format == "markdown" else whole.replace("\n", "<br>")
 
     def saying(self, text: str, memo: Memo) -> Saying:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import AfterValidator, Field, SecretStr, field_validator, model_validator
 
@@ -62,6 +62,8 @@ class App(Section):
 
 class GitHubSettings(TrackerSettings):
     """A repository on github.com or on an Enterprise Server, reached with a token or as a GitHub App."""
+
+    untold: ClassVar[frozenset[str]] = frozenset({"component"})
 
     platform: Literal["github"]
     repository: str

@@ -42,12 +42,12 @@ class Form:
 
     def fit(self, text: str, memo: Memo) -> str:
         """The text as it will stand there: without what UTF-8 lacks, and with a note where it had to be cut."""
-        clean = text.replace("\0", "\ufffd").encode("utf-8", "replace").decode("utf-8")
-        clean = clean.replace("\r\n", "\n").rstrip()
-        room = COMMENT_LIMIT - _size(self.head(memo))
-        if _size(clean) <= room:
-            return clean
-        return _first(clean, room - _size(CUT)) + CUT
+        return _fitted(text, COMMENT_LIMIT - _size(self.head(memo)))
+
+    def bare(self, text: str) -> str:
+        """The same for a comment that is not our sticky one, whatever its text looks like."""
+        fitted = _fitted(text, COMMENT_LIMIT - 1)
+        return fitted if self.read(fitted) is None else f"\n{fitted}"
 
     def read(self, body: str) -> tuple[str, Memo | None] | None:
         """Text and memo of a comment in our form; None for any other. A memo that we cannot read is None."""
@@ -186,6 +186,11 @@ class Stickies:
         text, memo = self._form.read(comment.body or "") or (comment.body or "", None)
         author = f".{comment.user.id}" if comment.user else ""
         return Sticky(ref=f"{comment.id}{author}", text=text, memo=memo)
+
+
+def _fitted(text: str, room: int) -> str:
+    clean = text.replace("\0", "\ufffd").encode("utf-8", "replace").decode("utf-8").replace("\r\n", "\n").rstrip()
+    return clean if _size(clean) <= room else _first(clean, room - _size(CUT)) + CUT
 
 
 def _comment_id(ref: str) -> int:

@@ -36,7 +36,14 @@ class MarkedComment:
 
     def fit(self, text: str, memo: Memo) -> str:
         """The text as it will stand there: what UTF-8 lacks replaced, made harmless, cut where it is too long."""
-        room = self.limit - len(self.head(memo))
+        return self._fitted(text, self.limit - len(self.head(memo)))
+
+    def bare(self, text: str) -> str:
+        """The same for a comment that is not our sticky one, whatever its text looks like."""
+        fitted = self._fitted(text, self.limit - 1)
+        return fitted if self.read(fitted) is None else f"\n{fitted}"
+
+    def _fitted(self, text: str, room: int) -> str:
         # Twice the room is more than any replacement needs; the rest of a huge text is not worth looking at.
         clean = text[: 2 * room + 2].replace("\0", "\ufffd").encode("utf-8", "replace").decode("utf-8")
         clean = self.harmless(clean.replace("\r\n", "\n").rstrip())

@@ -46,6 +46,10 @@ class Form:
         property_ = {"key": self.properties[0], "value": self.value(memo)}
         return {"body": self._written(fitted), "properties": [property_]}
 
+    def bare(self, text: str) -> dict[str, Any]:
+        """What is sent to make a comment that is not our sticky one."""
+        return {"body": self._written(self.fit(text))}
+
     def value(self, memo: Memo) -> dict[str, Any]:
         """The value of our comment property."""
         return {"memo": memo.to_line()}
