@@ -315,7 +315,7 @@ class World:
         for child in self.floor.of(agent.actor):
             self._story(child.ticket).starts -= 1  # given back, so not counted
         agent.actor.start(leave())
-        await self.quiet()
+        await self.let_take(name)  # a drain waits for the take that is blocked
 
     # ---- time
 
