@@ -9,12 +9,12 @@ from pydantic import Field, field_validator, model_validator
 from agentsmith.config import TrackerSettings
 from agentsmith.config.names import Secret
 from agentsmith.domain.lifecycle import LabelSet
+from agentsmith.trackers.azuredevops.form import Format
 from agentsmith.trackers.azuredevops.opening import Auth, open_tracker
 from agentsmith.trackers.azuredevops.site import AZURE, Site
 from agentsmith.trackers.azuredevops.sticky import COMMENTS_VERSION
 from agentsmith.trackers.azuredevops.tracker import AzureDevOpsTracker
 from agentsmith.trackers.azuredevops.webhook import AzureDevOpsWebhooks
-from agentsmith.trackers.azuredevops.words import Format
 from agentsmith.trackers.http import Pace, Shared
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
@@ -56,6 +56,9 @@ class App(Section):
 
 class GitHubSettings(TrackerSettings):
     """A repository on github.com or on an Enterprise Server, reached with a token or as a GitHub App."""
+
+    idle_stretch: ClassVar[float] = 1.0
+    """An unchanged list is answered with 304, which costs no quota."""
 
     platform: Literal["github"]
     repository: str
