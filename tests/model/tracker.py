@@ -167,9 +167,9 @@ class BoardTracker:
         await self._reach("tracker.get", key)
         return self._ticket(key)
 
-    async def find(self, label: str) -> AsyncIterator[Ticket]:
+    async def find(self, *labels: str) -> AsyncIterator[Ticket]:
         await self._reach("tracker.find", "")
-        found = [page.key for page in self._board.pages.values() if page.open and label in page.labels]
+        found = [page.key for page in self._board.pages.values() if page.open and page.labels & set(labels)]
         for key in found:
             yield self._ticket(key)
 
