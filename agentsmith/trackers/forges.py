@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib.metadata import entry_points
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from agentsmith.config import Config, RepositorySettings
 from agentsmith.domain.errors import ConfigError
@@ -32,27 +32,22 @@ class CodeHost:
     """Takes the repository's name, its settings (an instance of `settings`) and what replicas share about an API."""
 
 
-def _github(name: str, settings: GitHubRepository, shared: Shared) -> Forge:
+class Described(Protocol):
+    """The settings of a repository that know how to make what they describe."""
+
+    def open(self, name: str, shared: Shared) -> Forge:
+        """The forge; nothing is asked of it yet."""
+
+
+def _open(name: str, settings: Described, shared: Shared) -> Forge:
     return settings.open(name, shared)
-
-
-def _gitlab(name: str, settings: GitLabRepository, shared: Shared) -> Forge:
-    return settings.open(name, shared)
-
-
-def _azure(name: str, settings: AzureRepository, shared: Shared) -> Forge:
-    return settings.open(name, shared)
-
-
-def _git(name: str, settings: GitRepository, shared: Shared) -> Forge:  # noqa: ARG001 - it has no API
-    return settings.open(name)
 
 
 BUILT_IN: Final[Mapping[str, CodeHost]] = {
-    "azure-devops": CodeHost(AzureRepository, _azure),
-    "git": CodeHost(GitRepository, _git),
-    "github": CodeHost(GitHubRepository, _github),
-    "gitlab": CodeHost(GitLabRepository, _gitlab),
+    "azure-devops": CodeHost(AzureRepository, _open),
+    "git": CodeHost(GitRepository, _open),
+    "github": CodeHost(GitHubRepository, _open),
+    "gitlab": CodeHost(GitLabRepository, _open),
 }
 
 

@@ -5,26 +5,22 @@ from __future__ import annotations
 import re
 from typing import Annotated, Final, Literal, Self
 
-from pydantic import AfterValidator, Field, SecretStr, field_validator, model_validator
+from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from agentsmith.config import RepositorySettings, TrackerSettings
+from agentsmith.config.names import Secret
 from agentsmith.config.pipelines import Section
 from agentsmith.domain.lifecycle import LabelSet
 from agentsmith.trackers.azuredevops.forge import AzureForge
+from agentsmith.trackers.azuredevops.form import Format
 from agentsmith.trackers.azuredevops.opening import Auth, open_forge, open_tracker
 from agentsmith.trackers.azuredevops.site import AZURE, Site
 from agentsmith.trackers.azuredevops.sticky import COMMENTS_VERSION
 from agentsmith.trackers.azuredevops.tracker import AzureDevOpsTracker
-from agentsmith.trackers.azuredevops.words import Format
+from agentsmith.trackers.azuredevops.webhook import AzureDevOpsWebhooks
 from agentsmith.trackers.http import Pace, Shared
 
 _ILLEGAL: Final = re.compile(r"[\x00-\x1f\\/:*?\"<>|;#$&{},+=\[\]%~^]")
-
-
-def _not_empty(secret: SecretStr) -> SecretStr:
-    if not secret.get_secret_value().strip():
-        raise ValueError("is empty; set it, most likely in the environment")
-    return secret
 
 
 def _a_repository(name: str) -> str:
@@ -39,7 +35,7 @@ class _OnAzure(Section):
     organization: str
     """`acme` in https://dev.azure.com/acme; on a Server the name of the collection."""
     project: str
-    token: Annotated[SecretStr, AfterValidator(_not_empty)]
+    token: Secret
     """A personal access token with "Work Items (Read & Write)", for code also with "Code (Read & Write)"; or a bearer
     token of Microsoft Entra."""
     auth: Auth = "pat"
@@ -120,6 +116,11 @@ class AzureDevOpsSettings(_OnAzure, TrackerSettings):
     def project_identity(self) -> str:
         """`dev.azure.com/acme/web`: the same as the tracker's `project`, and the first part of every ticket id."""
         return self.site.project_name
+
+    def webhooks(self) -> AzureDevOpsWebhooks | None:
+        """Who reads the project's service hooks; None where nothing could be verified (it fails closed)."""
+        secrets = self.webhook_secrets()
+        return AzureDevOpsWebhooks(self.site, secrets) if secrets or self.insecure else None
 
     def open(self, name: str, labels: LabelSet, shared: Shared, *, pace: Pace | None = None) -> AzureDevOpsTracker:
         """The tracker that these settings describe."""

@@ -6,11 +6,13 @@ import re
 from typing import Annotated, Final, Literal, Self
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, Field, SecretStr, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from agentsmith.config import RepositorySettings
+from agentsmith.config.names import Secret
 from agentsmith.domain.forge import GitCredential
 from agentsmith.trackers.git.forge import GitForge
+from agentsmith.trackers.http import Shared
 
 _SCP_LIKE: Final = re.compile(r"(?:[A-Za-z0-9._-]+@)?[A-Za-z0-9][A-Za-z0-9.-]*:(?!//|:)[^\s\x00-\x1f]+")
 _BRANCH: Final = re.compile(
@@ -51,12 +53,6 @@ def _a_branch(name: str) -> str:
     return name
 
 
-def _not_empty(secret: SecretStr) -> SecretStr:
-    if not secret.get_secret_value().strip():
-        raise ValueError("is empty; set it, most likely in the environment")
-    return secret
-
-
 class GitRepository(RepositorySettings):
     """A repository on a server that knows git only, or in a folder."""
 
@@ -65,7 +61,7 @@ class GitRepository(RepositorySettings):
     """Where git finds it; without a password."""
     username: Annotated[str, Field(min_length=1, max_length=255)] = "git"
     """Who git says it is, where there is a token."""
-    token: Annotated[SecretStr, AfterValidator(_not_empty)] | None = None
+    token: Secret | None = None
     """The password, for http and https only; ssh has its keys."""
     default_branch: Annotated[str, AfterValidator(_a_branch)] = "main"
     """What work starts from; a plain server cannot be asked for it."""
@@ -76,7 +72,7 @@ class GitRepository(RepositorySettings):
             raise ValueError("takes a token only with an http or https url")
         return self
 
-    def open(self, name: str) -> GitForge:
+    def open(self, name: str, shared: Shared) -> GitForge:  # noqa: ARG002 - a plain server has no API to share
         """The forge that these settings describe."""
         credential = None if self.token is None else GitCredential(self.username, self.token.get_secret_value())
         return GitForge(name=name, url=self.url, branch=self.default_branch, credential=credential)
