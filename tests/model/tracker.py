@@ -10,13 +10,14 @@ Three flavours of `move`, from the kindest platform to the roughest:
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Final, Protocol
 
 from agentsmith.boottime import boottime
 from agentsmith.domain.errors import RateLimited, TicketNotFound, TrackerError, TrackerUnavailable
+from agentsmith.domain.foreign import foreign
 from agentsmith.domain.lifecycle import LabelSet, Status
 from agentsmith.domain.memo import Memo
 from agentsmith.domain.ticket import Actor as Account
@@ -248,6 +249,19 @@ class BoardTracker:
             self._board.pages[ticket.key].sticky = sticky
         self._answer(fault)
         return sticky
+
+    async def say(self, ticket: Ticket, text: str, *, deadline: float) -> None:  # noqa: ARG002 - no run reads it
+        self._answer(await self._begin("tracker.say", ticket.key, None, deadline))
+
+    async def relabel(
+        self, ticket: Ticket, *, add: Collection[str] = (), remove: Collection[str] = (), deadline: float
+    ) -> Ticket:
+        wanted = foreign(self.labels.lifecycle, add, remove)
+        for label in wanted.add:
+            await self._send("tracker.add", Write(ticket.key, f"{self._actor} (a step)", add=label), deadline)
+        for label in wanted.remove:
+            await self._send("tracker.remove", Write(ticket.key, f"{self._actor} (a step)", remove=(label,)), deadline)
+        return self._ticket(ticket.key)
 
     async def me(self) -> Account:
         return Account("0", "agentsmith", bot=True)

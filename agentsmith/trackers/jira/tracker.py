@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from typing import Final
 
 import httpx
 
 from agentsmith.boottime import boottime
 from agentsmith.domain.errors import ConfigError
+from agentsmith.domain.foreign import Foreign, foreign
 from agentsmith.domain.lifecycle import LabelSet, Status
 from agentsmith.domain.memo import Memo
 from agentsmith.domain.ticket import Actor, Ticket, TicketId
@@ -135,6 +136,17 @@ class JiraTracker:
         """Make our comment or edit it in place (T13)."""
         return await self._stickies.write(ticket, text, memo, known=known, deadline=deadline)
 
+    async def say(self, ticket: Ticket, text: str, *, deadline: float) -> None:
+        """Post a comment beside our one (T16)."""
+        await self._stickies.say(ticket, text, deadline=deadline)
+
+    async def relabel(
+        self, ticket: Ticket, *, add: Collection[str] = (), remove: Collection[str] = (), deadline: float
+    ) -> Ticket:
+        """Change labels that are not ours (T17)."""
+        wanted = _check_foreign(foreign(self.labels.lifecycle, add, remove))
+        return await self._moves.relabel(ticket, wanted, deadline=deadline)
+
     async def me(self) -> Actor:
         """The account of the token."""
         return await self._people.me()
@@ -155,6 +167,14 @@ class JiraTracker:
         """Close the connections."""
         if self._http is not None:
             await self._http.aclose()
+
+
+def _check_foreign(wanted: Foreign) -> Foreign:
+    """The same, if Jira takes these labels; raises ConfigError where it would not."""
+    for name in wanted.add:
+        if any(c.isspace() for c in name):
+            raise ConfigError(f"Jira takes no label {name[:40]!r}: labels hold no spaces there")
+    return wanted
 
 
 def _check(labels: LabelSet) -> None:
