@@ -11,6 +11,7 @@ from pydantic_core import ErrorDetails
 
 from agentsmith.config.document import Path
 from agentsmith.config.names import choices
+from agentsmith.config.pipelines import Step, kind_of
 from agentsmith.config.sections import TrackerSettings
 
 _LONGEST_SHOWN: Final = 40
@@ -144,12 +145,14 @@ class Explainer:
                 value = None
             if kind is TrackerSettings and isinstance(value, Mapping):
                 kind = self._platforms.get(str(value.get("platform")))
+            elif kind is Step:
+                kind = kind_of(value) or kind  # where something is unknown, it is one of the kind's own settings
         return kind
 
 
 def unknown_key(name: str, known: list[str]) -> str:
     """What to say about a key that is not one, naming the nearest that is."""
-    return f"unknown key{choices(name, known)}"
+    return f"unknown key{choices(name, known)}" if known else "unknown key; there is nothing to set here"
 
 
 def _bare(kind: Any) -> Any:

@@ -19,9 +19,7 @@ def soon() -> float:
 
 def written(requests: list[Recorded]) -> list[tuple[str, str, Any]]:
     """Method, path as sent with its query, and body of every write."""
-    return [
-        (r.method, r.raw_path + (f"?{r.query}" if r.query else ""), r.body) for r in requests if r.method != "GET"
-    ]
+    return [(r.method, r.raw_path + (f"?{r.query}" if r.query else ""), r.body) for r in requests if r.method != "GET"]
 
 
 async def test_github_adds_all_at_once_and_removes_one_by_one() -> None:

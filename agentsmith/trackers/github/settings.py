@@ -8,7 +8,7 @@ from typing import Annotated, Literal, Self
 from pydantic import AfterValidator, Field, SecretStr, field_validator, model_validator
 
 from agentsmith.config import Duration, TrackerSettings
-from agentsmith.config.pipelines import Section
+from agentsmith.config.section import Section
 from agentsmith.domain.errors import ConfigError
 from agentsmith.domain.lifecycle import LabelSet
 from agentsmith.trackers.github.opening import AppLogin, open_tracker
