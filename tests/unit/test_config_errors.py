@@ -179,8 +179,8 @@ ONE_PROBLEM = {
         "2: agents.mine: `resume` needs {session}, but `session` does not say where to read it"
     ),
     "agents:\n  mine: {command: [x], usage_pattern: x}": (
-        "2: agents.mine.usage_pattern: 'x' must name what it finds: (?P<input_tokens>…); known: input_tokens, "
-        "output_tokens, cost_usd"
+        "2: agents.mine.usage_pattern: must name what it finds: (?P<input_tokens>…); known: input_tokens, "
+        "output_tokens, cost_usd (found 'x')"
     ),
     "run: {agent: nobody}": ("1: run.agent: there is no agent `nobody`; known: claude, codex, gemini, aider, opencode"),
     "run: {link: 'https://x.example'}": (
