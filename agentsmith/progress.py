@@ -75,5 +75,7 @@ class LiveComment:
             self.noticed(ticket, intent.text)
             intent = self._intent()
             if intent.note != self._last:
-                await self._publisher.comment(self._tracker, ticket, Status.IN_PROGRESS, intent, lock=lock)
+                await self._publisher.comment(
+                    self._tracker, ticket, Status.IN_PROGRESS, intent, lock=lock, passing=True
+                )
                 self._last = intent.note

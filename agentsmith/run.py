@@ -221,7 +221,9 @@ class RunScope:
             note = account_of(self._context, self.request, started, steps, ticket=moved)
             try:
                 intent = self._intent(started, note)
-                await self._context.publisher.comment(tracker, moved, Status.IN_PROGRESS, intent, lock=lock)
+                await self._context.publisher.comment(
+                    tracker, moved, Status.IN_PROGRESS, intent, lock=lock, passing=True
+                )
             except TrackerError as error:
                 self._log.warning("the comment could not be written", error=str(error))
 

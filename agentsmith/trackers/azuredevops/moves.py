@@ -17,10 +17,10 @@ from agentsmith.domain.lifecycle import LabelSet, Status
 from agentsmith.domain.ticket import Ticket
 from agentsmith.domain.tracker import Applied, Gone, Move, MoveOutcome
 from agentsmith.trackers.azuredevops import tags
+from agentsmith.trackers.azuredevops.form import Saying
 from agentsmith.trackers.azuredevops.items import Items
 from agentsmith.trackers.azuredevops.memory import Memory
 from agentsmith.trackers.azuredevops.payloads import Snapshot, snapshot_of
-from agentsmith.trackers.azuredevops.words import Saying
 from agentsmith.trackers.http import Pace
 from agentsmith.trackers.http.outcomes import outcome_of
 

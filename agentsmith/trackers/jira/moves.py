@@ -12,6 +12,7 @@ In status mode the workflow decides first: of two simultaneous transitions Jira 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Final
 
 import structlog
@@ -21,11 +22,11 @@ from agentsmith.domain.foreign import Foreign
 from agentsmith.domain.lifecycle import LabelSet, Status
 from agentsmith.domain.ticket import Ticket
 from agentsmith.domain.tracker import AlreadySo, Applied, Gone, LostRace, Move, MoveOutcome
+from agentsmith.trackers.http import LabelLock
 from agentsmith.trackers.http.memory import Memory
 from agentsmith.trackers.http.outcomes import Dropped, outcome_of
 from agentsmith.trackers.http.relabel import Relabel, only, plan
 from agentsmith.trackers.jira.issues import Claim, Issues
-from agentsmith.trackers.jira.labellock import LabelLock
 from agentsmith.trackers.jira.payloads import snapshot_of
 from agentsmith.trackers.jira.workflow import Overtaken, Workflow
 
@@ -62,8 +63,8 @@ class Moves:
         except TicketNotFound as error:
             return Gone(str(error))
         try:
-            async with self._memory.lock(key), self._lock(ticket.id, deadline=move.deadline):
-                return await self._publish(key, ticket, move)
+            async with self._memory.lock(key), self._lock(ticket.id, deadline=move.deadline) as until:
+                return await self._publish(key, ticket, replace(move, deadline=min(move.deadline, until)))
         except Overtaken as overtaken:
             return LostRace(overtaken.ticket)
         except TrackerError as error:
@@ -75,7 +76,8 @@ class Moves:
         The caller chose `keep` from what it saw: a `done` that appeared since must not be swept away (P4).
         """
         key = self._issues.key(ticket.key)
-        async with self._memory.lock(key), self._lock(ticket.id, deadline=deadline):
+        async with self._memory.lock(key), self._lock(ticket.id, deadline=deadline) as until:
+            deadline = min(deadline, until)
             wanted = self._labels.lifecycle(ticket.labels)
             seen = await self._issues.read(key, deadline=deadline)
             for _ in range(TRIES):

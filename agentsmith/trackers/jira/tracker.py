@@ -14,10 +14,9 @@ from agentsmith.domain.lifecycle import LabelSet, Status
 from agentsmith.domain.memo import Memo
 from agentsmith.domain.ticket import Actor, Ticket, TicketId
 from agentsmith.domain.tracker import Access, Blocker, Labelling, Move, MoveOutcome, Sticky
-from agentsmith.trackers.http import ApiClient
+from agentsmith.trackers.http import ApiClient, LabelLock
 from agentsmith.trackers.http.memory import Memory
 from agentsmith.trackers.jira.issues import Issues, Recent
-from agentsmith.trackers.jira.labellock import LabelLock, LocalLabelLock
 from agentsmith.trackers.jira.links import Links
 from agentsmith.trackers.jira.listing import PAGE_SIZE, Listing
 from agentsmith.trackers.jira.moves import Moves
@@ -45,7 +44,7 @@ class JiraTracker:
         site: Site,
         labels: LabelSet,
         client: ApiClient,
-        lock: LabelLock | None = None,
+        lock: LabelLock,
         statuses: Mapping[Status, str] | None = None,
         link_type: str = BLOCKS,
         quiet: bool = True,
@@ -78,7 +77,7 @@ class JiraTracker:
             issues=issues,
             labels=labels,
             memory=memory,
-            lock=lock or LocalLabelLock(now),
+            lock=lock,
             workflow=Workflow(client=client, site=site, issues=issues, words=statuses) if statuses else None,
             now=now,
         )
@@ -114,9 +113,9 @@ class JiraTracker:
         """The issue as it is now (T1, T3)."""
         return await self._issues.read(key)
 
-    def find(self, label: str) -> AsyncIterator[Ticket]:
-        """Every open issue that carries `label` (T2)."""
-        return self._listing.find(label)
+    def find(self, *labels: str) -> AsyncIterator[Ticket]:
+        """Every open issue that carries one of `labels` (T2)."""
+        return self._listing.find(*labels)
 
     async def move(self, ticket: Ticket, move: Move) -> MoveOutcome:
         """Publish one edge (T4 to T11)."""

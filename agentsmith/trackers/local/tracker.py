@@ -85,8 +85,17 @@ class LocalTracker:
         """The ticket as it is now (T1, T3)."""
         return await self.database.read(partial(self._book.read, key=key))
 
-    async def find(self, label: str) -> AsyncIterator[Ticket]:
-        """Every open ticket that carries `label`, by number, page by page (T2)."""
+    async def find(self, *labels: str) -> AsyncIterator[Ticket]:
+        """Every open ticket that carries one of `labels` (T2)."""
+        seen: set[str] = set()
+        for label in labels:
+            async for ticket in self._with(label):
+                if ticket.key not in seen:
+                    seen.add(ticket.key)
+                    yield ticket
+
+    async def _with(self, label: str) -> AsyncIterator[Ticket]:
+        """Every open ticket that carries `label`, by number, page by page."""
         after = 0
         while True:
             page = await self.database.read(
