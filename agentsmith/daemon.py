@@ -31,15 +31,17 @@ from agentsmith.housekeeping import Housekeeping, Intervals
 from agentsmith.intake import Intake
 from agentsmith.leadership import lead
 from agentsmith.opening import Opened, open_store, open_trackers, webhook_readers
-from agentsmith.pipelines.steps import Limits
+from agentsmith.pipelines import cgroups
+from agentsmith.pipelines.context import Limits
+from agentsmith.pipelines.runner import user_called
 from agentsmith.poller import Poller
 from agentsmith.publish import Publisher
 from agentsmith.recover import Recovery
-from agentsmith.run import RunContext
 from agentsmith.store import AWAY, Process, Store
 from agentsmith.web.app import make_app
 from agentsmith.web.receiver import Desk, Receiver
 from agentsmith.web.server import WebServer, listen
+from agentsmith.work import RunContext
 
 log = structlog.get_logger()
 
@@ -102,13 +104,7 @@ def _request_again(ticket: Ticket, pipeline: str, fence: int, attempts: int) -> 
 
 def run_context(config: Config, opened: Opened, trackers: Mapping[str, Tracker], parts: Parts) -> RunContext:
     """What the runs of this process share."""
-    limits = Limits(
-        run_timeout=config.run.timeout,
-        step_timeout=config.run.step_timeout,
-        log_limit=config.run.log_limit,
-        retry_backoff=config.run.retry_backoff,
-        max_attempts=config.consumer.max_attempts,
-    )
+    cgroups.check(config.run.limits)
     return RunContext(
         store=opened.store,
         redis_url=opened.url,
@@ -116,9 +112,12 @@ def run_context(config: Config, opened: Opened, trackers: Mapping[str, Tracker],
         publisher=parts.publisher,
         pipelines=config.pipelines,
         triggers=parts.triggers,
-        limits=limits,
+        limits=Limits.of(config),
         kill_grace=config.consumer.kill_grace,
         data_dir=config.data_dir,
+        settings=config.run,
+        agents=config.agents,
+        user=user_called(config.run.user),
     )
 
 

@@ -179,6 +179,15 @@ def legal_label(label: str) -> str:
     return label
 
 
+def legal_link(address: str) -> str:
+    """The address as it is, if it is one that a browser opens and has a place for the run's name."""
+    if not address.startswith(("https://", "http://")) or not address.isprintable() or " " in address:
+        raise ValueError("must be an address that starts with https:// or http://")
+    if "{run}" not in address or address.replace("{run}", "").count("{"):
+        raise ValueError("must hold `{run}`, and no other `{…}`: https://runs.example/{run}")
+    return address
+
+
 def legal_address(secret: SecretStr) -> SecretStr:
     """The address as it is, if it names a Redis that we know how to reach. The address is never quoted."""
     url = secret.get_secret_value()

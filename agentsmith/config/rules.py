@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from agentsmith.config.durations import Duration
 from agentsmith.config.names import choices
+from agentsmith.config.steps import AgentSettings, LabelSettings
 
 if TYPE_CHECKING:
     from agentsmith.config.models import Config
@@ -18,6 +19,7 @@ def broken_rules(config: Config) -> Iterator[tuple[Loc, str]]:
     """Where each broken rule shows, and what to do about it."""
     yield from _timing(config)
     yield from _routing(config)
+    yield from _steps(config)
     yield from _projects(config)
     yield from _code(config)
 
@@ -84,6 +86,27 @@ def _routing(config: Config) -> Iterator[tuple[Loc, str]]:
                     f"`{tracker}` (triggers[{first}]); one label starts one pipeline",
                 )
                 break
+
+
+def _steps(config: Config) -> Iterator[tuple[Loc, str]]:
+    if config.run.agent not in config.agents:
+        yield (("run", "agent"), f"there is no agent `{config.run.agent}`{choices(config.run.agent, config.agents)}")
+    triggers = {trigger.label.casefold() for trigger in config.triggers}
+    for name, pipeline in config.pipelines.items():
+        for index, step in enumerate(pipeline.steps):
+            at: Loc = ("pipelines", name, "steps", index)
+            match step.settings:
+                case AgentSettings(agent=str(agent)) if agent not in config.agents:
+                    yield (at, f"there is no agent `{agent}`{choices(agent, config.agents)}")
+                case LabelSettings(add=add, remove=remove):
+                    for label in (*add, *remove):
+                        if config.labels.status_of(label) is not None:
+                            yield (
+                                at,
+                                f"`{label}` is a lifecycle label, which only agentsmith itself may set or remove",
+                            )
+                        elif label.casefold() in triggers:
+                            yield (at, f"`{label}` starts a pipeline, and is people's alone; use another label")
 
 
 def _projects(config: Config) -> Iterator[tuple[Loc, str]]:

@@ -12,14 +12,15 @@ from pydantic import BaseModel
 
 from agentsmith.config import Config, Step, TrackerSettings, json_schema, load
 from agentsmith.config.document import read_document
+from agentsmith.config.steps import RunSettings
 from tests.support.config_platforms import HOME, HOSTS, PLATFORMS, Hosted, load_text
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "config.example.yaml"
 PAGE = ROOT / "docs" / "configuration.md"
 COMMENTED_OUT = re.compile(r"^( *)# ( *(?:- )?[a-z_]+:(?: .*)?)$", re.MULTILINE)
-IN_THE_FILE_OTHERWISE: dict[type[BaseModel], set[str]] = {Step: {"kind", "argument"}}
-"""Fields that are written in another way: `run: make` is kind and argument."""
+IN_THE_FILE_OTHERWISE: dict[type[BaseModel], set[str]] = {Step: {"kind", "settings", "condition"}}
+"""Fields that are written in another way: `run: make` is kind and settings, and `if` the condition."""
 
 
 def models(model: type[BaseModel]) -> Iterator[type[BaseModel]]:
@@ -99,7 +100,8 @@ def test_the_step_forms_of_the_page_work(tmp_path: Path) -> None:
     assert found
     indented = "".join(f"    {line}\n" for line in found[1].splitlines())
     steps = load_text(tmp_path, f"pipelines:\n  p:\n{indented}").pipelines["p"].steps
-    assert [step.argument for step in steps] == ["make test", ("make", "--jobs", "4", "test"), "./deploy"]
+    commands = [step.settings.command for step in steps if isinstance(step.settings, RunSettings)]
+    assert commands == ["make test", ("make", "--jobs", "4", "test"), "./deploy"]
 
 
 def test_the_schema_lets_the_platform_decide() -> None:

@@ -9,7 +9,7 @@ from pydantic import Field, field_validator, model_validator
 
 from agentsmith.config import Duration, RepositorySettings, TrackerSettings
 from agentsmith.config.names import Secret
-from agentsmith.config.pipelines import Section
+from agentsmith.config.section import Section
 from agentsmith.domain.errors import ConfigError
 from agentsmith.domain.lifecycle import LabelSet
 from agentsmith.trackers.github.forge import GitHubForge

@@ -9,7 +9,7 @@ from pydantic import BeforeValidator, SecretStr, WithJsonSchema, field_validator
 from agentsmith.config import RepositorySettings, TrackerSettings
 from agentsmith.config.durations import Grace
 from agentsmith.config.names import Secret
-from agentsmith.config.pipelines import Section
+from agentsmith.config.section import Section
 from agentsmith.domain.lifecycle import LabelSet
 from agentsmith.trackers.gitlab.auth import TokenHeader
 from agentsmith.trackers.gitlab.forge import GitLabForge
