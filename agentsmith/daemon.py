@@ -31,13 +31,14 @@ from agentsmith.housekeeping import Housekeeping, Intervals
 from agentsmith.intake import Intake
 from agentsmith.leadership import lead
 from agentsmith.opening import Opened, open_store, open_trackers, webhook_readers
-from agentsmith.pipelines.steps import Limits
+from agentsmith.pipelines import cgroups
+from agentsmith.pipelines.context import Limits
+from agentsmith.pipelines.runner import user_called
 from agentsmith.poller import Poller
 from agentsmith.publish import Publisher
 from agentsmith.recover import Recovery
 from agentsmith.reload import ConfigFile
 from agentsmith.rulebook import LiveTriggers, Rulebook
-from agentsmith.run import RunContext
 from agentsmith.shadow import ReadOnly
 from agentsmith.store import AWAY, Process, Store
 from agentsmith.talk import Talk
@@ -45,6 +46,7 @@ from agentsmith.web.access import Doorkeeper
 from agentsmith.web.app import Answers, make_app
 from agentsmith.web.receiver import Desk, Receiver
 from agentsmith.web.server import WebServer, listen
+from agentsmith.work import RunContext
 
 log = structlog.get_logger()
 
@@ -97,13 +99,7 @@ def _request_again(ticket: Ticket, pipeline: str, fence: int, attempts: int) -> 
 
 def run_context(config: Config, opened: Opened, trackers: Mapping[str, Tracker], parts: Parts) -> RunContext:
     """What the runs of this process share."""
-    limits = Limits(
-        run_timeout=config.run.timeout,
-        step_timeout=config.run.step_timeout,
-        log_limit=config.run.log_limit,
-        retry_backoff=config.run.retry_backoff,
-        max_attempts=config.consumer.max_attempts,
-    )
+    cgroups.check(config.run.limits)
     return RunContext(
         store=opened.store,
         redis_url=opened.url,
@@ -111,9 +107,12 @@ def run_context(config: Config, opened: Opened, trackers: Mapping[str, Tracker],
         publisher=parts.publisher,
         pipelines=parts.book.pipelines,
         triggers=parts.triggers,
-        limits=limits,
+        limits=Limits.of(config),
         kill_grace=config.consumer.kill_grace,
         data_dir=config.data_dir,
+        settings=config.run,
+        agents=config.agents,
+        user=user_called(config.run.user),
     )
 
 
@@ -245,12 +244,14 @@ class Daemon:
         config, found = self._config, []
         if Role.POLLER in self._roles:
             intervals = {name: float(settings.poll_interval) for name, settings in config.trackers.items()}
+            slowest = {name: float(settings.slowest_poll) for name, settings in config.trackers.items()}
             lease = store.leadership(Role.POLLER, self._process.name)
             poller = Poller(
                 store,
                 trackers,
                 parts.triggers,
                 intervals,
+                slowest,
                 leading=lease,
                 announced=heard,
                 heal_every=config.housekeeping.heal_every,

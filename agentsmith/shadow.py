@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from typing import Final
 
 from agentsmith.domain.conversation import Acknowledged, TakesCommands
@@ -68,9 +68,9 @@ class ReadOnly:
         """Read."""
         return await self._tracker.get(key)
 
-    def find(self, label: str) -> AsyncIterator[Ticket]:
+    def find(self, *labels: str) -> AsyncIterator[Ticket]:
         """Read."""
-        return self._tracker.find(label)
+        return self._tracker.find(*labels)
 
     async def move(self, ticket: Ticket, move: Move) -> MoveOutcome:  # noqa: ARG002
         """Refused."""
@@ -93,6 +93,17 @@ class ReadOnly:
         known: Sticky | None,  # noqa: ARG002
         deadline: float,  # noqa: ARG002
     ) -> Sticky:
+        """Refused."""
+        raise Refused(_NOTHING)
+
+    async def relabel(
+        self,
+        ticket: Ticket,  # noqa: ARG002
+        *,
+        add: Collection[str] = (),  # noqa: ARG002
+        remove: Collection[str] = (),  # noqa: ARG002
+        deadline: float,  # noqa: ARG002
+    ) -> Ticket:
         """Refused."""
         raise Refused(_NOTHING)
 

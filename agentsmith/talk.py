@@ -82,7 +82,7 @@ class Talk:
             return AlreadyClaimed(f"{shown!r} was carried out before")
         told, answer = await self._carry_out(tracker, ticket, command, remark, lock)
         if answer or seen is Acknowledged.NO_WAY:
-            await voice.say(ticket, answer or f"**agentsmith**: {told}.", deadline=lock.trust.until)
+            await tracker.say(ticket, answer or f"**agentsmith**: {told}.", deadline=lock.trust.until)
         await self._store.orders.done(tracker.name, remark.id)
         log.info("command", ticket=ticket.id, command=command.word[:_SHOWN], by=remark.author.name, outcome=told)
         return AlreadyClaimed(f"{shown!r} of {remark.author.name!r}: {told}")

@@ -54,7 +54,7 @@ def _show(ticket: TicketId, known: Known | None, imagined: Known | None, config:
     if known.looks:
         _show_looks(known.looks)
     else:
-        every = ", ".join(f"{name} every {settings.poll_interval.text}" for name, settings in config.trackers.items())
+        every = ", ".join(f"{name} {settings.rhythm}" for name, settings in config.trackers.items())
         output.say(explain.NEVER_SEEN)
         output.say(f"It is looked at when its trigger label is found: {every}. Is a daemon up? agentsmith status")
     if imagined is not None:

@@ -54,10 +54,19 @@ def _secrets(value: tuple[SecretStr, ...]) -> tuple[SecretStr, ...]:
     return value
 
 
+def _not_empty(secret: SecretStr) -> SecretStr:
+    if not secret.get_secret_value().strip():
+        raise ValueError("is empty; set it, most likely in the environment")
+    return secret
+
+
 _ONE_OR_SEVERAL: Final[dict[str, Any]] = {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}
 
 Names = Annotated[tuple[str, ...], BeforeValidator(several), WithJsonSchema(_ONE_OR_SEVERAL)]
 """One name or several."""
+
+Secret = Annotated[SecretStr, AfterValidator(_not_empty)]
+"""A credential."""
 
 Secrets = Annotated[
     tuple[SecretStr, ...],
@@ -100,6 +109,16 @@ TrackerName = Annotated[
         _matching(
             _TRACKER,
             "is not a tracker name; use up to 63 of a-z, 0-9, - and _, starting with a letter or digit",
+        )
+    ),
+]
+RepositoryName = Annotated[
+    str,
+    AfterValidator(
+        _matching(
+            _TRACKER,
+            "is not a repository name; use up to 63 of a-z, 0-9, - and _, starting with a letter or digit "
+            "(where the repository is stands in the settings below it)",
         )
     ),
 ]
@@ -162,6 +181,15 @@ def legal_label(label: str) -> str:
     return label
 
 
+def legal_link(address: str) -> str:
+    """The address as it is, if it is one that a browser opens and has a place for the run's name."""
+    if not address.startswith(("https://", "http://")) or not address.isprintable() or " " in address:
+        raise ValueError("must be an address that starts with https:// or http://")
+    if "{run}" not in address or address.replace("{run}", "").count("{"):
+        raise ValueError("must hold `{run}`, and no other `{…}`: https://runs.example/{run}")
+    return address
+
+
 def legal_query(text: str) -> str:
     """The query as it is, if it asks for anything."""
     Query.of(text)
@@ -190,13 +218,6 @@ def _public_url(url: str) -> str:
 
 PublicUrl = Annotated[str, AfterValidator(_public_url)]
 """An address below which platforms can send webhooks; without a slash at the end."""
-
-
-def not_blank(secret: SecretStr) -> SecretStr:
-    """The secret as it is, if there is one: an empty one would let everybody in (P7)."""
-    if not secret.get_secret_value().strip():
-        raise ValueError("is empty; set it, most likely in the environment, or leave the key out")
-    return secret
 
 
 def legal_address(secret: SecretStr) -> SecretStr:

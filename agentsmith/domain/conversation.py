@@ -1,10 +1,9 @@
 """Commands in comments: how people write them, and what a tracker adds to its contract so that they can be obeyed.
 
-T16 `remark` reads one comment of a ticket by the id that a webhook gave it: author and text as they are now, whatever
+T19 `remark` reads one comment of a ticket by the id that a webhook gave it: author and text as they are now, whatever
     the webhook said; None when it is gone.
-T17 `acknowledge` lets its writer see, once, that a comment was read: by a reaction where the platform has one. It
-    answers whether it was this call, an earlier one, or that there is no way; in that case a short answer is written.
-T18 `say` writes a comment beside the sticky one, made harmless and cut like it; it is never taken for the sticky one.
+T20 `acknowledge` lets its writer see, once, that a comment was read: by a reaction where the platform has one. It
+    answers whether it was this call, an earlier one, or that there is no way; in that case a short answer is said.
 """
 
 from __future__ import annotations
@@ -29,16 +28,13 @@ class Acknowledged(StrEnum):
 
 @runtime_checkable
 class TakesCommands(Protocol):
-    """A tracker on whose tickets people can talk to us (T16 to T18)."""
+    """A tracker on whose tickets people can talk to us (T19, T20)."""
 
     async def remark(self, ticket: Ticket, ref: str) -> Remark | None:
-        """The comment that a webhook called `ref` (T16)."""
+        """The comment that a webhook called `ref` (T19)."""
 
     async def acknowledge(self, ticket: Ticket, ref: str, *, deadline: float) -> Acknowledged:
-        """Let the writer see that the comment was read (T17)."""
-
-    async def say(self, ticket: Ticket, text: str, *, deadline: float) -> None:
-        """Write a comment of its own (T18)."""
+        """Let the writer see that the comment was read (T20)."""
 
 
 class Verb(StrEnum):

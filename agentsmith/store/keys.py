@@ -77,6 +77,7 @@ ANNOUNCED_MS: Final = DAY_MS
 COMMAND_MS: Final = 30 * DAY_MS
 PLACES_MS: Final = 30 * DAY_MS
 QUOTA_MS: Final = 2 * HOUR_MS
+LABEL_LOCK_MS: Final = 10_000
 SPENT_MS: Final = DAY_MS
 
 PERMANENT: Final = frozenset(

@@ -1,9 +1,8 @@
-"""Talking with people on work items: their comments, our reactions, and further words of ours (T16 to T18)."""
+"""Listening to people on work items: what they comment, and the reaction that shows it was read (T19, T20)."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from typing import Final
 
 from agentsmith.domain.conversation import Acknowledged
@@ -11,10 +10,8 @@ from agentsmith.domain.ticket import Actor
 from agentsmith.domain.webhook import Remark
 from agentsmith.trackers.azuredevops import payloads
 from agentsmith.trackers.azuredevops.dialect import API_VERSION
-from agentsmith.trackers.azuredevops.memory import Memory
 from agentsmith.trackers.azuredevops.payloads import Comment, Page, Reaction, WorkItem
 from agentsmith.trackers.azuredevops.site import Site
-from agentsmith.trackers.azuredevops.words import Words
 from agentsmith.trackers.http import ApiClient
 
 SEEN: Final = "like"
@@ -24,20 +21,10 @@ _NOBODY: Final = Actor("", "somebody")
 
 
 class Voice:
-    """Hears and speaks on the work items of one project."""
+    """Hears what is said on the work items of one project."""
 
-    def __init__(
-        self,
-        *,
-        client: ApiClient,
-        site: Site,
-        words: Words,
-        memory: Memory,
-        now: Callable[[], float],
-        version: str,
-    ) -> None:
-        self._client, self._site, self._words = client, site, words
-        self._memory, self._now, self._version = memory, now, version
+    def __init__(self, client: ApiClient, site: Site, *, version: str) -> None:
+        self._client, self._site, self._version = client, site, version
 
     async def remark(self, number: str, ref: str) -> Remark | None:
         """A comment on this work item, by its id or by the revision that it came with."""
@@ -83,14 +70,6 @@ class Voice:
         where = f"{path}/{SEEN}?api-version={REACTIONS_VERSION}"
         await self._client.write("PUT", where, deadline=deadline, repeatable=True)
         return Acknowledged.NOW
-
-    async def say(self, number: str, text: str, *, deadline: float) -> None:
-        """A comment without the line that makes one ours for ever."""
-        kind = "&format=markdown" if self._words.format == "markdown" else ""
-        path = f"{self._path(number)}?api-version={self._version}{kind}"
-        async with self._memory.lock(number):
-            with self._memory.commenting(number, edit=False, now=self._now):
-                await self._client.write("POST", path, {"text": self._words.bare(text)}, deadline=deadline)
 
     def _path(self, number: str, rest: str = "") -> str:
         return self._site.path(f"/wit/workItems/{number}/comments{rest}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from dataclasses import replace
 from typing import Final
 
@@ -12,6 +12,7 @@ import httpx
 from agentsmith.boottime import boottime
 from agentsmith.domain.conversation import Acknowledged
 from agentsmith.domain.errors import BadAnswer, Refused, TicketNotFound
+from agentsmith.domain.foreign import foreign
 from agentsmith.domain.hooks import Hook
 from agentsmith.domain.lifecycle import LabelSet, Status
 from agentsmith.domain.memo import Memo
@@ -89,13 +90,12 @@ class GitHubTracker:
             claims=ClaimRefs(client, site) if strict else None,
             now=now,
         )
-        form = Form(labels)
-        self._voice = Voice(client=client, site=site, form=form, notes=notes)
+        self._voice = Voice(client, site)
         self._hooks = Hooks(client, site, page_size=page_size)
         self._stickies = Stickies(
             client=client,
             site=site,
-            form=form,
+            form=Form(labels),
             issues=self._issues,
             people=self._people,
             notes=notes,
@@ -124,9 +124,9 @@ class GitHubTracker:
         """The issue as it is now (T1, T3)."""
         return await self._issues.read(key)
 
-    def find(self, label: str) -> AsyncIterator[Ticket]:
-        """Every open issue that carries `label` (T2)."""
-        return self._issues.find(label)
+    def find(self, *labels: str) -> AsyncIterator[Ticket]:
+        """Every open issue that carries one of `labels` (T2)."""
+        return self._issues.find(*labels)
 
     async def move(self, ticket: Ticket, move: Move) -> MoveOutcome:
         """Publish one edge (T4 to T11)."""
@@ -146,6 +146,17 @@ class GitHubTracker:
         """Make our comment or edit it in place (T13)."""
         return await self._stickies.write(ticket, text, memo, known=known, deadline=deadline)
 
+    async def say(self, ticket: Ticket, text: str, *, deadline: float) -> None:
+        """Post a comment beside our one (T16)."""
+        await self._stickies.say(ticket, text, deadline=deadline)
+
+    async def relabel(
+        self, ticket: Ticket, *, add: Collection[str] = (), remove: Collection[str] = (), deadline: float
+    ) -> Ticket:
+        """Change labels that are not ours (T17)."""
+        wanted = foreign(self.labels.lifecycle, add, remove)
+        return await self._moves.relabel(ticket, wanted, deadline=deadline)
+
     async def me(self) -> Actor:
         """The account of the token, or the bot of the GitHub App."""
         return await self._people.me()
@@ -163,16 +174,12 @@ class GitHubTracker:
         return await self._people.belongs_to(actor, teams=teams, roles=roles)
 
     async def remark(self, ticket: Ticket, ref: str) -> Remark | None:
-        """A comment on the issue (T16)."""
+        """A comment on the issue (T19)."""
         return await self._voice.remark(self._issues.number(ticket.key), ref)
 
     async def acknowledge(self, ticket: Ticket, ref: str, *, deadline: float) -> Acknowledged:  # noqa: ARG002
-        """A reaction (T17)."""
+        """A reaction (T20)."""
         return await self._voice.acknowledge(ref, deadline=deadline)
-
-    async def say(self, ticket: Ticket, text: str, *, deadline: float) -> None:
-        """A further comment (T18)."""
-        await self._voice.say(self._issues.number(ticket.key), text, deadline=deadline)
 
     async def hooks(self) -> tuple[Hook, ...]:
         """The repository's webhooks (H1)."""

@@ -1,4 +1,4 @@
-"""Talking with people on issues: their comments, our reactions, and what we say beside our one comment (T16 to T18)."""
+"""Listening to people on issues: what they comment, and the reaction that shows it was read (T19, T20)."""
 
 from __future__ import annotations
 
@@ -8,20 +8,18 @@ from agentsmith.domain.conversation import Acknowledged
 from agentsmith.domain.ticket import Actor
 from agentsmith.domain.webhook import Remark
 from agentsmith.trackers.github import payloads
-from agentsmith.trackers.github.notes import Notes
 from agentsmith.trackers.github.payloads import Comment
 from agentsmith.trackers.github.site import Site
-from agentsmith.trackers.github.sticky import Form
 from agentsmith.trackers.http import ApiClient
 
 SEEN: Final = "eyes"
 
 
 class Voice:
-    """Hears and speaks on the issues of one repository."""
+    """Hears what is said on the issues of one repository."""
 
-    def __init__(self, *, client: ApiClient, site: Site, form: Form, notes: Notes) -> None:
-        self._client, self._site, self._form, self._notes = client, site, form, notes
+    def __init__(self, client: ApiClient, site: Site) -> None:
+        self._client, self._site = client, site
 
     async def remark(self, number: str, ref: str) -> Remark | None:
         """A comment on this very issue; None for any other."""
@@ -41,13 +39,6 @@ class Voice:
         path, body = self._path(ref, "/reactions"), {"content": SEEN}
         answer = await self._client.write("POST", path, body, deadline=deadline, repeatable=True)
         return Acknowledged.NOW if answer.status == 201 else Acknowledged.BEFORE
-
-    async def say(self, number: str, text: str, *, deadline: float) -> None:
-        """A comment without the line that makes one ours for ever."""
-        async with self._notes.lock(number):
-            body = {"body": self._form.bare(text)}
-            await self._client.write("POST", self._site.path(number, "/comments"), body, deadline=deadline)
-            self._notes.of(number).commented = True
 
     def _path(self, ref: str, rest: str = "") -> str:
         return self._site.path(rest=f"/issues/comments/{ref}{rest}")

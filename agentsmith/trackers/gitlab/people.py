@@ -15,7 +15,8 @@ from agentsmith.trackers.gitlab import payloads
 from agentsmith.trackers.gitlab.payloads import LabelEvent, Member, User
 from agentsmith.trackers.gitlab.site import Site
 from agentsmith.trackers.gitlab.spelling import Spelling
-from agentsmith.trackers.http import Answer, ApiClient
+from agentsmith.trackers.http import Answer, ApiClient, spending_for
+from agentsmith.trackers.http.ledger import ACTOR
 from agentsmith.trackers.http.paging import links
 
 _LEVELS: Final = ((40, Access.ADMIN), (30, Access.WRITE), (15, Access.TRIAGE), (10, Access.READ))
@@ -53,7 +54,8 @@ class People:
         """Who the token belongs to; asked once."""
         async with self._asking:
             if self._me is None:
-                answer = await self._client.get("/user", deadline=deadline, missing=Refused)
+                with spending_for(ACTOR):
+                    answer = await self._client.get("/user", deadline=deadline, missing=Refused)
                 user: User = payloads.read(User, answer.data, "a user")
                 actor = user.to_actor()
                 self._me = replace(actor, bot=actor.bot or bool(_BOT.fullmatch(actor.name)))
@@ -69,22 +71,26 @@ class People:
 
     async def labelled_by(self, iid: str, label: str) -> Labelling | None:
         """Who last put the label on the issue; None when the history does not say."""
+        with spending_for(ACTOR):
+            found = await self._last_labelling(iid, label)
+            if found is None or found.user is None:
+                return None
+            actor = await self.known(found.user)
+            return Labelling(actor, await self.access_of(actor))
+
+    async def _last_labelling(self, iid: str, wanted: str) -> LabelEvent | None:
         path = self._site.path(iid, "/resource_label_events")
         first = await self._client.get(path, params={"per_page": str(self._page_size)})
         answer = await self._newest(first, path)
         if answer is None:
             return None
-        found = self._last(answer, label)
+        found = self._last(answer, wanted)
         page, pages = _number(answer, "x-page"), 0
         while found is None and page is not None and page > 2 and pages < _MOST_PAGES:
             page, pages = page - 1, pages + 1
             answer = await self._page(path, page)
-            found = self._last(answer, label)
-        found = found or self._last(first, label)
-        if found is None or found.user is None:
-            return None
-        actor = await self.known(found.user)
-        return Labelling(actor, await self.access_of(actor))
+            found = self._last(answer, wanted)
+        return found or self._last(first, wanted)
 
     async def belongs_to(self, actor: Actor, *, teams: frozenset[str], roles: frozenset[str]) -> str:
         """The role in the project, or the group, of those named, that lets an account in."""

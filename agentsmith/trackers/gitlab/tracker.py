@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Collection
 from typing import Final
 
 import httpx
@@ -10,6 +10,7 @@ import httpx
 from agentsmith.boottime import boottime
 from agentsmith.domain.conversation import Acknowledged
 from agentsmith.domain.errors import Refused
+from agentsmith.domain.foreign import foreign
 from agentsmith.domain.hooks import Hook
 from agentsmith.domain.lifecycle import LabelSet, Status
 from agentsmith.domain.memo import Memo
@@ -77,13 +78,12 @@ class GitLabTracker:
         )
         self._moves = Moves(issues=self._issues, spelling=spelling, memory=memory, now=now)
         self._links = Links(client, site, self._issues)
-        written = form(labels)
-        self._voice = Voice(client=client, site=site, form=written, people=self._people, memory=memory)
+        self._voice = Voice(client, site, self._people)
         self._hooks = Hooks(client, site, page_size=page_size)
         self._stickies = Stickies(
             client=client,
             site=site,
-            form=written,
+            form=form(labels),
             issues=self._issues,
             people=self._people,
             memory=memory,
@@ -112,9 +112,9 @@ class GitLabTracker:
         """The issue as it is now (T1, T3)."""
         return await self._issues.read(key)
 
-    def find(self, label: str) -> AsyncIterator[Ticket]:
-        """Every open issue that carries `label` (T2)."""
-        return self._listing.find(label)
+    def find(self, *labels: str) -> AsyncIterator[Ticket]:
+        """Every open issue that carries one of `labels` (T2)."""
+        return self._listing.find(*labels)
 
     async def move(self, ticket: Ticket, move: Move) -> MoveOutcome:
         """Publish one edge (T4 to T11)."""
@@ -134,6 +134,17 @@ class GitLabTracker:
         """Make our comment or edit it in place (T13)."""
         return await self._stickies.write(ticket, text, memo, known=known, deadline=deadline)
 
+    async def say(self, ticket: Ticket, text: str, *, deadline: float) -> None:
+        """Post a comment beside our one (T16)."""
+        await self._stickies.say(ticket, text, deadline=deadline)
+
+    async def relabel(
+        self, ticket: Ticket, *, add: Collection[str] = (), remove: Collection[str] = (), deadline: float
+    ) -> Ticket:
+        """Change labels that are not ours (T17)."""
+        wanted = foreign(self._spelling.reserved, add, remove)
+        return await self._moves.relabel(ticket, wanted, deadline=deadline)
+
     async def me(self) -> Actor:
         """The account of the token."""
         return await self._people.me()
@@ -151,16 +162,12 @@ class GitLabTracker:
         return await self._people.belongs_to(actor, teams=teams, roles=roles)
 
     async def remark(self, ticket: Ticket, ref: str) -> Remark | None:
-        """A comment on the issue (T16)."""
+        """A comment on the issue (T19)."""
         return await self._voice.remark(self._issues.iid(ticket.key), ref)
 
     async def acknowledge(self, ticket: Ticket, ref: str, *, deadline: float) -> Acknowledged:
-        """A reaction (T17)."""
+        """A reaction (T20)."""
         return await self._voice.acknowledge(self._issues.iid(ticket.key), ref, deadline=deadline)
-
-    async def say(self, ticket: Ticket, text: str, *, deadline: float) -> None:
-        """A further comment (T18)."""
-        await self._voice.say(self._issues.iid(ticket.key), text, deadline=deadline)
 
     async def hooks(self) -> tuple[Hook, ...]:
         """The project's webhooks (H1)."""

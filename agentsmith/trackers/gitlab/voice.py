@@ -1,4 +1,4 @@
-"""Talking with people on issues: their comments, our reactions, and what we say beside our one comment (T16 to T18)."""
+"""Listening to people on issues: what they comment, and the reaction that shows it was read (T19, T20)."""
 
 from __future__ import annotations
 
@@ -10,24 +10,21 @@ from agentsmith.domain.errors import TicketNotFound
 from agentsmith.domain.ticket import Actor
 from agentsmith.domain.webhook import Remark
 from agentsmith.trackers.gitlab import payloads
-from agentsmith.trackers.gitlab.dialect import NOTES, message
+from agentsmith.trackers.gitlab.dialect import message
 from agentsmith.trackers.gitlab.payloads import GHOST, Note
 from agentsmith.trackers.gitlab.people import People
 from agentsmith.trackers.gitlab.site import Site
 from agentsmith.trackers.http import ApiClient
-from agentsmith.trackers.http.marked import MarkedComment
-from agentsmith.trackers.http.memory import Memory
 
 SEEN: Final = "eyes"
 _REF: Final = re.compile(r"[1-9][0-9]{0,17}")
 
 
 class Voice:
-    """Hears and speaks on the issues of one project."""
+    """Hears what is said on the issues of one project."""
 
-    def __init__(self, *, client: ApiClient, site: Site, form: MarkedComment, people: People, memory: Memory) -> None:
-        self._client, self._site, self._form = client, site, form
-        self._people, self._memory = people, memory
+    def __init__(self, client: ApiClient, site: Site, people: People) -> None:
+        self._client, self._site, self._people = client, site, people
 
     async def remark(self, iid: str, ref: str) -> Remark | None:
         """A comment on this issue; what GitLab noted itself is none."""
@@ -53,12 +50,6 @@ class Voice:
         if "already been taken" in message(answer.data):
             return Acknowledged.BEFORE
         raise TicketNotFound(f"GitLab: comment {ref} is not there any more")
-
-    async def say(self, iid: str, text: str, *, deadline: float) -> None:
-        """A comment without the line that makes one ours for ever."""
-        async with self._memory.lock(iid):
-            body = {"body": self._form.bare(text)}
-            await self._client.write("POST", self._site.path(iid, "/notes"), body, deadline=deadline, bucket=NOTES)
 
     def _path(self, iid: str, ref: str, rest: str = "") -> str:
         return self._site.path(iid, f"/notes/{ref}{rest}")

@@ -10,7 +10,10 @@ from typing import Final
 from agentsmith.domain.lifecycle import LabelSet
 from agentsmith.domain.memo import Memo
 
+EMPTY: Final = "…"
+"""What is said where there is nothing to say: platforms refuse a comment without text."""
 _UNSAFE: Final = re.compile(r"[<>\s]|-(?=-)|-$")
+_SHOWN: Final = "&lt;"
 
 
 def as_it_is(text: str) -> str:
@@ -38,10 +41,10 @@ class MarkedComment:
         """The text as it will stand there: what UTF-8 lacks replaced, made harmless, cut where it is too long."""
         return self._fitted(text, self.limit - len(self.head(memo)))
 
-    def bare(self, text: str) -> str:
-        """The same for a comment that is not our sticky one, whatever its text looks like."""
-        fitted = self._fitted(text, self.limit - 1)
-        return fitted if self.read(fitted) is None else f"\n{fitted}"
+    def plain(self, text: str) -> str:
+        """A comment beside our one, fitted too; never in our form, whatever the text says (T16)."""
+        fitted = self._fitted(text, self.limit - len(_SHOWN)) or EMPTY
+        return fitted if self.read(fitted.lstrip()) is None else fitted.replace("<", _SHOWN, 1)
 
     def _fitted(self, text: str, room: int) -> str:
         # Twice the room is more than any replacement needs; the rest of a huge text is not worth looking at.

@@ -20,6 +20,7 @@ class LocalSettings(TrackerSettings):
     """A tracker in a SQLite file; works without any setting. Several projects may share one file."""
 
     untold: ClassVar[frozenset[str]] = frozenset({"component", "type", "assignee"})
+    idle_stretch: ClassVar[float] = 1.0
 
     platform: Literal["local"] = "local"
     poll_interval: Duration = Duration(2)
