@@ -21,7 +21,7 @@ from agentsmith.domain.signal import Signal
 from agentsmith.domain.ticket import Ticket, TicketId
 from agentsmith.domain.tracker import DefinesLabels, Tracker
 from agentsmith.rhythm import Beat, beating
-from agentsmith.store import Store
+from agentsmith.store import LeaderLease, Store
 from agentsmith.trackers.http import spending_for
 
 log = structlog.get_logger()
@@ -46,6 +46,8 @@ class Poller:
     trackers: Mapping[str, Tracker]
     triggers: tuple[Trigger, ...]
     intervals: Mapping[str, float]
+    lease: LeaderLease | None = None
+    """The leadership under which cycles are noted; without one nobody contends."""
     _failures: dict[str, int] = field(default_factory=dict)
     _prepared: set[str] = field(default_factory=set)
 
@@ -74,7 +76,8 @@ class Poller:
             if failures:
                 log.info("polling works again", tracker=tracker.name)
             self._failures[tracker.name] = 0
-            await self.store.presence.note_cycle("poller", f"{tracker.name}: {polled.found} found")
+            fence = self.lease.fence if self.lease is not None else 0
+            await self.store.presence.note_cycle("poller", f"{tracker.name}: {polled.found} found", fence=fence)
 
     async def _prepare(self, tracker: Tracker) -> None:
         """Give the lifecycle labels their colours, once; who may not make labels is told so and polls on."""
@@ -94,7 +97,9 @@ class Poller:
         for label in self._labels_on(tracker):
             async for ticket in tracker.find(label):
                 found.add(ticket.id)
-                if resolve(tracker.labels.statuses(ticket.labels)) is Status.PENDING:
+                statuses = tracker.labels.statuses(ticket.labels)
+                # Several labels at once are to be repaired; here they are seen without asking for anything more.
+                if resolve(statuses) is Status.PENDING or len(statuses) > 1:
                     pending[ticket.id] = ticket
         # A ticket that was turned away and has not changed since would only be turned away again.
         rejected = await self.store.signals.rejected(tuple(pending))

@@ -101,6 +101,7 @@ async def _cancel(case: Case) -> Answer:
             return case.answer("not running", _nothing_to_cancel(case), ok=False)
         if queued and not leased and await _unqueue(case, reason, lock) == "decided":
             return case.answer("unqueued", f"{case.id} was taken off the queue; its label says failed")
+        await store.runs.withdraw_follow_up(case.id)
         await store.runs.request_stop(case.id, reason)
     return await _await_end(case, reason)
 

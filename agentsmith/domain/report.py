@@ -17,8 +17,16 @@ _HEADLINES: Final = {
 }
 
 
-def sticky_text(status: Status | None, *, run: str, attempt: int = 0, note: str = "", steps: Sequence[str] = ()) -> str:
-    """The comment for a ticket in `status`."""
+def sticky_text(
+    status: Status | None,
+    *,
+    run: str,
+    attempt: int = 0,
+    note: str = "",
+    steps: Sequence[str] = (),
+    history: Sequence[str] = (),
+) -> str:
+    """The comment for a ticket in `status`; `history` tells what befell its earlier runs."""
     headline = _HEADLINES[status] if status else "was withdrawn"
     lines = [f"**agentsmith**: this ticket {headline}."]
     lines += [f"- {step}" for step in steps]
@@ -26,6 +34,8 @@ def sticky_text(status: Status | None, *, run: str, attempt: int = 0, note: str 
         lines += ["", note]
     if status is Status.FAILED:
         lines += ["", "To run it again, remove the failed label or say `agentsmith retry`."]
+    if history:
+        lines += ["", "Before that:", *(f"- {line}" for line in history)]
     lines += ["", f"Run `{run}`" + (f", attempt {attempt}" if attempt else "")]
     return "\n".join(lines)
 

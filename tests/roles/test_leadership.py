@@ -49,7 +49,7 @@ async def test_one_of_many_leads_and_another_takes_over(make_store: MakeStore) -
     await wait_until(lambda: work.working == 1, what="somebody to lead")
     leader = await store.presence.leader("poller")
     assert leader is not None
-    await stop(tasks.pop(leader))
+    await stop(tasks.pop(leader.holder))
     await wait_until(lambda: work.begun == 2, what="somebody else to lead")
     await stop(*tasks.values())
     assert (work.most, work.working) == (1, 0)
@@ -70,9 +70,11 @@ async def test_a_lease_that_somebody_took_ends_the_work(make_store: MakeStore) -
     store, work = make_store(leader=0.3), Work()
     task = following(store, "a", work)
     await wait_until(lambda: work.working == 1, what="a to lead")
-    await store.redis.set(store.keys.leader("poller"), "thief", px=60_000)
+    await store.redis.delete(store.keys.leader("poller"))
+    thief = store.leadership("poller", "thief")
+    await thief.take()
     await wait_until(lambda: work.ended == 1, what="a to stop")
-    assert await store.presence.leader("poller") == "thief"
+    assert await thief.renew(), "the release of a left the thief's lease alone"
     await stop(task)
 
 
