@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
 import structlog
 
+from agentsmith.config import Config
 from agentsmith.daemon import assemble
 from agentsmith.domain.errors import TrackerUnavailable
 from agentsmith.domain.lifecycle import Status
@@ -17,12 +19,12 @@ from agentsmith.domain.request import PipelineRequest, text_hash
 from agentsmith.domain.signal import SignalKind
 from agentsmith.domain.ticket import Ticket
 from agentsmith.domain.tracker import Move, MoveOutcome
-from agentsmith.housekeeping import Housekeeping
+from agentsmith.housekeeping import Housekeeping, Intervals
 from agentsmith.poller import Poller
 from agentsmith.store import Store
 from agentsmith.trackers.local.tracker import LocalTracker
 from tests.support.embedded import is_alive
-from tests.support.stores import MakeStore
+from tests.support.stores import Flush, MakeStore
 from tests.support.stuck import brought_back, finish, killed, started_by
 from tests.support.wait import wait_until
 from tests.support.world import TRIGGER, World, open_world, sh, world_config
@@ -254,6 +256,42 @@ async def test_an_orphan_under_a_former_prefix_is_found(tmp_path: Path, store: S
         assert (await world.housekeeping.look_at(Status.ENQUEUED)).recovered == 1
         await finish(world, key)
         assert (await world.desk.show(key)).ticket.labels == {TRIGGER, "agent-smith:done"}
+
+
+async def test_the_reconciler_works_at_start_and_right_after_settling(world: World, flush: Flush) -> None:
+    # Sweeps notice the end of the settling period; the next regular pass would be ten minutes away.
+    keeper = Housekeeping(world.store, world.trackers, world.parts.recovery, Intervals(0.02, 600.0, 600.0))
+    first = (await world.desk.new(title="t", labels=(TRIGGER, "agent-smith:enqueued"), actor="mona")).key
+    keeping = asyncio.create_task(keeper.work())
+    await wait_until(lambda: _queues(world, first), what="the first orphan, at start")
+    await flush()
+    assert await world.store.presence.settling()
+    second = (await world.desk.new(title="t", labels=(TRIGGER, "agent-smith:enqueued"), actor="mona")).key
+    await wait_until(lambda: _queues(world, first, second), what="both orphans, right after settling")
+    assert not await world.store.presence.settling()
+    keeping.cancel()
+    await asyncio.wait({keeping})
+
+
+async def _queues(world: World, *keys: str) -> bool:
+    waiting = {PipelineRequest.from_json(payload).key for payload in await world.queued()}
+    return waiting == set(keys)
+
+
+async def test_every_pass_comes_again_at_its_interval(world: World) -> None:
+    keeper = Housekeeping(world.store, world.trackers, world.parts.recovery, Intervals(0.02, 0.02, 0.02))
+    keeping = asyncio.create_task(keeper.work())
+    for _ in range(2):
+        key = (await world.desk.new(title="t", labels=(TRIGGER, "agent-smith:enqueued"), actor="mona")).key
+        await wait_until(partial(_queues, world, key), what="an orphan that came later")
+        await finish(world, key)
+    keeping.cancel()
+    await asyncio.wait({keeping})
+
+
+def test_by_default_the_passes_come_as_often_as_the_docs_say() -> None:
+    every = Config().housekeeping
+    assert [float(x) for x in (every.sweep_every, every.stale_every, every.reconcile_every)] == [5, 60, 600]
 
 
 async def test_two_housekeepers_at_once_push_once(world: World) -> None:
