@@ -73,7 +73,7 @@ def triggers_of(config: Config) -> tuple[Trigger, ...]:
 def assemble(config: Config, store: Store, trackers: Mapping[str, Tracker]) -> Parts:
     """Build claim and recovery on top of a store and trackers."""
     triggers = triggers_of(config)
-    publisher = Publisher(store, trackers)
+    publisher = Publisher(store, trackers, triggers)
     recovery = Recovery(
         store,
         trackers,
@@ -233,14 +233,14 @@ class Daemon:
         if Role.POLLER in self._roles:
             intervals = {name: float(settings.poll_interval) for name, settings in config.trackers.items()}
             slowest = {name: float(settings.slowest_poll) for name, settings in config.trackers.items()}
-            poller = Poller(store, trackers, parts.triggers, intervals, slowest)
             lease = store.leadership(Role.POLLER, self._process.name)
+            poller = Poller(store, trackers, parts.triggers, intervals, slowest, lease)
             found.append((Role.POLLER.value, lead(Role.POLLER, lease, poller.work, store.outage)))
         if Role.HOUSEKEEPING in self._roles:
             every = config.housekeeping
             intervals_ = Intervals(every.sweep_every, every.stale_every, every.reconcile_every)
-            keeper = Housekeeping(store, trackers, parts.recovery, intervals_)
             lease = store.leadership(Role.HOUSEKEEPING, self._process.name)
+            keeper = Housekeeping(store, trackers, parts.recovery, intervals_, lease)
             found.append((Role.HOUSEKEEPING.value, lead(Role.HOUSEKEEPING, lease, keeper.work, store.outage)))
         return found
 
@@ -249,7 +249,7 @@ class Daemon:
         every, ttl = self._config.consumer.stop_poll, self._config.lease.renew_every
         epoch: str | None = None
         while True:
-            running = consumer.running if consumer is not None else ()
+            running = consumer.running if consumer is not None else {}
             try:
                 tick = await store.presence.tick(self._process, ttl=ttl, running=running)
                 if consumer is not None:
