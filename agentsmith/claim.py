@@ -25,7 +25,7 @@ from agentsmith.domain.request import PinnedText, PipelineRequest
 from agentsmith.domain.signal import Signal, SignalKind
 from agentsmith.domain.ticket import Ticket
 from agentsmith.domain.tracker import AlreadySo, Applied, Forbidden, Gone, Limited, LostRace, Move, Tracker, Unknown
-from agentsmith.publish import LOOK_AGAIN, Publisher
+from agentsmith.publish import LOOK_AGAIN, Publisher, words_for
 from agentsmith.recover import Recovery
 from agentsmith.store import Lease, Pushed, Store
 from agentsmith.ticketlock import LockBusy, holding
@@ -260,7 +260,21 @@ class Claims:
         backoff: float,
         signal: Signal,
     ) -> ClaimOutcome:
-        move = Move(Status.PENDING, Status.ENQUEUED, run, fence, deadline=lock.trust.until)
+        attempts = await self._store.runs.attempts(ticket.id) or 0
+        request = new_request(ticket, trigger.pipeline, run=run, fence=fence, attempt=attempts, wake=signal.cause)
+        intent = Intent(
+            ticket.id,
+            tracker.name,
+            ticket.key,
+            fence,
+            Status.PENDING,
+            Status.ENQUEUED,
+            run,
+            attempt=attempts,
+            text=request.pinned.sha256,
+        )
+        words = words_for(Status.ENQUEUED, intent)
+        move = Move(Status.PENDING, Status.ENQUEUED, run, fence, deadline=lock.trust.until, say=words)
         outcome = await tracker.move(ticket, move)
         if isinstance(outcome, Unknown):
             # Whether it was written is a matter of reading, not of writing again.
@@ -269,7 +283,7 @@ class Claims:
                 outcome = AlreadySo(seen)
         match outcome:
             case Applied(ticket=moved) | AlreadySo(ticket=moved):
-                return await self._push(tracker, moved, trigger, run, fence, lock, signal)
+                return await self._push(tracker, moved, request, intent, lock)
             case Unknown(reason=reason):
                 return Deferred(f"the tracker did not say whether it was written: {reason}", backoff)
         await self._store.intents.drop(ticket.id, fence)
@@ -285,10 +299,8 @@ class Claims:
                 return Deferred(reason, max(backoff, LOOK_AGAIN))
 
     async def _push(
-        self, tracker: Tracker, ticket: Ticket, trigger: Trigger, run: str, fence: int, lock: Lease, signal: Signal
+        self, tracker: Tracker, ticket: Ticket, request: PipelineRequest, intent: Intent, lock: Lease
     ) -> ClaimOutcome:
-        attempts = await self._store.runs.attempts(ticket.id) or 0
-        request = new_request(ticket, trigger.pipeline, run=run, fence=fence, attempt=attempts, wake=signal.cause)
         pushed = await self._store.queue.push(request, loop_window=self._rules.loop_window)
         if pushed is not Pushed.PUSHED:
             return AlreadyClaimed(f"not pushed: {pushed.value}")
@@ -296,28 +308,17 @@ class Claims:
             log,
             ticket=ticket.id,
             platform=tracker.platform,
-            run=run,
-            fence=fence,
+            run=request.run,
+            fence=request.fence,
             from_=Status.PENDING,
             to=Status.ENQUEUED,
             outcome="claimed",
-        )
-        intent = Intent(
-            ticket.id,
-            tracker.name,
-            ticket.key,
-            fence,
-            Status.PENDING,
-            Status.ENQUEUED,
-            run,
-            attempt=attempts,
-            text=request.pinned.sha256,
         )
         try:
             await self._publisher.comment(tracker, ticket, Status.ENQUEUED, intent, lock=lock)
         except TrackerError as error:
             log.warning("the comment could not be written", ticket=ticket.id, error=str(error))
-        return Claimed(run, fence)
+        return Claimed(request.run, request.fence)
 
 
 def new_run_id() -> str:

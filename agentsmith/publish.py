@@ -23,12 +23,14 @@ from agentsmith.domain.tracker import (
     Applied,
     Forbidden,
     Gone,
+    KeepsEveryEdit,
     Limited,
     LostRace,
     Move,
     Sticky,
     Tracker,
     Unknown,
+    Words,
 )
 from agentsmith.store import Lease, Pushed, Store
 
@@ -144,14 +146,26 @@ class Publisher:
         return NotYet(why, retry_at)
 
     async def comment(
-        self, tracker: Tracker, ticket: Ticket, status: Status | None, intent: Intent, *, lock: Lease
+        self,
+        tracker: Tracker,
+        ticket: Ticket,
+        status: Status | None,
+        intent: Intent,
+        *,
+        lock: Lease,
+        passing: bool = False,
     ) -> None:
-        """Bring our comment up to date. A comment that may not be written never stops the label."""
-        text = sticky_text(status, run=intent.run, attempt=intent.attempt, note=intent.note)
-        memo = Memo(intent.run, intent.fence, intent.attempt, intent.text, intent.due)
+        """Bring our comment up to date. A comment that may not be written never stops the label.
+
+        `passing` says that it will be written again before the run ends: where every edit is kept for ever, and there
+        is a comment already, it is left as it is.
+        """
+        words = words_for(status, intent)
         try:
             known = await self._known_sticky(ticket)
-            sticky = await tracker.write_sticky(ticket, text, memo, known=known, deadline=lock.trust.until)
+            if passing and known is not None and isinstance(tracker, KeepsEveryEdit):
+                return
+            sticky = await tracker.write_sticky(ticket, words.text, words.memo, known=known, deadline=lock.trust.until)
         except RateLimited:
             raise
         except TrackerError as error:
@@ -164,3 +178,9 @@ class Publisher:
     async def _known_sticky(self, ticket: Ticket) -> Sticky | None:
         ref = await self._store.remembered_sticky(ticket.id)
         return Sticky(ref=ref, text="", memo=None) if ref else None
+
+
+def words_for(status: Status | None, intent: Intent) -> Words:
+    """What our comment says of a ticket in `status`."""
+    text = sticky_text(status, run=intent.run, attempt=intent.attempt, note=intent.note)
+    return Words(text, Memo(intent.run, intent.fence, intent.attempt, intent.text, intent.due))

@@ -10,13 +10,14 @@ Three flavours of `move`, from the kindest platform to the roughest:
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Collection
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Final, Generic, Protocol, TypeVar
 
 from agentsmith.boottime import boottime
 from agentsmith.domain.errors import RateLimited, TicketNotFound, TrackerUnavailable
+from agentsmith.domain.foreign import foreign
 from agentsmith.domain.lifecycle import LabelSet, Status
 from agentsmith.domain.memo import Memo
 from agentsmith.domain.ticket import Actor as Account
@@ -190,9 +191,9 @@ class BoardTracker(Generic[C]):
         await self._reach("tracker.get", key)
         return await self._actor.carry(lambda: self._ticket(key))
 
-    async def find(self, label: str) -> AsyncIterator[Ticket]:
+    async def find(self, *labels: str) -> AsyncIterator[Ticket]:
         await self._reach("tracker.find", "")
-        for ticket in await self._actor.carry(lambda: self._with(label)):
+        for ticket in await self._actor.carry(lambda: self._with(labels)):
             yield ticket
 
     async def move(self, ticket: Ticket, move: Move) -> MoveOutcome:
@@ -273,6 +274,19 @@ class BoardTracker(Generic[C]):
         self._answer(fault)
         return sticky
 
+    async def say(self, ticket: Ticket, text: str, *, deadline: float) -> None:  # noqa: ARG002 - no run reads it
+        self._answer(await self._begin("tracker.say", ticket.key, None, deadline))
+
+    async def relabel(
+        self, ticket: Ticket, *, add: Collection[str] = (), remove: Collection[str] = (), deadline: float
+    ) -> Ticket:
+        wanted = foreign(self.labels.lifecycle, add, remove)
+        for label in wanted.add:
+            await self._send("tracker.add", Write(ticket.key, f"{self._actor} (a step)", add=label), deadline)
+        for label in wanted.remove:
+            await self._send("tracker.remove", Write(ticket.key, f"{self._actor} (a step)", remove=(label,)), deadline)
+        return self._ticket(ticket.key)
+
     async def me(self) -> Account:
         return Account("0", "agentsmith", bot=True)
 
@@ -290,9 +304,9 @@ class BoardTracker(Generic[C]):
     async def aclose(self) -> None:
         """Nothing to let go of."""
 
-    def _with(self, label: str) -> list[Ticket]:
+    def _with(self, labels: Collection[str]) -> list[Ticket]:
         pages = self._board.pages.values()
-        return [self._ticket(page.key) for page in pages if page.open and label in page.labels]
+        return [self._ticket(page.key) for page in pages if page.open and page.labels & set(labels)]
 
     def _ticket(self, key: str) -> Ticket:
         page = self._board.pages.get(key)

@@ -285,7 +285,7 @@ class World:
         for child in self.floor.of(agent.actor):
             self.promises.story(child.ticket).starts -= 1  # given back, so not counted
         agent.actor.start(leave())
-        await self.quiet()
+        await self.let_take(name)  # a drain waits for the take that is blocked
 
     # ---- time
 
