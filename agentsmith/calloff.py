@@ -50,6 +50,7 @@ async def call_off(
         # The word says whether a consumer was faster.
         if await recovery.decide_and_publish(intent, ticket=ticket, lock=lock, unqueue=True) == "decided":
             return CalledOff.UNQUEUED
+    await store.runs.withdraw_follow_up(ticket.id)
     await store.runs.request_stop(ticket.id, reason)
     if leased and await store.runs.unsettled(ticket.id) is None:
         # It ended in this very moment: the request would stop its next run.

@@ -79,7 +79,7 @@ class Parts:
 def assemble(config: Config, store: Store, trackers: Mapping[str, Tracker], *, shadow: bool = False) -> Parts:
     """Build claim and recovery on top of a store and trackers."""
     book = Rulebook(config)
-    publisher = Publisher(store, trackers)
+    publisher = Publisher(store, trackers, book.triggers)
     recovery = Recovery(
         store,
         trackers,
@@ -171,7 +171,7 @@ class Daemon:
                 trackers = {name: ReadOnly(t) for name, t in reached.items()} if self._shadow else reached
                 desks = {name: Desk(trackers[name], reader) for name, reader in webhook_readers(self._config).items()}
                 web = self._web(opened.store, trackers, desks, listener) if listener is not None else None
-                await self._serve(opened, trackers, desks, web, on_ready)
+                await self._serve(opened, trackers, web, on_ready, desks)
 
     def _web(
         self, store: Store, trackers: Mapping[str, Tracker], desks: Mapping[str, Desk], listener: socket.socket
@@ -186,10 +186,11 @@ class Daemon:
         self,
         opened: Opened,
         trackers: Mapping[str, Tracker],
-        desks: Mapping[str, Desk],
         web: WebServer | None,
         on_ready: Callable[[Up], None],
+        desks: Mapping[str, Desk] | None = None,
     ) -> None:
+        desks = desks or {}
         store, parts = opened.store, assemble(self._config, opened.store, trackers, shadow=self._shadow)
         consumer = None
         if Role.CONSUMER in self._roles:
@@ -252,7 +253,7 @@ class Daemon:
                 parts.triggers,
                 intervals,
                 slowest,
-                leading=lease,
+                lease,
                 announced=heard,
                 heal_every=config.housekeeping.heal_every,
                 public_url=config.server.public_url,
@@ -261,8 +262,8 @@ class Daemon:
         if Role.HOUSEKEEPING in self._roles:
             every = config.housekeeping
             intervals_ = Intervals(every.sweep_every, every.stale_every, every.reconcile_every)
-            keeper = Housekeeping(store, trackers, parts.recovery, intervals_)
             lease = store.leadership(Role.HOUSEKEEPING, self._process.name)
+            keeper = Housekeeping(store, trackers, parts.recovery, intervals_, lease)
             found.append((Role.HOUSEKEEPING.value, lead(Role.HOUSEKEEPING, lease, keeper.work, store.outage)))
         return found
 
@@ -282,7 +283,7 @@ class Daemon:
         every, ttl = self._config.consumer.stop_poll, self._config.lease.renew_every
         epoch: str | None = None
         while True:
-            running = consumer.running if consumer is not None else ()
+            running = consumer.running if consumer is not None else {}
             try:
                 tick = await store.presence.tick(self._process, ttl=ttl, running=running)
                 if consumer is not None:

@@ -26,7 +26,7 @@ from agentsmith.domain.ticket import Ticket, TicketId
 from agentsmith.domain.tracker import DefinesLabels, Tracker
 from agentsmith.rhythm import Beat, beating
 from agentsmith.rulebook import LiveTriggers
-from agentsmith.store import Lease, Store
+from agentsmith.store import LeaderLease, Store
 from agentsmith.trackers.http import spending_for
 
 log = structlog.get_logger()
@@ -81,8 +81,9 @@ class Poller:
     intervals: Mapping[str, float]
     slowest: Mapping[str, float] = field(default_factory=dict)
     """How far apart the looks may drift while nothing changes; for whoever is not named they do not."""
-    leading: Lease | None = None
-    """What is found counts only while this stands: a leader that was paused may wake up long after it was replaced."""
+    lease: LeaderLease | None = None
+    """The leadership under which cycles are noted, and what is found is signalled: a leader that was paused may wake up
+    long after it was replaced. Without one nobody contends."""
     announced: frozenset[str] = frozenset()
     """The trackers whose webhooks we take, so that a poll should find nothing new."""
     heal_every: float = 300.0
@@ -122,7 +123,8 @@ class Poller:
                 log.info("polling works again", tracker=tracker.name)
             self._failures[tracker.name] = 0
             metrics.POLLS.labels(tracker.name, "done").inc()
-            await self.store.presence.note_cycle("poller", f"{tracker.name}: {polled.found} found")
+            fence = self.lease.fence if self.lease is not None else 0
+            await self.store.presence.note_cycle("poller", f"{tracker.name}: {polled.found} found", fence=fence)
             pause = calm.after(polled)
             if pause > beat.every:
                 # The beat has rung meanwhile, so this is the whole pause.
@@ -145,7 +147,9 @@ class Poller:
         pending: dict[TicketId, Ticket] = {}
         async for ticket in tracker.find(*self._labels_on(tracker)):
             found[ticket.id] = ticket.revision
-            if resolve(tracker.labels.statuses(ticket.labels)) is Status.PENDING:
+            statuses = tracker.labels.statuses(ticket.labels)
+            # Several labels at once are to be repaired; here they are seen without asking for anything more.
+            if resolve(statuses) is Status.PENDING or len(statuses) > 1:
                 pending[ticket.id] = ticket
         # A ticket that was turned away and has not changed since would only be turned away again, and one that waits
         # for room is looked at when there is some.
@@ -163,7 +167,7 @@ class Poller:
         for ticket_id, key in in_hand:
             if ticket_id not in found:
                 signals[ticket_id] = Signal(tracker.name, key, ticket_id, cause="poll: its trigger is gone")
-        signalled = await self.store.signals.send(signals.values(), leading=self.leading)
+        signalled = await self.store.signals.send(signals.values(), leading=self.lease)
         if signalled is None:
             log.warning("what a poll found is dropped: somebody else leads by now", tracker=tracker.name)
             return Polled(len(found), 0, found, len(in_hand))
