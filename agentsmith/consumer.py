@@ -109,6 +109,7 @@ class Consumer:
     async def restore(self) -> None:
         """Redis lost its memory: put the requests in hand back; leases are put back by their renewal."""
         for payload, scope in list(self._scopes.items()):
+            await self.store.places.occupy(scope.request)
             await scope.restore(self.process.name, payload)
 
     async def _end_runs(self) -> None:

@@ -17,9 +17,12 @@ from agentsmith.domain.request import MalformedRequest, PipelineRequest
 from agentsmith.domain.ticket import TicketId
 from agentsmith.store.commands import Commands, Value
 from agentsmith.store.keys import PUBLISHED_MS, Keys
+from agentsmith.store.places import COUNTING, all_of
 from agentsmith.store.scripting import Script
 
-_PUSH: Final = Script(f"""
+_PUSH: Final = Script(
+    COUNTING
+    + f"""
 local queue, index, fence, heartbeat, intent, intents, published, claims, reservations, epoch, settling_key =
   unpack(KEYS)
 local ticket, mine, payload, front, window, settle = unpack(ARGV)
@@ -34,13 +37,15 @@ redis.call('HSET', index, ticket, payload)
 redis.call('DEL', intent)
 redis.call('ZREM', intents, ticket)
 redis.call('ZREM', reservations, ticket)
+for i = 12, #KEYS do occupy(KEYS[i], ticket) end
 redis.call('SET', published, 'enqueued', 'PX', {PUBLISHED_MS})
 if tonumber(window) > 0 then
   redis.call('ZADD', claims, now_us(), mine)
   redis.call('PEXPIRE', claims, window)
 end
 return 'pushed'
-""")
+"""
+)
 _ACKNOWLEDGE_AND_TAKE: Final = Script("""
 local queue, index, processing = unpack(KEYS)
 local room = tonumber(ARGV[1])
@@ -181,6 +186,8 @@ class Queue:
             k.epoch,
             k.settling,
         ]
+        if not loop_window:  # no claim has made room for it: it was given back, or Redis forgot it
+            keys += [k.places(name) for name in all_of(request.tracker, request.pipeline)]
         settle = self._settle_ms if after_settling else 0
         window = round(loop_window * 1000)
         args: list[Value] = [ticket, request.fence, request.to_json(), int(front), window, settle]
