@@ -81,9 +81,8 @@ class Poller:
     intervals: Mapping[str, float]
     slowest: Mapping[str, float] = field(default_factory=dict)
     """How far apart the looks may drift while nothing changes; for whoever is not named they do not."""
-    lease: LeaderLease | None = None
-    """The leadership under which cycles are noted, and what is found is signalled: a leader that was paused may wake up
-    long after it was replaced. Without one nobody contends."""
+    leading: LeaderLease | None = None
+    """What is found counts only while this stands: a leader that was paused may wake up long after it was replaced."""
     announced: frozenset[str] = frozenset()
     """The trackers whose webhooks we take, so that a poll should find nothing new."""
     heal_every: float = 300.0
@@ -123,7 +122,7 @@ class Poller:
                 log.info("polling works again", tracker=tracker.name)
             self._failures[tracker.name] = 0
             metrics.POLLS.labels(tracker.name, "done").inc()
-            fence = self.lease.fence if self.lease is not None else 0
+            fence = self.leading.fence if self.leading is not None else 0
             await self.store.presence.note_cycle("poller", f"{tracker.name}: {polled.found} found", fence=fence)
             pause = calm.after(polled)
             if pause > beat.every:
@@ -167,7 +166,7 @@ class Poller:
         for ticket_id, key in in_hand:
             if ticket_id not in found:
                 signals[ticket_id] = Signal(tracker.name, key, ticket_id, cause="poll: its trigger is gone")
-        signalled = await self.store.signals.send(signals.values(), leading=self.lease)
+        signalled = await self.store.signals.send(signals.values(), leading=self.leading)
         if signalled is None:
             log.warning("what a poll found is dropped: somebody else leads by now", tracker=tracker.name)
             return Polled(len(found), 0, found, len(in_hand))

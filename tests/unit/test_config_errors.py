@@ -125,7 +125,8 @@ ONE_PROBLEM = {
     ),
     "trackers:\n  web:\n    platform: local\n    pol_interval: 1": (
         "4: trackers.web.pol_interval: unknown key; did you mean `poll_interval`? "
-        "Known: platform, poll_interval, webhook_secret, insecure, allow, code, capacity, project, path"
+        "Known: platform, poll_interval, idle_poll_interval, webhook_secret, insecure, allow, code, capacity, project, "
+        "path"
     ),
     "trackers:\n  web:\n    platform: local\n    poll_interval: 2d": (
         "4: trackers.web.poll_interval: '2d' is too slow; polling can be slowed down to 1d, but not switched off"
