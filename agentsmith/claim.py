@@ -261,7 +261,21 @@ class Claims:
         backoff: float,
         signal: Signal,
     ) -> ClaimOutcome:
-        move = Move(Status.PENDING, Status.ENQUEUED, run, fence, deadline=lock.trust.until)
+        attempts = await self._store.runs.attempts(ticket.id) or 0
+        request = new_request(ticket, trigger.pipeline, run=run, fence=fence, attempt=attempts, wake=signal.cause)
+        intent = Intent(
+            ticket.id,
+            tracker.name,
+            ticket.key,
+            fence,
+            Status.PENDING,
+            Status.ENQUEUED,
+            run,
+            attempt=attempts,
+            text=request.pinned.sha256,
+        )
+        words = await self._publisher.words(ticket, Status.ENQUEUED, intent)
+        move = Move(Status.PENDING, Status.ENQUEUED, run, fence, deadline=lock.trust.until, say=words)
         outcome = await tracker.move(ticket, move)
         if isinstance(outcome, Unknown):
             # Whether it was written is a matter of reading, not of writing again.
@@ -270,7 +284,7 @@ class Claims:
                 outcome = AlreadySo(seen)
         match outcome:
             case Applied(ticket=moved) | AlreadySo(ticket=moved):
-                return await self._push(tracker, moved, trigger, run, fence, lock, signal)
+                return await self._push(tracker, moved, request, intent, lock)
             case Unknown(reason=reason):
                 return Deferred(f"the tracker did not say whether it was written: {reason}", backoff)
         await self._store.intents.drop(ticket.id, fence)
@@ -286,10 +300,8 @@ class Claims:
                 return Deferred(reason, max(backoff, LOOK_AGAIN))
 
     async def _push(
-        self, tracker: Tracker, ticket: Ticket, trigger: Trigger, run: str, fence: int, lock: Lease, signal: Signal
+        self, tracker: Tracker, ticket: Ticket, request: PipelineRequest, intent: Intent, lock: Lease
     ) -> ClaimOutcome:
-        attempts = await self._store.runs.attempts(ticket.id) or 0
-        request = new_request(ticket, trigger.pipeline, run=run, fence=fence, attempt=attempts, wake=signal.cause)
         pushed = await self._store.queue.push(request, loop_window=self._rules.loop_window)
         if pushed is not Pushed.PUSHED:
             return AlreadyClaimed(f"not pushed: {pushed.value}")
@@ -297,28 +309,17 @@ class Claims:
             log,
             ticket=ticket.id,
             platform=tracker.platform,
-            run=run,
-            fence=fence,
+            run=request.run,
+            fence=request.fence,
             from_=Status.PENDING,
             to=Status.ENQUEUED,
             outcome="claimed",
-        )
-        intent = Intent(
-            ticket.id,
-            tracker.name,
-            ticket.key,
-            fence,
-            Status.PENDING,
-            Status.ENQUEUED,
-            run,
-            attempt=attempts,
-            text=request.pinned.sha256,
         )
         try:
             await self._publisher.comment(tracker, ticket, Status.ENQUEUED, intent, lock=lock)
         except TrackerError as error:
             log.warning("the comment could not be written", ticket=ticket.id, error=str(error))
-        return Claimed(run, fence)
+        return Claimed(request.run, request.fence)
 
 
 def new_run_id() -> str:

@@ -44,6 +44,7 @@ class Consumer:
     _leases: dict[str, RunLease] = field(default_factory=dict)
     _draining: asyncio.Event = field(default_factory=asyncio.Event)
     _freed: asyncio.Event = field(default_factory=asyncio.Event)
+    _taking: asyncio.Lock = field(default_factory=asyncio.Lock)
     _adopt: bool = True
 
     @property
@@ -53,22 +54,8 @@ class Consumer:
     async def serve(self) -> None:
         """Take and run until drained; ends when the last run has settled."""
         try:
-            while not self._draining.is_set():
-                self._freed.clear()
-                free = self.slots - len(self._tasks)
-                if free <= 0:
-                    await self._freed.wait()
-                    continue
-                try:
-                    payloads = await self._take(free)
-                    self.store.outage.over()
-                except AWAY as error:
-                    # The answer to a take may be lost while the request already stands in our list.
-                    self._adopt = True
-                    await asyncio.sleep(self.store.outage.noticed(error))
-                    continue
-                for payload in payloads:
-                    self._begin(payload)
+            async with self._taking:
+                await self._keep_taking()
             if self._tasks:
                 await asyncio.wait(self._tasks.values())
         except BaseException:
@@ -76,10 +63,32 @@ class Consumer:
             await self._end_runs()
             raise
 
+    async def _keep_taking(self) -> None:
+        while not self._draining.is_set():
+            self._freed.clear()
+            free = self.slots - len(self._tasks)
+            if free <= 0:
+                await self._freed.wait()
+                continue
+            try:
+                payloads = await self._take(free)
+                self.store.outage.over()
+            except AWAY as error:
+                # The answer to a take may be lost while the request already stands in our list.
+                self._adopt = True
+                await asyncio.sleep(self.store.outage.noticed(error))
+                continue
+            for payload in payloads:
+                self._begin(payload)
+
     async def drain(self, *, timeout: float) -> None:
         """Take no more; let runs finish for `timeout` seconds, then give back what is left."""
         self._draining.set()
         self._freed.set()
+        with contextlib.suppress(TimeoutError):
+            # Until a blocked take has ended, so that we do not take again what we give back; Redis may be silent.
+            async with asyncio.timeout(2 * self.take_wait), self._taking:
+                pass
         if self._tasks:
             log.info("draining", runs=len(self._tasks), timeout=timeout)
             await asyncio.wait(self._tasks.values(), timeout=timeout)

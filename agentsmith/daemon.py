@@ -233,8 +233,9 @@ class Daemon:
         config, found = self._config, []
         if Role.POLLER in self._roles:
             intervals = {name: float(settings.poll_interval) for name, settings in config.trackers.items()}
+            slowest = {name: float(settings.slowest_poll) for name, settings in config.trackers.items()}
             lease = store.leadership(Role.POLLER, self._process.name)
-            poller = Poller(store, trackers, parts.triggers, intervals, lease)
+            poller = Poller(store, trackers, parts.triggers, intervals, slowest, lease)
             found.append((Role.POLLER.value, lead(Role.POLLER, lease, poller.work, store.outage)))
         if Role.HOUSEKEEPING in self._roles:
             every = config.housekeeping

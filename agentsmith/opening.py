@@ -15,6 +15,7 @@ from agentsmith.domain.webhook import WebhookReader
 from agentsmith.store import LeaseTimes, Store
 from agentsmith.store.server import EmbeddedServer
 from agentsmith.store.server_binary import ServerUnavailable
+from agentsmith.ticketlock import LabelLocks
 from agentsmith.trackers import registry
 from agentsmith.trackers.http import Shared
 
@@ -71,9 +72,11 @@ def webhook_readers(config: Config) -> dict[str, WebhookReader | None]:
 async def open_trackers(config: Config, store: Store | None = None) -> AsyncIterator[dict[str, Tracker]]:
     """Make every configured tracker; none of them is asked anything yet.
 
-    With a store, all replicas on it keep within the platforms' limits together.
+    With a store, all replicas on it keep within the platforms' limits together, and out of each other's way.
     """
-    shared = Shared(governor=store.quotas, ledger=store.quotas) if store is not None else Shared()
+    shared = Shared()
+    if store is not None:
+        shared = Shared(governor=store.quotas, ledger=store.quotas, label_lock=LabelLocks(store))
     async with contextlib.AsyncExitStack() as stack:
         trackers = registry.build(config, shared)
         for tracker in trackers.values():

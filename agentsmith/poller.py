@@ -1,6 +1,7 @@
 """The poller: finds tickets by their trigger labels and signals those that deserve a look. One leader at a time.
 
-What nobody announced is found here, so P2 rests on it: it can be slowed, not switched off.
+What nobody announced is found here, so P2 rests on it: it can be slowed, not switched off. While nothing changes on a
+tracker, and nothing of it is in hand, the looks drift apart up to a bound, because each of them costs a request.
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ log = structlog.get_logger()
 
 _LONGEST_BACKOFF: Final = 8
 """A failing tracker is asked at most this many intervals apart."""
+_DRIFT: Final = 1.5
+"""Each look that shows nothing new makes the pause to the next so much longer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +39,27 @@ class Polled:
 
     found: int
     signalled: int
+    looks: Mapping[TicketId, str] = field(default_factory=dict, repr=False, compare=False)
+    """The revision of each ticket that was found."""
+    in_hand: int = field(default=0, compare=False)
+    """How many tickets of the tracker are queued or running."""
+
+
+@dataclass(slots=True)
+class Calm:
+    """How long a tracker has shown nothing new: the longer, the rarer it is worth a look."""
+
+    every: float
+    slowest: float
+    _pause: float = 0.0
+    _last: Mapping[TicketId, str] | None = None
+
+    def after(self, polled: Polled) -> float:
+        """Seconds until the next look, given what this one found."""
+        busy = polled.signalled or polled.in_hand or polled.looks != self._last
+        self._last = polled.looks
+        self._pause = self.every if busy else min(self.slowest, max(self.every, self._pause) * _DRIFT)
+        return self._pause
 
 
 @dataclass(slots=True)
@@ -46,6 +70,8 @@ class Poller:
     trackers: Mapping[str, Tracker]
     triggers: tuple[Trigger, ...]
     intervals: Mapping[str, float]
+    slowest: Mapping[str, float] = field(default_factory=dict)
+    """How far apart the looks may drift while nothing changes; for whoever is not named they do not."""
     lease: LeaderLease | None = None
     """The leadership under which cycles are noted; without one nobody contends."""
     _failures: dict[str, int] = field(default_factory=dict)
@@ -59,6 +85,7 @@ class Poller:
                 group.create_task(self._keep_polling(self.trackers[name], beat))
 
     async def _keep_polling(self, tracker: Tracker, beat: Beat) -> None:
+        calm = Calm(beat.every, max(beat.every, self.slowest.get(tracker.name, beat.every)))
         while True:
             await beat.next()
             failures = self._failures.get(tracker.name, 0)
@@ -78,6 +105,10 @@ class Poller:
             self._failures[tracker.name] = 0
             fence = self.lease.fence if self.lease is not None else 0
             await self.store.presence.note_cycle("poller", f"{tracker.name}: {polled.found} found", fence=fence)
+            pause = calm.after(polled)
+            if pause > beat.every:
+                # The beat has rung meanwhile, so this is the whole pause.
+                await asyncio.sleep(pause * random.uniform(0.9, 1.0))  # noqa: S311 - spreads load
 
     async def _prepare(self, tracker: Tracker) -> None:
         """Give the lifecycle labels their colours, once; who may not make labels is told so and polls on."""
@@ -92,15 +123,14 @@ class Poller:
 
     async def poll(self, tracker: Tracker) -> Polled:
         """Look for tickets once; any error raises, so that an outage is never an empty list (P9)."""
-        found: set[TicketId] = set()
+        found: dict[TicketId, str] = {}
         pending: dict[TicketId, Ticket] = {}
-        for label in self._labels_on(tracker):
-            async for ticket in tracker.find(label):
-                found.add(ticket.id)
-                statuses = tracker.labels.statuses(ticket.labels)
-                # Several labels at once are to be repaired; here they are seen without asking for anything more.
-                if resolve(statuses) is Status.PENDING or len(statuses) > 1:
-                    pending[ticket.id] = ticket
+        async for ticket in tracker.find(*self._labels_on(tracker)):
+            found[ticket.id] = ticket.revision
+            statuses = tracker.labels.statuses(ticket.labels)
+            # Several labels at once are to be repaired; here they are seen without asking for anything more.
+            if resolve(statuses) is Status.PENDING or len(statuses) > 1:
+                pending[ticket.id] = ticket
         # A ticket that was turned away and has not changed since would only be turned away again.
         rejected = await self.store.signals.rejected(tuple(pending))
         signals = {
@@ -109,11 +139,12 @@ class Poller:
             if rejected.get(ticket.id) != ticket.revision
         }
         # What we have in hand and did not find lost its trigger or was closed: it wants to be stopped.
-        for ticket_id, key in await self._in_hand(tracker.name):
+        in_hand = await self._in_hand(tracker.name)
+        for ticket_id, key in in_hand:
             if ticket_id not in found:
                 signals[ticket_id] = Signal(tracker.name, key, ticket_id, cause="poll: its trigger is gone")
         signalled = await self.store.signals.send(signals.values())
-        return Polled(len(found), signalled)
+        return Polled(len(found), signalled, found, len(in_hand))
 
     def _labels_on(self, tracker: Tracker) -> list[str]:
         here = (t for t in self.triggers if not t.trackers or tracker.name in t.trackers)

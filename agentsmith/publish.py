@@ -24,12 +24,14 @@ from agentsmith.domain.tracker import (
     Applied,
     Forbidden,
     Gone,
+    KeepsEveryEdit,
     Limited,
     LostRace,
     Move,
     Sticky,
     Tracker,
     Unknown,
+    Words,
 )
 from agentsmith.store import Lease, Pushed, Store
 
@@ -161,9 +163,37 @@ class Publisher:
         return NotYet(why, retry_at)
 
     async def comment(
-        self, tracker: Tracker, ticket: Ticket, status: Status | None, intent: Intent, *, lock: Lease
+        self,
+        tracker: Tracker,
+        ticket: Ticket,
+        status: Status | None,
+        intent: Intent,
+        *,
+        lock: Lease,
+        passing: bool = False,
     ) -> None:
-        """Bring our comment up to date. A comment that may not be written never stops the label."""
+        """Bring our comment up to date. A comment that may not be written never stops the label.
+
+        `passing` says that it will be written again before the run ends: where every edit is kept for ever, and there
+        is a comment already, it is left as it is.
+        """
+        words = await self.words(ticket, status, intent)
+        try:
+            known = await self._known_sticky(ticket)
+            if passing and known is not None and isinstance(tracker, KeepsEveryEdit):
+                return
+            sticky = await tracker.write_sticky(ticket, words.text, words.memo, known=known, deadline=lock.trust.until)
+        except RateLimited:
+            raise
+        except TrackerError as error:
+            if error.retryable:
+                raise
+            log.warning("the comment could not be written", ticket=ticket.id, error=str(error))
+            return
+        await self._store.remember_sticky(ticket.id, sticky.ref)
+
+    async def words(self, ticket: Ticket, status: Status | None, intent: Intent) -> Words:
+        """What our comment says of a ticket in `status`."""
         history = await self._store.runs.history(ticket.id)
         text = sticky_text(status, run=intent.run, attempt=intent.attempt, note=intent.note, history=history)
         memo = Memo(
@@ -175,17 +205,7 @@ class Publisher:
             follow_up=status is Status.IN_PROGRESS and await self._store.runs.follow_up(ticket.id) is not None,
             trigger=next((trigger.label for trigger in matching(ticket, self._triggers)), ""),
         )
-        try:
-            known = await self._known_sticky(ticket)
-            sticky = await tracker.write_sticky(ticket, text, memo, known=known, deadline=lock.trust.until)
-        except RateLimited:
-            raise
-        except TrackerError as error:
-            if error.retryable:
-                raise
-            log.warning("the comment could not be written", ticket=ticket.id, error=str(error))
-            return
-        await self._store.remember_sticky(ticket.id, sticky.ref)
+        return Words(text, memo)
 
     async def note_follow_up(self, tracker: Tracker, ticket: Ticket, by: str, *, lock: Lease) -> None:
         """Have a running ticket run once more afterwards; noted beside the lease, and on the ticket, which survives."""

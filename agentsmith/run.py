@@ -270,7 +270,9 @@ class RunScope:
             )
             intent = self._intent(Outcome(Status.IN_PROGRESS, "started"))
             try:
-                await self._context.publisher.comment(tracker, moved, Status.IN_PROGRESS, intent, lock=lock)
+                await self._context.publisher.comment(
+                    tracker, moved, Status.IN_PROGRESS, intent, lock=lock, passing=True
+                )
             except TrackerError as error:
                 self._log.warning("the comment could not be written", error=str(error))
 

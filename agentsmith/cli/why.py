@@ -101,7 +101,7 @@ def _show(ticket: TicketId, known: Known | None, config: Config) -> None:
         if text:
             output.say(f"{name:8} {output.clean(text)}")
     if not known.looks:
-        every = ", ".join(f"{name} every {settings.poll_interval.text}" for name, settings in config.trackers.items())
+        every = ", ".join(f"{name} {settings.rhythm}" for name, settings in config.trackers.items())
         output.say("It was not looked at within the last 30 days, so what the gates would say is unknown.")
         output.say(f"It is looked at when its trigger label is found: {every}. Is a daemon up? agentsmith status")
         return

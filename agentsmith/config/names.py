@@ -52,10 +52,19 @@ def _secrets(value: tuple[SecretStr, ...]) -> tuple[SecretStr, ...]:
     return value
 
 
+def _not_empty(secret: SecretStr) -> SecretStr:
+    if not secret.get_secret_value().strip():
+        raise ValueError("is empty; set it, most likely in the environment")
+    return secret
+
+
 _ONE_OR_SEVERAL: Final[dict[str, Any]] = {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}
 
 Names = Annotated[tuple[str, ...], BeforeValidator(several), WithJsonSchema(_ONE_OR_SEVERAL)]
 """One name or several."""
+
+Secret = Annotated[SecretStr, AfterValidator(_not_empty)]
+"""A credential."""
 
 Secrets = Annotated[
     tuple[SecretStr, ...],

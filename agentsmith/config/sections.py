@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Final, Literal
+from typing import Annotated, ClassVar, Final, Literal
 
 from pydantic import AfterValidator, Field, SecretStr, field_validator
 
@@ -114,8 +114,14 @@ class Log(Section):
 class TrackerSettings(Section):
     """What every tracker has; a platform adds its own settings in a subclass."""
 
+    idle_stretch: ClassVar[float] = 4.0
+    """How many times `poll_interval` the looks may drift apart while nothing changes, where a look costs something."""
+
     platform: str
     poll_interval: Duration = Duration(60)
+    idle_poll_interval: Duration | None = None
+    """How far apart the looks may drift while nothing changes; None means some times `poll_interval`, which is up to
+    the platform."""
     webhook_secret: Secrets = ()
     """One or several; without one, webhooks for this tracker are refused and polling does the work."""
     insecure: bool = False
@@ -123,13 +129,27 @@ class TrackerSettings(Section):
     allow: Allow | None = None
     """Who may start work here; None means the top-level `allow`."""
 
-    @field_validator("poll_interval")
+    @field_validator("poll_interval", "idle_poll_interval")
     @classmethod
-    def _not_off(cls, interval: Duration) -> Duration:
-        if interval > _SLOWEST_POLL:
+    def _not_off(cls, interval: Duration | None) -> Duration | None:
+        if interval is not None and interval > _SLOWEST_POLL:
             # Webhooks get lost; polling is what P2 rests on.
             raise ValueError("is too slow; polling can be slowed down to 1d, but not switched off")
         return interval
+
+    @property
+    def slowest_poll(self) -> Duration:
+        """The longest time between two looks at a tracker that works."""
+        idle = self.idle_poll_interval
+        return Duration(max(self.poll_interval, self.poll_interval * self.idle_stretch if idle is None else idle))
+
+    @property
+    def rhythm(self) -> str:
+        """How often the tracker is looked at, for people: `every 1m, or 4m while nothing changes`."""
+        seldom = (
+            f", or {self.slowest_poll.text} while nothing changes" if self.slowest_poll > self.poll_interval else ""
+        )
+        return f"every {self.poll_interval.text}{seldom}"
 
     def webhook_secrets(self) -> tuple[str, ...]:
         """The secrets that a webhook may be signed with."""

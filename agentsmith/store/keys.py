@@ -70,6 +70,7 @@ REJECTED_MS: Final = 600_000
 CYCLE_MS: Final = DAY_MS
 DELIVERY_MS: Final = 3 * DAY_MS
 QUOTA_MS: Final = 2 * HOUR_MS
+LABEL_LOCK_MS: Final = 10_000
 SPENT_MS: Final = DAY_MS
 
 PERMANENT: Final = frozenset(

@@ -9,7 +9,7 @@ from agentsmith.domain.ticket import TicketId
 from agentsmith.store.commands import Commands
 from agentsmith.store.connection import Outage, check_requirements, connect
 from agentsmith.store.intents import Intents
-from agentsmith.store.keys import STICKY_MS, Keys
+from agentsmith.store.keys import LABEL_LOCK_MS, STICKY_MS, Keys
 from agentsmith.store.leases import LeaderLease, Lease
 from agentsmith.store.presence import Presence
 from agentsmith.store.queue import Queue
@@ -56,6 +56,11 @@ class Store:
         """The mutex around every read and write of a ticket's label."""
         key, ttl = self.keys.claim_lock(platform, ticket), self.times.lock
         return Lease(self.redis, key, token, ttl=ttl, margin=ttl / 6)
+
+    def label_lock(self, ticket: TicketId, token: str) -> Lease:
+        """The mutex around one label write, inside the ticket's lock; for platforms that need it."""
+        ttl = LABEL_LOCK_MS / 1000
+        return Lease(self.redis, self.keys.jira_label_lock(ticket), token, ttl=ttl, margin=ttl / 6)
 
     def leadership(self, role: str, holder: str) -> LeaderLease:
         """The lease that makes the process `holder` the leader of `role`."""

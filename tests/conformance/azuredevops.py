@@ -20,10 +20,10 @@ from agentsmith.domain.tracker import Tracker
 from agentsmith.simulators import Fault as SimulatorFault
 from agentsmith.simulators import Recorded, Running, serve
 from agentsmith.simulators.azuredevops import AzureDevOpsSimulator
+from agentsmith.trackers.azuredevops.form import COMMENT_LIMIT
 from agentsmith.trackers.azuredevops.opening import open_tracker
 from agentsmith.trackers.azuredevops.site import Site
 from agentsmith.trackers.azuredevops.tracker import AzureDevOpsTracker
-from agentsmith.trackers.azuredevops.words import COMMENT_LIMIT
 from agentsmith.trackers.http import LocalGovernor, Pace, Shared
 from tests.conformance.harness import Capabilities, Fault, Platform, RawComment
 

@@ -93,7 +93,7 @@ class Away:
         self.labels = real.labels
         self.asked = 0
 
-    async def find(self, _: str) -> AsyncIterator[Ticket]:
+    async def find(self, *_: str) -> AsyncIterator[Ticket]:
         self.asked += 1
         raise TrackerUnavailable("connection refused")
         yield

@@ -23,7 +23,7 @@ class JiraStage(Stage):
         self.simulator: JiraSimulator = JiraSimulator()
         self.simulator.add_project(self.project)
         self._email = self.simulator.add_token(self.token)
-        for user, role in {"smith-bot": "write", **self.people}.items():
+        for user, role in {"smith-bot": "admin", **self.people}.items():  # only admins may ask what others may
             self.simulator.set_role(self.project, user, role)
 
     def tracker(self) -> dict[str, Any]:

@@ -10,10 +10,10 @@ import httpx
 from agentsmith.domain.lifecycle import LabelSet
 from agentsmith.trackers.azuredevops.auth import Token
 from agentsmith.trackers.azuredevops.dialect import AZURE_DEVOPS
+from agentsmith.trackers.azuredevops.form import Format
 from agentsmith.trackers.azuredevops.site import Site
 from agentsmith.trackers.azuredevops.sticky import COMMENTS_VERSION
 from agentsmith.trackers.azuredevops.tracker import AzureDevOpsTracker
-from agentsmith.trackers.azuredevops.words import Format
 from agentsmith.trackers.http import ApiClient, Pace, Shared, open_http
 
 Auth = Literal["pat", "bearer"]

@@ -20,7 +20,8 @@ from agentsmith.trackers.azuredevops import payloads, tags
 from agentsmith.trackers.azuredevops.dialect import API_VERSION, IDENTITY_VERSION
 from agentsmith.trackers.azuredevops.payloads import Connection, Identity, Member, Page, Team, Update
 from agentsmith.trackers.azuredevops.site import Site
-from agentsmith.trackers.http import ApiClient
+from agentsmith.trackers.http import ApiClient, spending_for
+from agentsmith.trackers.http.ledger import ACTOR
 
 HISTORY_PAGE: Final = 200
 MEMBERS_FRESH: Final = 300.0
@@ -58,7 +59,8 @@ class People:
             if self._me is None:
                 params = {"api-version": IDENTITY_VERSION}
                 path = self._site.above("/connectionData")
-                answer = await self._client.get(path, params=params, deadline=deadline, missing=Refused)
+                with spending_for(ACTOR):
+                    answer = await self._client.get(path, params=params, deadline=deadline, missing=Refused)
                 connection: Connection = payloads.read(Connection, answer.data, "the connection's data")
                 self._me = connection.user.to_actor()
         return self._me
@@ -73,7 +75,14 @@ class People:
 
     async def labelled_by(self, number: str, label: str, *, updates: int) -> Labelling | None:
         """Who last put the tag on the work item; None when the history does not say. `updates`: about how many."""
-        wanted = label.casefold()
+        with spending_for(ACTOR):
+            found = await self._last_setting(number, label.casefold(), updates)
+            if found is None or found.revised_by is None:
+                return None
+            actor = found.revised_by.to_actor()
+            return Labelling(actor, await self.access_of(actor))
+
+    async def _last_setting(self, number: str, wanted: str, updates: int) -> Update | None:
         start = max(0, updates - self._page_size)
         found, skip = None, start
         for _ in range(_MOST_PAGES):  # forward to the end, because there may be more than we think
@@ -85,16 +94,14 @@ class People:
         while found is None and start > 0:
             begin = max(0, start - self._page_size)
             found, start = _last_setting(await self._history(number, begin), wanted), begin
-        if found is None or found.revised_by is None:
-            return None
-        actor = found.revised_by.to_actor()
-        return Labelling(actor, await self.access_of(actor))
+        return found
 
     async def access_of(self, actor: Actor) -> Access:
         """WRITE for members of the project's teams, ADMIN for the teams' administrators, READ for all others."""
         async with self._asking:
             if self._members is None or self._now() - self._members[0] >= MEMBERS_FRESH:
-                self._members = (self._now(), await self._ask_members())
+                with spending_for(ACTOR):
+                    self._members = (self._now(), await self._ask_members())
             members = self._members[1]
         # A webhook about a comment names its author without an id; unique names are unique, display names are not.
         key = actor.id.lower() or (actor.name.casefold() if _UNIQUE.search(actor.name) else "")

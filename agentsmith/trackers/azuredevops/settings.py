@@ -4,22 +4,18 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, Field, SecretStr, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from agentsmith.config import TrackerSettings
+from agentsmith.config.names import Secret
 from agentsmith.domain.lifecycle import LabelSet
+from agentsmith.trackers.azuredevops.form import Format
 from agentsmith.trackers.azuredevops.opening import Auth, open_tracker
 from agentsmith.trackers.azuredevops.site import AZURE, Site
 from agentsmith.trackers.azuredevops.sticky import COMMENTS_VERSION
 from agentsmith.trackers.azuredevops.tracker import AzureDevOpsTracker
-from agentsmith.trackers.azuredevops.words import Format
+from agentsmith.trackers.azuredevops.webhook import AzureDevOpsWebhooks
 from agentsmith.trackers.http import Pace, Shared
-
-
-def _not_empty(secret: SecretStr) -> SecretStr:
-    if not secret.get_secret_value().strip():
-        raise ValueError("is empty; set it, most likely in the environment")
-    return secret
 
 
 class AzureDevOpsSettings(TrackerSettings):
@@ -29,7 +25,7 @@ class AzureDevOpsSettings(TrackerSettings):
     organization: str
     """`acme` in https://dev.azure.com/acme; on a Server the name of the collection."""
     project: str
-    token: Annotated[SecretStr, AfterValidator(_not_empty)]
+    token: Secret
     """A personal access token with "Work Items (Read & Write)", or a bearer token of Microsoft Entra."""
     auth: Auth = "pat"
     """How the token is sent: `pat` for a personal access token, `bearer` for one of Microsoft Entra."""
@@ -71,6 +67,11 @@ class AzureDevOpsSettings(TrackerSettings):
     def project_identity(self) -> str:
         """`dev.azure.com/acme/web`: the same as the tracker's `project`, and the first part of every ticket id."""
         return self.site.project_name
+
+    def webhooks(self) -> AzureDevOpsWebhooks | None:
+        """Who reads the project's service hooks; None where nothing could be verified (it fails closed)."""
+        secrets = self.webhook_secrets()
+        return AzureDevOpsWebhooks(self.site, secrets) if secrets or self.insecure else None
 
     def open(self, name: str, labels: LabelSet, shared: Shared, *, pace: Pace | None = None) -> AzureDevOpsTracker:
         """The tracker that these settings describe."""

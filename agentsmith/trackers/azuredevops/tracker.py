@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from typing import Final
 
 import httpx
 
+from agentsmith.domain.foreign import foreign
 from agentsmith.domain.lifecycle import LabelSet, Status
 from agentsmith.domain.memo import Memo
 from agentsmith.domain.ticket import Actor, Ticket, TicketId
 from agentsmith.domain.tracker import Access, Blocker, Labelling, Move, MoveOutcome, Sticky
 from agentsmith.trackers.azuredevops import links, tags
+from agentsmith.trackers.azuredevops.form import Form, Format
 from agentsmith.trackers.azuredevops.items import Items
 from agentsmith.trackers.azuredevops.listing import BATCH, QUERY_PAGE, Listing
 from agentsmith.trackers.azuredevops.memory import Memory
@@ -21,7 +23,6 @@ from agentsmith.trackers.azuredevops.people import HISTORY_PAGE, People
 from agentsmith.trackers.azuredevops.site import Site
 from agentsmith.trackers.azuredevops.states import States
 from agentsmith.trackers.azuredevops.sticky import COMMENTS_VERSION, Stickies
-from agentsmith.trackers.azuredevops.words import Format, Words
 from agentsmith.trackers.http import ApiClient, Pace
 
 
@@ -29,6 +30,8 @@ class AzureDevOpsTracker:
     """The work items of one project; see `domain.tracker` for what each method owes."""
 
     platform: Final = "azure-devops"
+    edits_are_kept: Final = True
+    """Each edit of a comment is a revision, and a work item has 10,000 of them in its life."""
 
     def __init__(
         self,
@@ -64,12 +67,12 @@ class AzureDevOpsTracker:
             query_page=page_size or QUERY_PAGE,
             batch=page_size or BATCH,
         )
-        self._words = Words(labels, comment_format)
+        self._form = Form(labels, comment_format)
         self._moves = Moves(items=self._items, labels=labels, memory=memory, pace=pace)
         self._stickies = Stickies(
             client=client,
             site=site,
-            words=self._words,
+            form=self._form,
             items=self._items,
             people=self._people,
             memory=memory,
@@ -99,17 +102,13 @@ class AzureDevOpsTracker:
         """The work item as it is now (T1, T3)."""
         return await self._items.read(key)
 
-    def find(self, label: str) -> AsyncIterator[Ticket]:
-        """Every open work item that carries `label` (T2)."""
-        return self._listing.find(label)
+    def find(self, *labels: str) -> AsyncIterator[Ticket]:
+        """Every open work item that carries one of `labels` (T2)."""
+        return self._listing.find(*labels)
 
-    async def move(self, ticket: Ticket, move: Move, *, say: tuple[str, Memo] | None = None) -> MoveOutcome:
-        """Publish one edge (T4 to T11).
-
-        `say` is what the next `write_sticky` would say: where nobody has commented yet it travels in the same patch,
-        and that `write_sticky` then costs nothing. Elsewhere it is left to `write_sticky`.
-        """
-        return await self._moves.move(ticket, move, None if say is None else self._words.saying(*say))
+    async def move(self, ticket: Ticket, move: Move) -> MoveOutcome:
+        """Publish one edge (T4 to T11); its words travel in the same patch where nobody has commented yet (T18)."""
+        return await self._moves.move(ticket, move, self._form.saying(move.say) if move.say else None)
 
     async def tidy(self, ticket: Ticket, *, keep: Status | None, deadline: float) -> Ticket:
         """Leave one lifecycle tag (T12)."""
@@ -124,6 +123,17 @@ class AzureDevOpsTracker:
     ) -> Sticky:
         """Make our comment or edit it in place (T13)."""
         return await self._stickies.write(ticket, text, memo, known=known, deadline=deadline)
+
+    async def say(self, ticket: Ticket, text: str, *, deadline: float) -> None:
+        """Post a comment beside our one (T16)."""
+        await self._stickies.say(ticket, text, deadline=deadline)
+
+    async def relabel(
+        self, ticket: Ticket, *, add: Collection[str] = (), remove: Collection[str] = (), deadline: float
+    ) -> Ticket:
+        """Change tags that are not ours (T17)."""
+        wanted = tags.check_foreign(foreign(self.labels.lifecycle, add, remove))
+        return await self._moves.relabel(ticket, wanted, deadline=deadline)
 
     async def me(self) -> Actor:
         """The account of the token."""
@@ -143,10 +153,6 @@ class AzureDevOpsTracker:
         """The predecessors of the work item."""
         number = self._items.number(ticket.key)
         return await links.blockers(self._client, self._site, self._states, number)
-
-    async def prepare(self) -> None:
-        """Learn what every ticket needs to know, in one request; else the first ticket pays for it."""
-        await self._states.closed_everywhere()
 
     async def aclose(self) -> None:
         """Close the connections."""

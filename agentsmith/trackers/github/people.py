@@ -13,6 +13,7 @@ from agentsmith.trackers.github import payloads
 from agentsmith.trackers.github.payloads import App, Event, Permission, User
 from agentsmith.trackers.github.site import Site
 from agentsmith.trackers.http import Answer, ApiClient, spending_for
+from agentsmith.trackers.http.ledger import ACTOR
 from agentsmith.trackers.http.paging import links
 
 _ROLES: Final = {
@@ -24,8 +25,6 @@ _ROLES: Final = {
     "none": Access.NONE,
 }
 _MOST_PAGES: Final = 100
-PURPOSE: Final = "actor"
-"""What these look-ups are booked under, whoever asks."""
 
 
 class People:
@@ -44,7 +43,7 @@ class People:
         """Who the credential belongs to; asked once."""
         async with self._asking:
             if self._me is None:
-                with spending_for(PURPOSE):
+                with spending_for(ACTOR):
                     self._me = (await self._ask(deadline)).to_actor()
         return self._me
 
@@ -59,7 +58,7 @@ class People:
 
     async def labelled_by(self, number: str, label: str) -> Labelling | None:
         """Who last put the label on the issue; None when the history does not say."""
-        with spending_for(PURPOSE):
+        with spending_for(ACTOR):
             found = await self._last_labelling(number, label.casefold())
             return None if found is None else await self._labelling(found)
 
@@ -81,7 +80,7 @@ class People:
     async def access_of(self, actor: Actor) -> Access:
         """What an account may do here; NONE for programs, which have no role, and for whoever is not known."""
         path = self._site.path(rest=f"/collaborators/{quote(actor.name, safe='')}/permission")
-        with spending_for(PURPOSE):
+        with spending_for(ACTOR):
             answer = await self._client.get(path, allow=frozenset({404}), missing=Refused)
         if answer.status == 404:
             return Access.NONE

@@ -3,27 +3,21 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
-from pydantic import AfterValidator, Field, SecretStr, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from agentsmith.config import Duration, TrackerSettings
+from agentsmith.config.names import Secret
 from agentsmith.config.pipelines import Section
 from agentsmith.domain.errors import ConfigError
 from agentsmith.domain.lifecycle import LabelSet
 from agentsmith.trackers.github.opening import AppLogin, open_tracker
 from agentsmith.trackers.github.site import GITHUB, Site
 from agentsmith.trackers.github.tracker import GitHubTracker
+from agentsmith.trackers.github.webhook import GitHubWebhooks
 from agentsmith.trackers.http import Pace, Shared
 
-
-def _not_empty(secret: SecretStr) -> SecretStr:
-    if not secret.get_secret_value().strip():
-        raise ValueError("is empty; set it, most likely in the environment")
-    return secret
-
-
-Secret = Annotated[SecretStr, AfterValidator(_not_empty)]
 Number = Annotated[int, Field(ge=1)]
 
 
@@ -63,6 +57,9 @@ class App(Section):
 class GitHubSettings(TrackerSettings):
     """A repository on github.com or on an Enterprise Server, reached with a token or as a GitHub App."""
 
+    idle_stretch: ClassVar[float] = 1.0
+    """An unchanged list is answered with 304, which costs no quota."""
+
     platform: Literal["github"]
     repository: str
     """`owner/name`."""
@@ -100,6 +97,11 @@ class GitHubSettings(TrackerSettings):
     def project_identity(self) -> str:
         """`github.com/acme/web`: the same as the tracker's `project`, and the first part of every ticket id."""
         return self.site.project
+
+    def webhooks(self) -> GitHubWebhooks | None:
+        """Who reads the repository's webhooks; None where nothing could be verified (it fails closed)."""
+        secrets = self.webhook_secrets()
+        return GitHubWebhooks(self.site, secrets) if secrets or self.insecure else None
 
     def open(self, name: str, labels: LabelSet, shared: Shared, *, pace: Pace | None = None) -> GitHubTracker:
         """The tracker that these settings describe."""

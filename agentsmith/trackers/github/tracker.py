@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from dataclasses import replace
 from typing import Final
 
@@ -11,6 +11,7 @@ import httpx
 
 from agentsmith.boottime import boottime
 from agentsmith.domain.errors import BadAnswer, Refused, TicketNotFound
+from agentsmith.domain.foreign import foreign
 from agentsmith.domain.lifecycle import LabelSet, Status
 from agentsmith.domain.memo import Memo
 from agentsmith.domain.ticket import Actor, Ticket, TicketId
@@ -116,9 +117,9 @@ class GitHubTracker:
         """The issue as it is now (T1, T3)."""
         return await self._issues.read(key)
 
-    def find(self, label: str) -> AsyncIterator[Ticket]:
-        """Every open issue that carries `label` (T2)."""
-        return self._issues.find(label)
+    def find(self, *labels: str) -> AsyncIterator[Ticket]:
+        """Every open issue that carries one of `labels` (T2)."""
+        return self._issues.find(*labels)
 
     async def move(self, ticket: Ticket, move: Move) -> MoveOutcome:
         """Publish one edge (T4 to T11)."""
@@ -137,6 +138,17 @@ class GitHubTracker:
     ) -> Sticky:
         """Make our comment or edit it in place (T13)."""
         return await self._stickies.write(ticket, text, memo, known=known, deadline=deadline)
+
+    async def say(self, ticket: Ticket, text: str, *, deadline: float) -> None:
+        """Post a comment beside our one (T16)."""
+        await self._stickies.say(ticket, text, deadline=deadline)
+
+    async def relabel(
+        self, ticket: Ticket, *, add: Collection[str] = (), remove: Collection[str] = (), deadline: float
+    ) -> Ticket:
+        """Change labels that are not ours (T17)."""
+        wanted = foreign(self.labels.lifecycle, add, remove)
+        return await self._moves.relabel(ticket, wanted, deadline=deadline)
 
     async def me(self) -> Actor:
         """The account of the token, or the bot of the GitHub App."""

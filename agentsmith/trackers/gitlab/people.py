@@ -14,7 +14,8 @@ from agentsmith.trackers.gitlab import payloads
 from agentsmith.trackers.gitlab.payloads import LabelEvent, Member, User
 from agentsmith.trackers.gitlab.site import Site
 from agentsmith.trackers.gitlab.spelling import Spelling
-from agentsmith.trackers.http import Answer, ApiClient
+from agentsmith.trackers.http import Answer, ApiClient, spending_for
+from agentsmith.trackers.http.ledger import ACTOR
 from agentsmith.trackers.http.paging import links
 
 _LEVELS: Final = ((40, Access.ADMIN), (30, Access.WRITE), (15, Access.TRIAGE), (10, Access.READ))
@@ -43,7 +44,8 @@ class People:
         """Who the token belongs to; asked once."""
         async with self._asking:
             if self._me is None:
-                answer = await self._client.get("/user", deadline=deadline, missing=Refused)
+                with spending_for(ACTOR):
+                    answer = await self._client.get("/user", deadline=deadline, missing=Refused)
                 user: User = payloads.read(User, answer.data, "a user")
                 actor = user.to_actor()
                 self._me = replace(actor, bot=actor.bot or bool(_BOT.fullmatch(actor.name)))
@@ -59,7 +61,14 @@ class People:
 
     async def labelled_by(self, iid: str, label: str) -> Labelling | None:
         """Who last put the label on the issue; None when the history does not say."""
-        wanted = label.casefold()
+        with spending_for(ACTOR):
+            found = await self._last_labelling(iid, label.casefold())
+            if found is None or found.user is None:
+                return None
+            actor = await self._known(found.user)
+            return Labelling(actor, await self.access_of(actor))
+
+    async def _last_labelling(self, iid: str, wanted: str) -> LabelEvent | None:
         path = self._site.path(iid, "/resource_label_events")
         first = await self._client.get(path, params={"per_page": str(self._page_size)})
         answer = await self._newest(first, path)
@@ -71,18 +80,15 @@ class People:
             page, pages = page - 1, pages + 1
             answer = await self._page(path, page)
             found = self._last(answer, wanted)
-        found = found or self._last(first, wanted)
-        if found is None or found.user is None:
-            return None
-        actor = await self._known(found.user)
-        return Labelling(actor, await self.access_of(actor))
+        return found or self._last(first, wanted)
 
     async def access_of(self, actor: Actor) -> Access:
         """What an account may do here, by direct or inherited membership; NONE for whoever is no member."""
         if not _NUMBER.fullmatch(actor.id):
             return Access.NONE
         path = self._site.path(rest=f"/members/all/{actor.id}")
-        answer = await self._client.get(path, allow=frozenset({404}), missing=Refused)
+        with spending_for(ACTOR):
+            answer = await self._client.get(path, allow=frozenset({404}), missing=Refused)
         if answer.status == 404:
             return Access.NONE
         member: Member = payloads.read(Member, answer.data, "a member")

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BeforeValidator, SecretStr, WithJsonSchema, field_validator
+from pydantic import BeforeValidator, SecretStr, WithJsonSchema, field_validator
 
 from agentsmith.config import TrackerSettings
 from agentsmith.config.durations import Grace
+from agentsmith.config.names import Secret
 from agentsmith.domain.lifecycle import LabelSet
 from agentsmith.trackers.gitlab.auth import TokenHeader
 from agentsmith.trackers.gitlab.opening import open_tracker
@@ -18,18 +19,11 @@ from agentsmith.trackers.gitlab.webhook import SIGNING, GitLabWebhooks, signing_
 from agentsmith.trackers.http import Pace, Shared
 
 
-def _not_empty(secret: SecretStr) -> SecretStr:
-    if not secret.get_secret_value().strip():
-        raise ValueError("is empty; set it, most likely in the environment")
-    return secret
-
-
 def _as_text(value: object) -> object:
     """An id may be written as a number."""
     return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 
-Secret = Annotated[SecretStr, AfterValidator(_not_empty)]
 Project = Annotated[
     str,
     BeforeValidator(_as_text),

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Collection
 from typing import Final
 
 import httpx
 
 from agentsmith.boottime import boottime
 from agentsmith.domain.errors import Refused
+from agentsmith.domain.foreign import foreign
 from agentsmith.domain.lifecycle import LabelSet, Status
 from agentsmith.domain.memo import Memo
 from agentsmith.domain.ticket import Actor, Ticket, TicketId
@@ -104,9 +105,9 @@ class GitLabTracker:
         """The issue as it is now (T1, T3)."""
         return await self._issues.read(key)
 
-    def find(self, label: str) -> AsyncIterator[Ticket]:
-        """Every open issue that carries `label` (T2)."""
-        return self._listing.find(label)
+    def find(self, *labels: str) -> AsyncIterator[Ticket]:
+        """Every open issue that carries one of `labels` (T2)."""
+        return self._listing.find(*labels)
 
     async def move(self, ticket: Ticket, move: Move) -> MoveOutcome:
         """Publish one edge (T4 to T11)."""
@@ -125,6 +126,17 @@ class GitLabTracker:
     ) -> Sticky:
         """Make our comment or edit it in place (T13)."""
         return await self._stickies.write(ticket, text, memo, known=known, deadline=deadline)
+
+    async def say(self, ticket: Ticket, text: str, *, deadline: float) -> None:
+        """Post a comment beside our one (T16)."""
+        await self._stickies.say(ticket, text, deadline=deadline)
+
+    async def relabel(
+        self, ticket: Ticket, *, add: Collection[str] = (), remove: Collection[str] = (), deadline: float
+    ) -> Ticket:
+        """Change labels that are not ours (T17)."""
+        wanted = foreign(self._spelling.reserved, add, remove)
+        return await self._moves.relabel(ticket, wanted, deadline=deadline)
 
     async def me(self) -> Actor:
         """The account of the token."""

@@ -16,7 +16,8 @@ import structlog
 from agentsmith.domain.errors import BadAnswer, Refused
 from agentsmith.domain.ticket import Actor, Ticket
 from agentsmith.domain.tracker import Access, Labelling
-from agentsmith.trackers.http import ApiClient
+from agentsmith.trackers.http import ApiClient, spending_for
+from agentsmith.trackers.http.ledger import ACTOR
 from agentsmith.trackers.jira import payloads
 from agentsmith.trackers.jira.issues import Issues
 from agentsmith.trackers.jira.payloads import History, User, snapshot_of
@@ -47,7 +48,8 @@ class People:
         """Who the token belongs to; asked once."""
         async with self._asking:
             if self._me is None:
-                answer = await self._client.get(self._site.api("/myself"), deadline=deadline, missing=Refused)
+                with spending_for(ACTOR):
+                    answer = await self._client.get(self._site.api("/myself"), deadline=deadline, missing=Refused)
                 user: User = payloads.read(User, answer.data, "a user")
                 if not user.id:
                     raise BadAnswer("Jira: a user is malformed: it has no id")
@@ -64,20 +66,25 @@ class People:
 
     async def labelled_by(self, ticket: Ticket, label: str) -> Labelling | None:
         """Who last put the label on the issue; what was there from the beginning was set by who made it."""
+        with spending_for(ACTOR):
+            actor = await self._who_set(ticket, label)
+            return await self._labelling(actor)
+
+    async def _who_set(self, ticket: Ticket, label: str) -> Actor | None:
         key, wanted = self._issues.key(ticket.key), label.casefold()
         oldest: frozenset[str] | None = None
         async for histories in self._newest_first(key):
             for history in reversed(histories):
                 for change in reversed([c for c in history.items if c.field == "labels"]):
                     if wanted in change.after - change.before:
-                        return await self._labelling(history.author.to_actor() if history.author else None)
+                        return history.author.to_actor() if history.author else None
                     oldest = change.before
         if oldest is None:
             oldest = frozenset(name.casefold() for name in ticket.labels)
         if wanted not in oldest:
             return None
         snapshot = snapshot_of(ticket) or snapshot_of(await self._issues.read(key))
-        return await self._labelling(snapshot.creator if snapshot else None)
+        return snapshot.creator if snapshot else None
 
     async def access_of(self, actor: Actor) -> Access:
         """What an account may do here; NONE for whoever Jira does not know."""
@@ -109,7 +116,8 @@ class People:
         who = {"accountId": actor.id} if self._site.cloud else {"username": actor.name}
         params = {"permissions": permissions, "projectKey": self._site.project, "maxResults": "50", **who}
         path = self._site.api("/user/permission/search")
-        answer = await self._client.get(path, params=params, missing=Refused)
+        with spending_for(ACTOR):
+            answer = await self._client.get(path, params=params, missing=Refused)
         users: list[Any] = payloads.read(list[Any], answer.data, "a list of users")
         # Data Center matches the beginning of names: only the very same account counts.
         return any(self._same(record, actor) for record in users)

@@ -4,25 +4,18 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, Field, SecretStr, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from agentsmith.config import TrackerSettings
 from agentsmith.config.durations import Grace
+from agentsmith.config.names import Secret
 from agentsmith.domain.lifecycle import LabelSet, Status
 from agentsmith.trackers.http import Pace, Shared
-from agentsmith.trackers.jira.labellock import LabelLock
 from agentsmith.trackers.jira.opening import open_tracker
 from agentsmith.trackers.jira.site import Deployment, Site
 from agentsmith.trackers.jira.tracker import BLOCKS, TRUST_READS, JiraTracker
+from agentsmith.trackers.jira.webhook import JiraWebhooks
 
-
-def _not_empty(secret: SecretStr) -> SecretStr:
-    if not secret.get_secret_value().strip():
-        raise ValueError("is empty; set it, most likely in the environment")
-    return secret
-
-
-Secret = Annotated[SecretStr, AfterValidator(_not_empty)]
 Word = Annotated[str, Field(min_length=1, max_length=255)]
 
 
@@ -83,16 +76,13 @@ class JiraSettings(TrackerSettings):
         """`acme.atlassian.net/WEB`: the same as the tracker's `project`."""
         return self.site.canonical
 
-    def open(
-        self,
-        name: str,
-        labels: LabelSet,
-        shared: Shared,
-        *,
-        lock: LabelLock | None = None,
-        pace: Pace | None = None,
-    ) -> JiraTracker:
-        """The tracker that these settings describe; `lock` is shared by all replicas where there is one."""
+    def webhooks(self) -> JiraWebhooks | None:
+        """Who reads the site's webhooks; None where nothing could be verified (it fails closed)."""
+        secrets = self.webhook_secrets()
+        return JiraWebhooks(self.site, secrets) if secrets or self.insecure else None
+
+    def open(self, name: str, labels: LabelSet, shared: Shared, *, pace: Pace | None = None) -> JiraTracker:
+        """The tracker that these settings describe."""
         return open_tracker(
             name=name,
             site=self.site,
@@ -100,7 +90,6 @@ class JiraSettings(TrackerSettings):
             token=self.token.get_secret_value(),
             email=self.email,
             shared=shared,
-            lock=lock,
             statuses=self.statuses or None,
             link_type=self.blocking_link,
             quiet=self.quiet,

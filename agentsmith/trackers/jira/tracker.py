@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from typing import Final
 
 import httpx
 
 from agentsmith.boottime import boottime
 from agentsmith.domain.errors import ConfigError
+from agentsmith.domain.foreign import Foreign, foreign
 from agentsmith.domain.lifecycle import LabelSet, Status
 from agentsmith.domain.memo import Memo
 from agentsmith.domain.ticket import Actor, Ticket, TicketId
 from agentsmith.domain.tracker import Access, Blocker, Labelling, Move, MoveOutcome, Sticky
-from agentsmith.trackers.http import ApiClient
+from agentsmith.trackers.http import ApiClient, LabelLock
 from agentsmith.trackers.http.memory import Memory
 from agentsmith.trackers.jira.issues import Issues, Recent
-from agentsmith.trackers.jira.labellock import LabelLock, LocalLabelLock
 from agentsmith.trackers.jira.links import Links
 from agentsmith.trackers.jira.listing import PAGE_SIZE, Listing
 from agentsmith.trackers.jira.moves import Moves
@@ -44,7 +44,7 @@ class JiraTracker:
         site: Site,
         labels: LabelSet,
         client: ApiClient,
-        lock: LabelLock | None = None,
+        lock: LabelLock,
         statuses: Mapping[Status, str] | None = None,
         link_type: str = BLOCKS,
         quiet: bool = True,
@@ -77,7 +77,7 @@ class JiraTracker:
             issues=issues,
             labels=labels,
             memory=memory,
-            lock=lock or LocalLabelLock(now),
+            lock=lock,
             workflow=Workflow(client=client, site=site, issues=issues, words=statuses) if statuses else None,
             now=now,
         )
@@ -113,9 +113,9 @@ class JiraTracker:
         """The issue as it is now (T1, T3)."""
         return await self._issues.read(key)
 
-    def find(self, label: str) -> AsyncIterator[Ticket]:
-        """Every open issue that carries `label` (T2)."""
-        return self._listing.find(label)
+    def find(self, *labels: str) -> AsyncIterator[Ticket]:
+        """Every open issue that carries one of `labels` (T2)."""
+        return self._listing.find(*labels)
 
     async def move(self, ticket: Ticket, move: Move) -> MoveOutcome:
         """Publish one edge (T4 to T11)."""
@@ -134,6 +134,17 @@ class JiraTracker:
     ) -> Sticky:
         """Make our comment or edit it in place (T13)."""
         return await self._stickies.write(ticket, text, memo, known=known, deadline=deadline)
+
+    async def say(self, ticket: Ticket, text: str, *, deadline: float) -> None:
+        """Post a comment beside our one (T16)."""
+        await self._stickies.say(ticket, text, deadline=deadline)
+
+    async def relabel(
+        self, ticket: Ticket, *, add: Collection[str] = (), remove: Collection[str] = (), deadline: float
+    ) -> Ticket:
+        """Change labels that are not ours (T17)."""
+        wanted = _check_foreign(foreign(self.labels.lifecycle, add, remove))
+        return await self._moves.relabel(ticket, wanted, deadline=deadline)
 
     async def me(self) -> Actor:
         """The account of the token."""
@@ -155,6 +166,14 @@ class JiraTracker:
         """Close the connections."""
         if self._http is not None:
             await self._http.aclose()
+
+
+def _check_foreign(wanted: Foreign) -> Foreign:
+    """The same, if Jira takes these labels; raises ConfigError where it would not."""
+    for name in wanted.add:
+        if any(c.isspace() for c in name):
+            raise ConfigError(f"Jira takes no label {name[:40]!r}: labels hold no spaces there")
+    return wanted
 
 
 def _check(labels: LabelSet) -> None:
