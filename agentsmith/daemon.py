@@ -35,6 +35,7 @@ from agentsmith.pipelines.steps import Limits
 from agentsmith.poller import Poller
 from agentsmith.publish import Publisher
 from agentsmith.recover import Recovery
+from agentsmith.retention import Keep, Retention
 from agentsmith.run import RunContext
 from agentsmith.store import AWAY, Process, Store
 from agentsmith.web.app import make_app
@@ -204,6 +205,8 @@ class Daemon:
             leaders = [start(role, work) for role, work in self._leading(store, trackers, parts)]
             if {Role.RECEIVER, Role.POLLER} & self._roles:
                 leaders.append(start("intake", Intake(store, parts.claims, self._process).serve()))
+            if consumer is not None:
+                leaders.append(start("retention", self._retention(store).serve()))
             serving = start("receiver", web.serve()) if web is not None else None
             consuming = start("consumer", consumer.serve()) if consumer is not None else None
             log.info("up", process=self._process.name, roles=self._process.roles, redis=opened.version)
@@ -244,6 +247,16 @@ class Daemon:
             keeper = Housekeeping(store, trackers, parts.recovery, intervals_, lease)
             found.append((Role.HOUSEKEEPING.value, lead(Role.HOUSEKEEPING, lease, keeper.work, store.outage)))
         return found
+
+    def _retention(self, store: Store) -> Retention:
+        config = self._config
+        return Retention(
+            store=store,
+            data_dir=config.data_dir,
+            workspaces=Keep(config.workspaces.keep_for, config.workspaces.keep_size),
+            runs=Keep(config.run.keep_for, config.run.keep_size),
+            every=config.housekeeping.tidy_every,
+        )
 
     async def _tick(self, store: Store, consumer: Consumer | None) -> None:
         """Say that we live, hear what is to stop, and notice when Redis lost its memory."""

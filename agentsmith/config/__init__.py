@@ -22,6 +22,7 @@ from agentsmith.config.sections import (
     Run,
     Server,
     TrackerSettings,
+    Workspaces,
 )
 
 __all__ = [
@@ -46,6 +47,7 @@ __all__ = [
     "Step",
     "TrackerSettings",
     "Trigger",
+    "Workspaces",
     "find_file",
     "json_schema",
     "load",

@@ -67,6 +67,19 @@ class Run(Section):
     """How much of a run's output is kept."""
     retry_backoff: Duration = Duration(60)
     """The first wait after exit code 75; it doubles each time."""
+    keep_for: Duration = Duration(30 * 86400)
+    """How long the records and logs of runs are kept."""
+    keep_size: Size = Size(2 * 1024**3)
+    """How much room they may take; the oldest go first."""
+
+
+class Workspaces(Section):
+    """How long the folders of tickets are kept on the machine that worked on them."""
+
+    keep_for: Duration = Duration(14 * 86400)
+    """Counted from the last change in a folder; a ticket in hand keeps its own."""
+    keep_size: Size = Size(20 * 1024**3)
+    """How much room they may take together; the oldest go first."""
 
 
 class LoopLimit(Section):
@@ -91,6 +104,7 @@ class Housekeeping(Section):
     sweep_every: Duration = Duration(5)
     stale_every: Duration = Duration(60)
     reconcile_every: Duration = Duration(600)
+    tidy_every: Duration = Duration(3600)
 
 
 class Allow(Section):

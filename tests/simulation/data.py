@@ -88,7 +88,7 @@ class Keyspace:
         if _whole(cursor) != 0:
             raise ResponseError("ERR invalid cursor")
         named = dict(zip((name.upper() for name in options[::2]), options[1::2], strict=True))
-        return [b"0", list[Reply](self.do_keys(named.get(b"MATCH", b"*")))]
+        return [b"0", self.do_keys(named.get(b"MATCH", b"*"))]
 
     def do_type(self, key: bytes) -> Status:
         names = {bytes: b"string", list: b"list", dict: b"hash", SortedSet: b"zset", type(None): b"none"}
