@@ -122,6 +122,15 @@ class Run(Section):
     """How much room they may take; the oldest go first."""
 
 
+class Workspaces(Section):
+    """How long the folders of tickets are kept on the machine that worked on them."""
+
+    keep_for: Duration = Duration(14 * 86400)
+    """Counted from the last change in a folder; a ticket in hand keeps its own."""
+    keep_size: Size = Size(20 * 1024**3)
+    """How much room they may take together; the oldest go first."""
+
+
 class LoopLimit(Section):
     """How often one ticket may be claimed before we suspect a loop."""
 
@@ -147,6 +156,7 @@ class Housekeeping(Section):
     reconcile_every: Duration = Duration(600)
     heal_every: Duration = Duration(300)
     """How often failed webhook deliveries are asked for again, where the platform keeps them."""
+    tidy_every: Duration = Duration(3600)
 
 
 class Allow(Section):

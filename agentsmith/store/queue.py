@@ -269,6 +269,10 @@ class Queue:
         """Whether a request for the ticket is waiting or in flight."""
         return bool(await self._redis.hexists(self._keys.queue_index, ticket))
 
+    async def in_flight(self) -> list[str]:
+        """Every request that is waiting or taken and not acknowledged, in no order."""
+        return list((await self._redis.hgetall(self._keys.queue_index)).values())
+
     async def waiting(self) -> list[str]:
         """Every request on the queue, next one first."""
         return list(await self._redis.lrange(self._keys.queue, 0, -1))

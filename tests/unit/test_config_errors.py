@@ -21,8 +21,8 @@ def told(folder: Path, text: str | bytes, environ: dict[str, str] | None = None)
     return str(caught.value).replace(f"{folder}{os.sep}", "").splitlines()
 
 
-TOP = "data_dir, label_prefix, former_label_prefixes, redis, server, lease, consumer, run, claim, housekeeping, "
-TOP += "allow, log, trackers, repositories, agents, pipelines, triggers"
+TOP = "data_dir, label_prefix, former_label_prefixes, redis, server, lease, consumer, run, workspaces, claim, "
+TOP += "housekeeping, allow, log, trackers, repositories, agents, pipelines, triggers"
 STEPS = "checkout, run, agent, verify, commit, push, pull_request, comment, label"
 MAPPING = "must be a mapping: indented lines like `key: value`"
 CONDITION = (
