@@ -19,10 +19,11 @@ from agentsmith.domain.intent import Intent
 from agentsmith.domain.lifecycle import Status
 from agentsmith.domain.request import MalformedRequest, PipelineRequest
 from agentsmith.domain.ticket import TicketId
-from agentsmith.run import RunContext, RunScope
+from agentsmith.run import RunScope
 from agentsmith.store import AWAY, Acquired, DeadLetter, NotAcquired, Process, RunLease, Store
 from agentsmith.ticketlock import LockBusy, holding
 from agentsmith.trackers.http import spending_for
+from agentsmith.work import RunContext
 
 log = structlog.get_logger()
 

@@ -31,16 +31,18 @@ from agentsmith.housekeeping import Housekeeping, Intervals
 from agentsmith.intake import Intake
 from agentsmith.leadership import lead
 from agentsmith.opening import Opened, open_store, open_trackers, webhook_readers
-from agentsmith.pipelines.steps import Limits
+from agentsmith.pipelines import cgroups
+from agentsmith.pipelines.context import Limits
+from agentsmith.pipelines.runner import user_called
 from agentsmith.poller import Poller
 from agentsmith.publish import Publisher
 from agentsmith.recover import Recovery
-from agentsmith.retention import Keep, Retention
-from agentsmith.run import RunContext
+from agentsmith.retention import Retention
 from agentsmith.store import AWAY, Process, Store
 from agentsmith.web.app import make_app
 from agentsmith.web.receiver import Desk, Receiver
 from agentsmith.web.server import WebServer, listen
+from agentsmith.work import RunContext
 
 log = structlog.get_logger()
 
@@ -103,13 +105,7 @@ def _request_again(ticket: Ticket, pipeline: str, fence: int, attempts: int) -> 
 
 def run_context(config: Config, opened: Opened, trackers: Mapping[str, Tracker], parts: Parts) -> RunContext:
     """What the runs of this process share."""
-    limits = Limits(
-        run_timeout=config.run.timeout,
-        step_timeout=config.run.step_timeout,
-        log_limit=config.run.log_limit,
-        retry_backoff=config.run.retry_backoff,
-        max_attempts=config.consumer.max_attempts,
-    )
+    cgroups.check(config.run.limits)
     return RunContext(
         store=opened.store,
         redis_url=opened.url,
@@ -117,9 +113,12 @@ def run_context(config: Config, opened: Opened, trackers: Mapping[str, Tracker],
         publisher=parts.publisher,
         pipelines=config.pipelines,
         triggers=parts.triggers,
-        limits=limits,
+        limits=Limits.of(config),
         kill_grace=config.consumer.kill_grace,
         data_dir=config.data_dir,
+        settings=config.run,
+        agents=config.agents,
+        user=user_called(config.run.user),
     )
 
 
@@ -206,7 +205,7 @@ class Daemon:
             if {Role.RECEIVER, Role.POLLER} & self._roles:
                 leaders.append(start("intake", Intake(store, parts.claims, self._process).serve()))
             if consumer is not None:
-                leaders.append(start("retention", self._retention(store).serve()))
+                leaders.append(start("retention", Retention(store, self._config).serve()))
             serving = start("receiver", web.serve()) if web is not None else None
             consuming = start("consumer", consumer.serve()) if consumer is not None else None
             log.info("up", process=self._process.name, roles=self._process.roles, redis=opened.version)
@@ -247,16 +246,6 @@ class Daemon:
             keeper = Housekeeping(store, trackers, parts.recovery, intervals_, lease)
             found.append((Role.HOUSEKEEPING.value, lead(Role.HOUSEKEEPING, lease, keeper.work, store.outage)))
         return found
-
-    def _retention(self, store: Store) -> Retention:
-        config = self._config
-        return Retention(
-            store=store,
-            data_dir=config.data_dir,
-            workspaces=Keep(config.workspaces.keep_for, config.workspaces.keep_size),
-            runs=Keep(config.run.keep_for, config.run.keep_size),
-            every=config.housekeeping.tidy_every,
-        )
 
     async def _tick(self, store: Store, consumer: Consumer | None) -> None:
         """Say that we live, hear what is to stop, and notice when Redis lost its memory."""

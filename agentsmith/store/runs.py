@@ -78,6 +78,15 @@ redis.call('PEXPIRE', counters, {COUNTERS_MS})
 if attempts > tonumber(limit) then return {{'poison', attempts}} end
 return {{'started', attempts}}
 """)
+_MAY_WRITE: Final = Script("""
+local heartbeat, fence, ended = unpack(KEYS)
+local mine, value = unpack(ARGV)
+if newest(fence) > tonumber(mine) or redis.call('GET', ended) == mine then return 0 end
+local held = redis.call('GET', heartbeat)
+-- A missing heartbeat alone is not a loss: the next renewal puts it back.
+if held and held ~= value then return 0 end
+return 1
+""")
 _SETTLE: Final = Script(
     RECORD
     + f"""
@@ -234,6 +243,11 @@ class Runs:
         k, t = self._keys, lease.ticket
         keys = [k.heartbeat(t), k.fence(t), k.running, k.ended(t)]
         return str(await _RENEW(self._redis, keys, [t, lease.fence, lease.value, _ms(ttl), FENCE_MS]))
+
+    async def may_write(self, lease: RunLease) -> bool:
+        """Begin-write: whether nobody took the ticket over (P6)."""
+        k, t = self._keys, lease.ticket
+        return bool(await _MAY_WRITE(self._redis, [k.heartbeat(t), k.fence(t), k.ended(t)], [lease.fence, lease.value]))
 
     async def start(self, lease: RunLease, *, max_attempts: int) -> tuple[str, int]:
         """Count an attempt: `started`, `poison` or `lost`, and the number of attempts."""

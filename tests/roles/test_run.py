@@ -118,7 +118,7 @@ async def test_exit_codes_decide(opened: OpenWorld, script: str, status: Status,
 
 
 async def test_a_program_that_is_not_there_fails_clearly(opened: OpenWorld) -> None:
-    async with opened(Step(kind="run", argument=("no-such-program-here", "x"), name="tool")) as world:
+    async with opened(Step.read({"run": ["no-such-program-here", "x"], "name": "tool"})) as world:
         key = await world.open_ticket()
         await world.claim(key)
         await world.run_queue()
@@ -145,7 +145,7 @@ async def _woken(world: World) -> bool:
 
 
 async def test_a_step_that_takes_too_long_is_ended(tmp_path: Path, opened: OpenWorld) -> None:
-    slow = Step(kind="run", argument=f"echo $$ > {tmp_path}/pid; sleep 60", name="slow", timeout=Duration(0.3))
+    slow = Step.read({"run": f"echo $$ > {tmp_path}/pid; sleep 60", "name": "slow", "timeout": "300ms"})
     async with opened(slow) as world:
         key = await world.open_ticket()
         await world.claim(key)

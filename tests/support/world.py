@@ -30,7 +30,7 @@ TRIGGER = "agent-smith"
 
 def sh(script: str, name: str = "work") -> Step:
     """A step that a shell runs."""
-    return Step(kind="run", argument=script, name=name)
+    return Step.read({"run": script, "name": name})
 
 
 def world_config(data_dir: Path, *steps: Step, **changes: object) -> Config:
