@@ -38,7 +38,7 @@ from agentsmith.poller import Poller
 from agentsmith.publish import Publisher
 from agentsmith.recover import Recovery
 from agentsmith.reload import ConfigFile
-from agentsmith.retention import Keep, Retention
+from agentsmith.retention import Retention
 from agentsmith.rulebook import LiveTriggers, Rulebook
 from agentsmith.shadow import ReadOnly
 from agentsmith.store import AWAY, Process, Store
@@ -218,7 +218,7 @@ class Daemon:
             if self._file is not None:
                 leaders.append(start("configuration", self._watch(self._file, parts.book)))
             if consumer is not None:
-                leaders.append(start("retention", self._retention(store).serve()))
+                leaders.append(start("retention", Retention(store, self._config).serve()))
             serving = start("receiver", web.serve()) if web is not None else None
             consuming = start("consumer", consumer.serve()) if consumer is not None else None
             log.info("up", process=self._process.name, roles=self._process.roles, redis=opened.version)
@@ -280,16 +280,6 @@ class Daemon:
 
         async for problem in file.changes(apply):
             self._process = replace(self._process, problem=problem)
-
-    def _retention(self, store: Store) -> Retention:
-        config = self._config
-        return Retention(
-            store=store,
-            data_dir=config.data_dir,
-            workspaces=Keep(config.workspaces.keep_for, config.workspaces.keep_size),
-            runs=Keep(config.run.keep_for, config.run.keep_size),
-            every=config.housekeeping.tidy_every,
-        )
 
     async def _tick(self, store: Store, consumer: Consumer | None) -> None:
         """Say that we live, hear what is to stop, and notice when Redis lost its memory."""

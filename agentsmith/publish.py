@@ -192,21 +192,6 @@ class Publisher:
             return
         await self._store.remember_sticky(ticket.id, sticky.ref)
 
-    async def words(self, ticket: Ticket, status: Status | None, intent: Intent) -> Words:
-        """What our comment says of a ticket in `status`."""
-        history = await self._store.runs.history(ticket.id)
-        text = sticky_text(status, run=intent.run, attempt=intent.attempt, note=intent.note, history=history)
-        memo = Memo(
-            intent.run,
-            intent.fence,
-            intent.attempt,
-            intent.text,
-            intent.due,
-            follow_up=status is Status.IN_PROGRESS and await self._store.runs.follow_up(ticket.id) is not None,
-            trigger=next((trigger.label for trigger in matching(ticket, self._triggers)), ""),
-        )
-        return Words(text, memo)
-
     async def note_follow_up(self, tracker: Tracker, ticket: Ticket, by: str, *, lock: Lease) -> None:
         """Have a running ticket run once more afterwards; noted beside the lease, and on the ticket, which survives."""
         await self._store.runs.note_follow_up(ticket.id, by)

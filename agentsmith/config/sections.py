@@ -127,6 +127,8 @@ class Workspaces(Section):
 
     keep_for: Duration = Duration(14 * 86400)
     """Counted from the last change in a folder; a ticket in hand keeps its own."""
+    keep_unsaved_for: Duration = Duration(60 * 86400)
+    """The same where work was never pushed."""
     keep_size: Size = Size(20 * 1024**3)
     """How much room they may take together; the oldest go first."""
 

@@ -101,6 +101,12 @@ def test_the_defaults_are_those_that_the_documents_promise() -> None:
         "stale_every": 60,
         "reconcile_every": 600,
         "heal_every": 300,
+        "tidy_every": 3600,
+    }
+    assert config.workspaces.model_dump() == {
+        "keep_for": 14 * 86400,
+        "keep_unsaved_for": 60 * 86400,
+        "keep_size": 20 * 1024**3,
     }
     assert config.allow.model_dump() == {
         "access": Access.WRITE,

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from agentsmith.config import load
+from agentsmith.config import Config, load
 from agentsmith.domain.errors import ConfigError
 from tests.support.config_platforms import HOME, PLATFORMS, load_text
 
@@ -21,8 +21,7 @@ def told(folder: Path, text: str | bytes, environ: dict[str, str] | None = None)
     return str(caught.value).replace(f"{folder}{os.sep}", "").splitlines()
 
 
-TOP = "data_dir, label_prefix, former_label_prefixes, redis, server, lease, consumer, run, workspaces, claim, "
-TOP += "housekeeping, allow, log, trackers, repositories, agents, pipelines, triggers"
+TOP = ", ".join(Config.model_fields)
 STEPS = "checkout, run, agent, verify, commit, push, pull_request, comment, label"
 MAPPING = "must be a mapping: indented lines like `key: value`"
 CONDITION = (
@@ -125,8 +124,7 @@ ONE_PROBLEM = {
     ),
     "trackers:\n  web:\n    platform: local\n    pol_interval: 1": (
         "4: trackers.web.pol_interval: unknown key; did you mean `poll_interval`? "
-        "Known: platform, poll_interval, idle_poll_interval, webhook_secret, insecure, allow, code, capacity, project, "
-        "path"
+        f"Known: {', '.join(PLATFORMS['local'].model_fields)}"
     ),
     "trackers:\n  web:\n    platform: local\n    poll_interval: 2d": (
         "4: trackers.web.poll_interval: '2d' is too slow; polling can be slowed down to 1d, but not switched off"
