@@ -162,6 +162,21 @@ class Publisher:
         log.warning("not published yet", ticket=intent.ticket, to=intent.to, why=why)
         return NotYet(why, retry_at)
 
+    async def words(self, ticket: Ticket, status: Status | None, intent: Intent) -> Words:
+        """What our comment says of a ticket in `status`, and the memo that survives in it."""
+        history = await self._store.runs.history(ticket.id)
+        text = sticky_text(status, run=intent.run, attempt=intent.attempt, note=intent.note, history=history)
+        memo = Memo(
+            intent.run,
+            intent.fence,
+            intent.attempt,
+            intent.text,
+            intent.due,
+            follow_up=status is Status.IN_PROGRESS and await self._store.runs.follow_up(ticket.id) is not None,
+            trigger=next((trigger.label for trigger in matching(ticket, self._triggers)), ""),
+        )
+        return Words(text, memo)
+
     async def comment(
         self,
         tracker: Tracker,
