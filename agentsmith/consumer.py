@@ -149,9 +149,12 @@ class Consumer:
 
     def _end(self, payload: str) -> None:
         task = self._tasks.pop(payload)
-        self._scopes.pop(payload, None)
+        scope = self._scopes.pop(payload, None)
         self._leases.pop(payload, None)
         self._freed.set()
+        if scope is not None and scope.holds_request:
+            # The lease was lost before the request was acknowledged. Nobody but us may take it out of our list.
+            self._adopt = True
         if not task.cancelled() and (error := task.exception()) is not None:
             # Housekeeping brings the ticket back; the consumer goes on with the others.
             log.error("a run could not be settled", exc_info=error)

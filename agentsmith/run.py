@@ -110,6 +110,11 @@ class RunScope:
         self._draining = True
         self._end_work()
 
+    @property
+    def holds_request(self) -> bool:
+        """Whether the request is neither acknowledged nor settled, and so still in our consumer's list."""
+        return not self._acknowledged
+
     async def restore(self, consumer: str, payload: str) -> None:
         """Redis lost its memory: put back the request, if it is not acknowledged, and the lease, now."""
         store = self._context.store
@@ -300,6 +305,7 @@ class RunScope:
                     self._lease, self._payload, None, look_in=0, uncount=self._counted and dropped.uncount
                 )
             )
+            self._acknowledged = self._acknowledged or settled
             if settled and dropped.look is not None:
                 await self._look_again(dropped)
             return
@@ -314,6 +320,7 @@ class RunScope:
         if not settled:
             self._log.warning("fenced off: the outcome is not published", outcome=outcome.word)
             return
+        self._acknowledged = True
         await self._publish(intent)
 
     async def _publish(self, intent: Intent) -> None:
