@@ -146,7 +146,9 @@ class Consumer:
 
     def _end(self, payload: str) -> None:
         task = self._tasks.pop(payload)
-        self._scopes.pop(payload, None)
+        scope = self._scopes.pop(payload, None)
+        if scope is not None and scope.left_in_hand:
+            self._adopt = True  # nobody else may take it from a list whose owner lives
         self._freed.set()
         if not task.cancelled() and (error := task.exception()) is not None:
             # Housekeeping brings the ticket back; the consumer goes on with the others.

@@ -79,6 +79,8 @@ class RunScope:
     def __init__(self, context: RunContext, request: PipelineRequest, payload: str, acquired: Acquired) -> None:
         self.request = replace(request, delivery=acquired.deliveries)
         self.step = ""
+        self.left_in_hand = False
+        """Whether the run is over and its request still stands in our list: it was lost before it could start."""
         self._context, self._payload, self._lease = context, payload, acquired.lease
         self._attempt = acquired.attempts
         self._counted = False
@@ -331,6 +333,7 @@ class RunScope:
             # Nothing may be written any more (P6); the children are gone, so the ticket may be taken over.
             lock_key = store.keys.claim_lock(self._tracker.platform if self._tracker else "", self.request.ticket)
             await store.outage.outlast(lambda: store.runs.release_dead(self._lease, lock_key=lock_key))
+            self.left_in_hand = not self._acknowledged
             return
         if dropped is not None:
             self._log.info("not run", why=str(dropped))
