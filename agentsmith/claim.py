@@ -25,7 +25,7 @@ from agentsmith.domain.request import PinnedText, PipelineRequest
 from agentsmith.domain.signal import Signal, SignalKind
 from agentsmith.domain.ticket import Ticket
 from agentsmith.domain.tracker import AlreadySo, Applied, Forbidden, Gone, Limited, LostRace, Move, Tracker, Unknown
-from agentsmith.publish import LOOK_AGAIN, Publisher, words_for
+from agentsmith.publish import LOOK_AGAIN, Publisher
 from agentsmith.recover import Recovery
 from agentsmith.store import Lease, Pushed, Store
 from agentsmith.ticketlock import LockBusy, holding
@@ -118,14 +118,15 @@ class Claims:
 
     async def _look(self, tracker: Tracker, signal: Signal, lock: Lease, backoff: float) -> ClaimOutcome:
         ticket = await self._read(tracker, signal.key)
-        status = resolve(tracker.labels.statuses(ticket.labels))
+        statuses = tracker.labels.statuses(ticket.labels)
+        status = resolve(statuses)
         intent = await self._store.intents.of(ticket.id)
         if intent is not None and intent.decided:
             return Deferred("its last outcome is not published yet", backoff)
         if signal.kind is SignalKind.RETRY and (answer := await self._retry(tracker, ticket, status, signal, lock)):
             return answer
         matches = gates.matching(ticket, self._rules.triggers)
-        if status in (Status.ENQUEUED, Status.IN_PROGRESS):
+        if status in (Status.ENQUEUED, Status.IN_PROGRESS) or len(statuses) > 1:
             return await self._attend(tracker, ticket, wanted=ticket.open and bool(matches), lock=lock)
         return await self._pass_gates(tracker, ticket, matches, lock, backoff, signal)
 
@@ -140,7 +141,7 @@ class Claims:
         self, tracker: Tracker, ticket: Ticket, status: Status, signal: Signal, lock: Lease
     ) -> ClaimOutcome | None:
         if await self._store.runs.lease(ticket.id):
-            await self._store.runs.note_follow_up(ticket.id, signal.by)
+            await self._publisher.note_follow_up(tracker, ticket, signal.by, lock=lock)
             return AlreadyClaimed("it is running: it will run once more afterwards")
         if status not in (Status.DONE, Status.FAILED, Status.WAITING):
             return None
@@ -273,7 +274,7 @@ class Claims:
             attempt=attempts,
             text=request.pinned.sha256,
         )
-        words = words_for(Status.ENQUEUED, intent)
+        words = await self._publisher.words(ticket, Status.ENQUEUED, intent)
         move = Move(Status.PENDING, Status.ENQUEUED, run, fence, deadline=lock.trust.until, say=words)
         outcome = await tracker.move(ticket, move)
         if isinstance(outcome, Unknown):

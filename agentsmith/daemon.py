@@ -31,15 +31,17 @@ from agentsmith.housekeeping import Housekeeping, Intervals
 from agentsmith.intake import Intake
 from agentsmith.leadership import lead
 from agentsmith.opening import Opened, open_store, open_trackers, webhook_readers
-from agentsmith.pipelines.steps import Limits
+from agentsmith.pipelines import cgroups
+from agentsmith.pipelines.context import Limits
+from agentsmith.pipelines.runner import user_called
 from agentsmith.poller import Poller
 from agentsmith.publish import Publisher
 from agentsmith.recover import Recovery
-from agentsmith.run import RunContext
 from agentsmith.store import AWAY, Process, Store
 from agentsmith.web.app import make_app
 from agentsmith.web.receiver import Desk, Receiver
 from agentsmith.web.server import WebServer, listen
+from agentsmith.work import RunContext
 
 log = structlog.get_logger()
 
@@ -71,7 +73,7 @@ def triggers_of(config: Config) -> tuple[Trigger, ...]:
 def assemble(config: Config, store: Store, trackers: Mapping[str, Tracker]) -> Parts:
     """Build claim and recovery on top of a store and trackers."""
     triggers = triggers_of(config)
-    publisher = Publisher(store, trackers)
+    publisher = Publisher(store, trackers, triggers)
     recovery = Recovery(
         store,
         trackers,
@@ -102,13 +104,7 @@ def _request_again(ticket: Ticket, pipeline: str, fence: int, attempts: int) -> 
 
 def run_context(config: Config, opened: Opened, trackers: Mapping[str, Tracker], parts: Parts) -> RunContext:
     """What the runs of this process share."""
-    limits = Limits(
-        run_timeout=config.run.timeout,
-        step_timeout=config.run.step_timeout,
-        log_limit=config.run.log_limit,
-        retry_backoff=config.run.retry_backoff,
-        max_attempts=config.consumer.max_attempts,
-    )
+    cgroups.check(config.run.limits)
     return RunContext(
         store=opened.store,
         redis_url=opened.url,
@@ -116,9 +112,12 @@ def run_context(config: Config, opened: Opened, trackers: Mapping[str, Tracker],
         publisher=parts.publisher,
         pipelines=config.pipelines,
         triggers=parts.triggers,
-        limits=limits,
+        limits=Limits.of(config),
         kill_grace=config.consumer.kill_grace,
         data_dir=config.data_dir,
+        settings=config.run,
+        agents=config.agents,
+        user=user_called(config.run.user),
     )
 
 
@@ -234,14 +233,14 @@ class Daemon:
         if Role.POLLER in self._roles:
             intervals = {name: float(settings.poll_interval) for name, settings in config.trackers.items()}
             slowest = {name: float(settings.slowest_poll) for name, settings in config.trackers.items()}
-            poller = Poller(store, trackers, parts.triggers, intervals, slowest)
             lease = store.leadership(Role.POLLER, self._process.name)
+            poller = Poller(store, trackers, parts.triggers, intervals, slowest, lease)
             found.append((Role.POLLER.value, lead(Role.POLLER, lease, poller.work, store.outage)))
         if Role.HOUSEKEEPING in self._roles:
             every = config.housekeeping
             intervals_ = Intervals(every.sweep_every, every.stale_every, every.reconcile_every)
-            keeper = Housekeeping(store, trackers, parts.recovery, intervals_)
             lease = store.leadership(Role.HOUSEKEEPING, self._process.name)
+            keeper = Housekeeping(store, trackers, parts.recovery, intervals_, lease)
             found.append((Role.HOUSEKEEPING.value, lead(Role.HOUSEKEEPING, lease, keeper.work, store.outage)))
         return found
 
@@ -250,7 +249,7 @@ class Daemon:
         every, ttl = self._config.consumer.stop_poll, self._config.lease.renew_every
         epoch: str | None = None
         while True:
-            running = consumer.running if consumer is not None else ()
+            running = consumer.running if consumer is not None else {}
             try:
                 tick = await store.presence.tick(self._process, ttl=ttl, running=running)
                 if consumer is not None:

@@ -22,7 +22,7 @@ from agentsmith.domain.signal import Signal
 from agentsmith.domain.ticket import Ticket, TicketId
 from agentsmith.domain.tracker import DefinesLabels, Tracker
 from agentsmith.rhythm import Beat, beating
-from agentsmith.store import Store
+from agentsmith.store import LeaderLease, Store
 from agentsmith.trackers.http import spending_for
 
 log = structlog.get_logger()
@@ -72,6 +72,8 @@ class Poller:
     intervals: Mapping[str, float]
     slowest: Mapping[str, float] = field(default_factory=dict)
     """How far apart the looks may drift while nothing changes; for whoever is not named they do not."""
+    lease: LeaderLease | None = None
+    """The leadership under which cycles are noted; without one nobody contends."""
     _failures: dict[str, int] = field(default_factory=dict)
     _prepared: set[str] = field(default_factory=set)
 
@@ -101,7 +103,8 @@ class Poller:
             if failures:
                 log.info("polling works again", tracker=tracker.name)
             self._failures[tracker.name] = 0
-            await self.store.presence.note_cycle("poller", f"{tracker.name}: {polled.found} found")
+            fence = self.lease.fence if self.lease is not None else 0
+            await self.store.presence.note_cycle("poller", f"{tracker.name}: {polled.found} found", fence=fence)
             pause = calm.after(polled)
             if pause > beat.every:
                 # The beat has rung meanwhile, so this is the whole pause.
@@ -124,7 +127,9 @@ class Poller:
         pending: dict[TicketId, Ticket] = {}
         async for ticket in tracker.find(*self._labels_on(tracker)):
             found[ticket.id] = ticket.revision
-            if resolve(tracker.labels.statuses(ticket.labels)) is Status.PENDING:
+            statuses = tracker.labels.statuses(ticket.labels)
+            # Several labels at once are to be repaired; here they are seen without asking for anything more.
+            if resolve(statuses) is Status.PENDING or len(statuses) > 1:
                 pending[ticket.id] = ticket
         # A ticket that was turned away and has not changed since would only be turned away again.
         rejected = await self.store.signals.rejected(tuple(pending))

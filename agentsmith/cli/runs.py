@@ -1,4 +1,4 @@
-"""`agentsmith cancel`, `agentsmith retry` and `agentsmith dead-letters`: a person's word about runs."""
+"""`agentsmith cancel` and `agentsmith retry`: a person's word about runs."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ import contextlib
 import uuid
 from collections.abc import AsyncIterator
 from dataclasses import asdict, dataclass, replace
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from agentsmith.boottime import boottime
 from agentsmith.cli import finding, output, reach, session
@@ -88,7 +87,7 @@ def cancel(file: Path | None, text: str, *, actor: str | None, as_json: bool) ->
         async with _case(config, text, session.whoever(actor)) as case:
             return await _cancel(case)
 
-    return _tell(asyncio.run(work()), as_json=as_json)
+    return tell(asyncio.run(work()), as_json=as_json)
 
 
 async def _cancel(case: Case) -> Answer:
@@ -101,6 +100,7 @@ async def _cancel(case: Case) -> Answer:
             return case.answer("not running", _nothing_to_cancel(case), ok=False)
         if queued and not leased and await _unqueue(case, reason, lock) == "decided":
             return case.answer("unqueued", f"{case.id} was taken off the queue; its label says failed")
+        await store.runs.withdraw_follow_up(case.id)
         await store.runs.request_stop(case.id, reason)
     return await _await_end(case, reason)
 
@@ -182,12 +182,13 @@ async def _in_hand(case: Case) -> bool:
 def retry(file: Path | None, text: str, *, actor: str | None, as_json: bool) -> bool:
     """Have the ticket run again; False when it cannot be."""
     config = session.begin(file)
+    return tell(asyncio.run(retried(config, text, session.whoever(actor))), as_json=as_json)
 
-    async def work() -> Answer:
-        async with _case(config, text, session.whoever(actor)) as case:
-            return await _retry(case)
 
-    return _tell(asyncio.run(work()), as_json=as_json)
+async def retried(config: Config, text: str, who: str) -> Answer:
+    """Have the ticket run again on behalf of `who`, and say what became of it."""
+    async with _case(config, text, who) as case:
+        return await _retry(case)
 
 
 async def _retry(case: Case) -> Answer:
@@ -228,7 +229,8 @@ async def _taken_on(case: Case, before: str | None) -> Answer | None:
     return case.answer("ended", f"{case.id} ran again: {now}")
 
 
-def _tell(answer: Answer, *, as_json: bool) -> bool:
+def tell(answer: Answer, *, as_json: bool) -> bool:
+    """Show the answer; True when it is a yes."""
     if as_json:
         output.json_result(asdict(answer))
     elif answer.ok:
@@ -236,27 +238,3 @@ def _tell(answer: Answer, *, as_json: bool) -> bool:
     else:
         output.note(output.clean(answer.message))
     return answer.ok
-
-
-def dead_letters(file: Path | None, *, as_json: bool) -> None:
-    """Show what nobody could run."""
-    config = session.begin(file)
-
-    async def work() -> list[dict[str, Any]]:
-        async with open_store(config) as opened:
-            return [
-                {
-                    "at": datetime.fromtimestamp(x.at, UTC).isoformat(timespec="seconds"),
-                    "reason": x.reason,
-                    "payload": x.payload,
-                }
-                for x in await opened.store.queue.dead_letters()
-            ]
-
-    letters = asyncio.run(work())
-    if as_json:
-        output.json_result(letters)
-    elif not letters:
-        output.say("there are no dead letters")
-    else:
-        output.rows(("When", "Why"), [(x["at"], x["reason"]) for x in letters])

@@ -110,6 +110,16 @@ TrackerName = Annotated[
         )
     ),
 ]
+RepositoryName = Annotated[
+    str,
+    AfterValidator(
+        _matching(
+            _TRACKER,
+            "is not a repository name; use up to 63 of a-z, 0-9, - and _, starting with a letter or digit "
+            "(where the repository is stands in the settings below it)",
+        )
+    ),
+]
 PipelineName = Annotated[
     str,
     AfterValidator(
@@ -167,6 +177,15 @@ def legal_label(label: str) -> str:
     if "," in label or ";" in label:
         raise ValueError("holds ',' or ';', which separate labels on GitLab and Azure DevOps; use another name")
     return label
+
+
+def legal_link(address: str) -> str:
+    """The address as it is, if it is one that a browser opens and has a place for the run's name."""
+    if not address.startswith(("https://", "http://")) or not address.isprintable() or " " in address:
+        raise ValueError("must be an address that starts with https:// or http://")
+    if "{run}" not in address or address.replace("{run}", "").count("{"):
+        raise ValueError("must hold `{run}`, and no other `{…}`: https://runs.example/{run}")
+    return address
 
 
 def legal_address(secret: SecretStr) -> SecretStr:

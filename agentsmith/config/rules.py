@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from agentsmith.config.durations import Duration
 from agentsmith.config.names import choices
+from agentsmith.config.steps import AgentSettings, LabelSettings
 
 if TYPE_CHECKING:
     from agentsmith.config.models import Config
@@ -18,7 +19,9 @@ def broken_rules(config: Config) -> Iterator[tuple[Loc, str]]:
     """Where each broken rule shows, and what to do about it."""
     yield from _timing(config)
     yield from _routing(config)
+    yield from _steps(config)
     yield from _projects(config)
+    yield from _code(config)
 
 
 def _timing(config: Config) -> Iterator[tuple[Loc, str]]:
@@ -85,6 +88,27 @@ def _routing(config: Config) -> Iterator[tuple[Loc, str]]:
                 break
 
 
+def _steps(config: Config) -> Iterator[tuple[Loc, str]]:
+    if config.run.agent not in config.agents:
+        yield (("run", "agent"), f"there is no agent `{config.run.agent}`{choices(config.run.agent, config.agents)}")
+    triggers = {trigger.label.casefold() for trigger in config.triggers}
+    for name, pipeline in config.pipelines.items():
+        for index, step in enumerate(pipeline.steps):
+            at: Loc = ("pipelines", name, "steps", index)
+            match step.settings:
+                case AgentSettings(agent=str(agent)) if agent not in config.agents:
+                    yield (at, f"there is no agent `{agent}`{choices(agent, config.agents)}")
+                case LabelSettings(add=add, remove=remove):
+                    for label in (*add, *remove):
+                        if config.labels.status_of(label) is not None:
+                            yield (
+                                at,
+                                f"`{label}` is a lifecycle label, which only agentsmith itself may set or remove",
+                            )
+                        elif label.casefold() in triggers:
+                            yield (at, f"`{label}` starts a pipeline, and is people's alone; use another label")
+
+
 def _projects(config: Config) -> Iterator[tuple[Loc, str]]:
     seen: dict[str, str] = {}
     for name, settings in config.trackers.items():
@@ -93,4 +117,26 @@ def _projects(config: Config) -> Iterator[tuple[Loc, str]]:
             yield (
                 ("trackers", name),
                 f"watches the same project as trackers.{first} ({settings.project_identity()}); keep one of the two",
+            )
+
+
+def _code(config: Config) -> Iterator[tuple[Loc, str]]:
+    known = config.repositories
+    for name, settings in config.trackers.items():
+        if settings.code is None:
+            if name in known and settings.own_repository() is not None:
+                # Logs and caches call a repository by its name, or by that of the tracker beside which it lies.
+                yield (
+                    ("repositories", name),
+                    f"is the name of a tracker with a repository of its own; rename it, or set trackers.{name}.code",
+                )
+        elif not known:
+            yield (
+                ("trackers", name, "code"),
+                f"there is no repository `{settings.code}`; describe it under `repositories`",
+            )
+        elif settings.code not in known:
+            yield (
+                ("trackers", name, "code"),
+                f"there is no repository `{settings.code}`{choices(settings.code, known)}",
             )

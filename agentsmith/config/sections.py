@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, ClassVar, Final, Literal
 
 from pydantic import AfterValidator, Field, SecretStr, field_validator
 
 from agentsmith.config.durations import Duration, Grace, Size
-from agentsmith.config.names import AccessName, Names, Namespace, Secrets, legal_address
-from agentsmith.config.pipelines import Section
+from agentsmith.config.names import (
+    AccessName,
+    Names,
+    Namespace,
+    RepositoryName,
+    Secrets,
+    absolute,
+    legal_address,
+    legal_link,
+)
+from agentsmith.config.section import Section
 from agentsmith.domain.tracker import Access
 
 _SLOWEST_POLL: Final = Duration(86400)
@@ -58,15 +68,49 @@ class Consumer(Section):
     """How often a run looks whether it was asked to stop."""
 
 
+class RunLimits(Section):
+    """What one run may use of the machine, where the platform lets us say so; no limit where none is given."""
+
+    memory: Size | None = None
+    """By the run's cgroup, else for each process by itself."""
+    cpus: Annotated[float, Field(gt=0, le=1024)] | None = None
+    """By the run's cgroup, else rounded up to whole processors."""
+    processes: Annotated[int, Field(ge=1)] | None = None
+    """By the run's cgroup only."""
+    cgroup: Annotated[Path, AfterValidator(absolute)] | None = None
+    """A folder of a cgroup v2 tree that was delegated to us; each run gets a group of its own below it."""
+
+
 class Run(Section):
-    """The limits of one run."""
+    """How a run goes, and its limits."""
 
     timeout: Duration = Duration(7200)
     step_timeout: Duration = Duration(3600)
+    stall_timeout: Duration = Duration(1800)
+    """A command that prints nothing for so long is stopped."""
     log_limit: Size = Size(10 * 1024 * 1024)
-    """How much of a run's output is kept."""
+    """How much of a step's output is kept."""
+    artifact_limit: Size = Size(50 * 1024 * 1024)
+    """How much of the files that a run hands over is kept."""
     retry_backoff: Duration = Duration(60)
     """The first wait after exit code 75; it doubles each time."""
+    agent: Annotated[str, Field(min_length=1)] = "claude"
+    """Who works where an `agent` step names nobody."""
+    comment_every: Duration = Duration(60)
+    """How often, at most, a run's comment is brought up to date while it runs."""
+    checkpoint_every: Duration | None = None
+    """How often a running step's work is pushed as a [wip] commit; only at the end when it is not given."""
+    link: Annotated[str, AfterValidator(legal_link)] | None = None
+    """Where people can see a run, for the comment: an address with `{run}` in it."""
+    runner: Literal["process"] = "process"
+    """What commands run in: processes of this machine."""
+    user: Annotated[str, Field(min_length=1)] | None = None
+    """The user that commands run as; our own when it is not given."""
+    limits: RunLimits = RunLimits()
+    keep_for: Duration = Duration(30 * 86400)
+    """How long the records and logs of runs are kept."""
+    keep_size: Size = Size(2 * 1024**3)
+    """How much room they may take; the oldest go first."""
 
 
 class LoopLimit(Section):
@@ -111,6 +155,12 @@ class Log(Section):
     level: Literal["debug", "info", "warning", "error"] = "info"
 
 
+class RepositorySettings(Section):
+    """What every repository has; a code host adds its own settings in a subclass."""
+
+    platform: str
+
+
 class TrackerSettings(Section):
     """What every tracker has; a platform adds its own settings in a subclass."""
 
@@ -128,6 +178,8 @@ class TrackerSettings(Section):
     """Take webhooks without a secret. Anybody who can reach the port can then make us look at tickets."""
     allow: Allow | None = None
     """Who may start work here; None means the top-level `allow`."""
+    code: RepositoryName | None = None
+    """Where the code of its tickets is, one of `repositories`; None means the tracker's own repository, if any."""
 
     @field_validator("poll_interval", "idle_poll_interval")
     @classmethod
@@ -154,6 +206,10 @@ class TrackerSettings(Section):
     def webhook_secrets(self) -> tuple[str, ...]:
         """The secrets that a webhook may be signed with."""
         return tuple(secret.get_secret_value() for secret in self.webhook_secret)
+
+    def own_repository(self) -> RepositorySettings | None:
+        """The code beside the tickets, where the platform keeps both in one place; None where it does not."""
+        return None
 
     def project_identity(self) -> str:
         """What this tracker watches, in canonical spelling: two trackers on one project are an error."""

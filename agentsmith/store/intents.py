@@ -15,7 +15,7 @@ from agentsmith.domain.lifecycle import Status
 from agentsmith.domain.signal import Signal, SignalKind
 from agentsmith.domain.ticket import TicketId
 from agentsmith.store.commands import Commands, Value
-from agentsmith.store.keys import PUBLISHED_MS, WHERE_MS, Keys
+from agentsmith.store.keys import FENCE_MS, PUBLISHED_MS, WHERE_MS, Keys
 from agentsmith.store.scripting import Script
 
 RECORD: Final = """
@@ -97,7 +97,7 @@ redis.call('ZADD', intents, now_us() / 1000 + tonumber(look_in), ticket)
 return redis.call('HGETALL', intent)
 """)
 _PUBLISHED: Final = Script(f"""
-local intent, intents, fence, published, counters, due, follow_up, inbox, inbox_index, where, reservations =
+local intent, intents, fence, published, counters, due, follow_up, inbox, inbox_index, where, reservations, history =
   unpack(KEYS)
 local ticket, mine, status, fresh_start, due_ms, look, look_topic, wake, whereabouts, retry, retry_topic =
   unpack(ARGV)
@@ -106,17 +106,29 @@ redis.call('DEL', intent)
 redis.call('ZREM', intents, ticket)
 redis.call('ZREM', reservations, ticket)
 redis.call('SET', published, status, 'PX', {PUBLISHED_MS})
-if fresh_start == '1' then redis.call('DEL', counters) end
+if fresh_start == '1' then redis.call('DEL', counters, history) end
 if due_ms ~= '' then
   redis.call('ZADD', due, due_ms, ticket)
   redis.call('SET', where, whereabouts, 'PX', {WHERE_MS})
 end
-if redis.call('DEL', follow_up) == 1 then
+local asked_again = redis.call('DEL', follow_up) == 1
+if wake == '1' then
+  if redis.call('HSETNX', inbox_index, look_topic, '1') == 1 then redis.call('RPUSH', inbox, look) end
+elseif asked_again and status ~= 'pending' then
   if redis.call('HSETNX', inbox_index, retry_topic, '1') == 1 then redis.call('RPUSH', inbox, retry) end
-elseif wake == '1' and redis.call('HSETNX', inbox_index, look_topic, '1') == 1 then
-  redis.call('RPUSH', inbox, look)
 end
 return 'published'
+""")
+_RESTORE_WAITING: Final = Script(f"""
+local fence, due, where = unpack(KEYS)
+local ticket, known, due_ms, whereabouts = unpack(ARGV)
+-- The fence says that Redis knows the ticket again; a newer one means that somebody took it on meanwhile.
+if not redis.call('SET', fence, known, 'NX', 'PX', {FENCE_MS}) then return 0 end
+if due_ms ~= '' then
+  redis.call('ZADD', due, due_ms, ticket)
+  redis.call('SET', where, whereabouts, 'PX', {WHERE_MS})
+end
+return 1
 """)
 _DROP_INTENT: Final = Script("""
 local intent, intents, fence, reservations = unpack(KEYS)
@@ -241,6 +253,7 @@ class Intents:
             k.inbox_index,
             k.where(t),
             k.reservations,
+            k.history(t),
         ]
         follow_up = replace(wake, kind=SignalKind.RETRY, cause="asked for again while it was running")
         args: list[Value] = [
@@ -257,6 +270,13 @@ class Intents:
             follow_up.topic,
         ]
         return str(await _PUBLISHED(self._redis, keys, args)) == "published"
+
+    async def restore_waiting(self, ticket: TicketId, tracker: str, key: str, *, fence: int, due: float | None) -> bool:
+        """Remember a parked ticket that Redis forgot, and its time; False when it is known after all."""
+        k = self._keys
+        keys = [k.fence(ticket), k.due, k.where(ticket)]
+        at = str(round(due * 1000)) if due is not None else ""
+        return bool(await _RESTORE_WAITING(self._redis, keys, [ticket, fence, at, json.dumps([tracker, key])]))
 
     async def drop(self, ticket: TicketId, fence: int) -> bool:
         """Forget a claim that did not come about."""
@@ -287,6 +307,11 @@ class Intents:
     async def remember_where(self, ticket: TicketId, tracker: str, key: str) -> None:
         """Note where a ticket lives that is to be looked at again."""
         await self._redis.set(self._keys.where(ticket), json.dumps([tracker, key]), px=WHERE_MS)
+
+    async def keep_where(self, ticket: TicketId, tracker: str, key: str) -> None:
+        """The same for a ticket that waits for a time, which may be further away than we remember."""
+        if await self._redis.zscore(self._keys.due, ticket) is not None:
+            await self.remember_where(ticket, tracker, key)
 
     async def where(self, ticket: TicketId) -> tuple[str, str] | None:
         """Tracker and key of a ticket that was noted."""

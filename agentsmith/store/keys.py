@@ -14,6 +14,7 @@
 | released                             | zset   | tickets whose guard let the lease go, by time          | for ever |
 | suspects                             | zset   | tickets without a sign of life, by time of first look  | for ever |
 | counters:{ticket}                    | hash   | deliveries and attempts since the last final status    | 30 days  |
+| history:{ticket}                     | list   | what befell its runs since the last final status       | 30 days  |
 | claims:{ticket}                      | zset   | recent claims, for the loop limit                      | window   |
 | reservations                         | zset   | tickets being claimed, by the time their place lapses  | for ever |
 | intent:{ticket}                      | hash   | a decided move that is not yet known to be published   | for ever |
@@ -33,8 +34,9 @@
 | consumers                            | zset   | every process that may own a processing list           | for ever |
 | reasons:{ticket}                     | list   | what the latest looks at the ticket saw                | 30 days  |
 | rejected:{ticket}                    | string | revision of a ticket that a gate turned away           | 10 min   |
-| leader:{role}                        | string | token of the leader                                    | 30 s     |
-| leader-cycle:{role}                  | string | when the leader last finished a cycle                  | 1 day    |
+| leader:{role}                        | string | the leader: who, since when, fence, as JSON            | 30 s     |
+| leader-fence:{role}                  | string | the newest fence of a leader                           | 30 days  |
+| leader-cycle:{role}                  | string | when the leader last finished a cycle, and what it did | 1 day    |
 | quota:{credential}                   | hash   | what a platform's API allows us, and who must wait     | 2 hours  |
 | spent:{credential}                   | hash   | requests by purpose, counted or free                   | 1 day    |
 | credentials                          | zset   | credentials that were used lately                      | 1 day    |
@@ -57,6 +59,7 @@ DAY_MS: Final = 24 * HOUR_MS
 
 FENCE_MS: Final = 30 * DAY_MS
 COUNTERS_MS: Final = 30 * DAY_MS
+HISTORY_MS: Final = 30 * DAY_MS
 STICKY_MS: Final = 30 * DAY_MS
 WHERE_MS: Final = 30 * DAY_MS
 STOP_MS: Final = 7 * DAY_MS
@@ -185,6 +188,9 @@ class Keys:
     def counters(self, ticket: TicketId) -> str:
         return self._name("counters", ticket)
 
+    def history(self, ticket: TicketId) -> str:
+        return self._name("history", ticket)
+
     def claims(self, ticket: TicketId) -> str:
         return self._name("claims", ticket)
 
@@ -229,6 +235,9 @@ class Keys:
 
     def leader(self, role: str) -> str:
         return self._name("leader", role)
+
+    def leader_fence(self, role: str) -> str:
+        return self._name("leader-fence", role)
 
     def leader_cycle(self, role: str) -> str:
         return self._name("leader-cycle", role)

@@ -6,13 +6,14 @@ and in the index, until it is acknowledged. The index holds at most one request 
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from agentsmith.domain.request import PipelineRequest
+from agentsmith.domain.request import MalformedRequest, PipelineRequest
 from agentsmith.domain.ticket import TicketId
 from agentsmith.store.commands import Commands, Value
 from agentsmith.store.keys import PUBLISHED_MS, Keys
@@ -124,6 +125,19 @@ class DeadLetter:
     reason: str
     at: float
 
+    @property
+    def id(self) -> str:
+        """A short name for it, the same each time that it is read."""
+        return hashlib.sha256(self.to_json().encode()).hexdigest()[:10]
+
+    @property
+    def request(self) -> PipelineRequest | None:
+        """The request, if this release can read it."""
+        try:
+            return PipelineRequest.from_json(self.payload)
+        except MalformedRequest:
+            return None
+
     def to_json(self) -> str:
         """The form in which the list keeps it."""
         return json.dumps({"payload": self.payload, "reason": self.reason, "at": self.at})
@@ -230,6 +244,14 @@ class Queue:
         """Every dead letter, oldest first."""
         entries = await self._redis.lrange(self._keys.dead_letters, 0, -1)
         return [DeadLetter.from_json(entry) for entry in entries]
+
+    async def count_dead_letters(self) -> int:
+        """How many dead letters there are."""
+        return int(await self._redis.llen(self._keys.dead_letters))
+
+    async def drop_dead_letter(self, letter: DeadLetter) -> bool:
+        """Forget a dead letter; False when somebody else did so before."""
+        return bool(await self._redis.lrem(self._keys.dead_letters, 1, letter.to_json()))
 
     async def position(self, ticket: TicketId) -> int | None:
         """How many requests are before this ticket's; None when it is not waiting."""

@@ -10,7 +10,7 @@ from agentsmith.store.commands import Commands
 from agentsmith.store.connection import Outage, check_requirements, connect
 from agentsmith.store.intents import Intents
 from agentsmith.store.keys import LABEL_LOCK_MS, STICKY_MS, Keys
-from agentsmith.store.leases import Lease
+from agentsmith.store.leases import LeaderLease, Lease
 from agentsmith.store.presence import Presence
 from agentsmith.store.queue import Queue
 from agentsmith.store.quota import Quotas
@@ -62,10 +62,10 @@ class Store:
         ttl = LABEL_LOCK_MS / 1000
         return Lease(self.redis, self.keys.jira_label_lock(ticket), token, ttl=ttl, margin=ttl / 6)
 
-    def leadership(self, role: str, token: str) -> Lease:
-        """The lease that makes a process the leader of `role`."""
-        ttl = self.times.leader
-        return Lease(self.redis, self.keys.leader(role), token, ttl=ttl, margin=ttl / 6)
+    def leadership(self, role: str, holder: str) -> LeaderLease:
+        """The lease that makes the process `holder` the leader of `role`."""
+        ttl, key = self.times.leader, self.keys.leader(role)
+        return LeaderLease(self.redis, key, holder, ttl=ttl, margin=ttl / 6, fence_key=self.keys.leader_fence(role))
 
     async def remember_sticky(self, ticket: TicketId, ref: str) -> None:
         """Keep the platform's name for our comment, so that it need not be looked up."""

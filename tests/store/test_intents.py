@@ -368,10 +368,18 @@ async def test_publishing_pending_signals_claim(store: Store) -> None:
     assert await waiting_signals(store) == [a_signal(cause="recovered")], "merged with the one that waits"
 
 
+async def test_a_follow_up_is_over_once_the_ticket_is_pending(store: Store) -> None:
+    await store.runs.note_follow_up(TICKET, "Ann")
+    await publish(store, await decided(store, replace(DONE, to=Status.PENDING)), wake_now=True)
+    (signal,) = await waiting_signals(store)
+    assert signal.kind is SignalKind.LOOK
+    assert await store.runs.follow_up(TICKET) is None
+
+
 async def test_a_follow_up_is_signalled_as_a_retry_and_once(store: Store) -> None:
     await store.runs.note_follow_up(TICKET, "Ann")
     intent = await decided(store)
-    await publish(store, intent, wake_now=True)
+    await publish(store, intent)
     (signal,) = await waiting_signals(store)
     assert (signal.kind, signal.ticket) == (SignalKind.RETRY, TICKET), "a finished ticket needs more than a look"
     payload = await store.signals.take("c1", wait=1)
