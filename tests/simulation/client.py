@@ -46,16 +46,17 @@ def _callbacks() -> Any:
 
 
 def _encoded(part: Any) -> bytes:
-    if isinstance(part, str):
-        return part.encode("utf-8", "surrogateescape")
-    if isinstance(part, bytes):
-        return part
-    return repr(part).encode()
+    kind = type(part)
+    if kind is str:
+        return part.encode("utf-8", "surrogateescape")  # type: ignore[no-any-return]
+    if kind is bytes:
+        return part  # type: ignore[no-any-return]
+    return (part if isinstance(part, str) else repr(part)).encode("utf-8", "surrogateescape")
 
 
 def _decoded(answer: Any) -> Any:
     if isinstance(answer, bytes):
         return answer.decode("utf-8", "surrogateescape")
-    if isinstance(answer, list):
+    if type(answer) is list:
         return [_decoded(part) for part in answer]
     return answer
