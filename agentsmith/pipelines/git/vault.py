@@ -32,6 +32,7 @@ CONFLICT: Final = "refs/agentsmith/conflict"
 ASIDE: Final = "refs/agentsmith/aside"
 """Work that nothing continues, kept until the clean-up."""
 GITLINK: Final = "160000"
+_MOST_LEFT_OUT: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -291,19 +292,22 @@ class Vault:
         )
 
     async def _add(self, paths: Sequence[str]) -> list[str]:
-        """Stage what can be staged; answers the rest."""
-        if not paths:
-            return []
-        try:
-            await self._update_index(paths, "--add", "--remove", "--replace")
-        except GitFailed as error:
-            if "Unable to process path" not in str(error):
-                raise
-            if len(paths) == 1:
-                return list(paths)
-            half = len(paths) // 2
-            return [*await self._add(paths[:half]), *await self._add(paths[half:])]
-        return []
+        """Stage what can be staged; answers the rest, which is found by halving."""
+        failed: list[str] = []
+        waiting = [paths] if paths else []
+        while waiting:
+            some = waiting.pop()
+            try:
+                await self._update_index(some, "--add", "--remove", "--replace")
+            except GitFailed:
+                if len(some) == 1:
+                    failed += some
+                    if len(failed) > _MOST_LEFT_OUT:  # then it is not these files
+                        raise
+                else:
+                    half = len(some) // 2
+                    waiting += [some[half:], some[:half]]
+        return failed
 
     async def _move_submodules(self, tracked: Sequence[str]) -> list[str]:
         """Follow a worker that moved a submodule to another commit of its server; answers where it cannot be."""
