@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from agentsmith.domain.ticket import TicketId
 from agentsmith.store.commands import Commands
@@ -16,7 +16,10 @@ from agentsmith.store.queue import Queue
 from agentsmith.store.quota import Quotas
 from agentsmith.store.reasons import Reasons
 from agentsmith.store.runs import Runs
+from agentsmith.store.scripting import Script
 from agentsmith.store.signals import Signals
+
+_NOW: Final = Script("return text(now_us())")
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +77,14 @@ class Store:
     async def remembered_sticky(self, ticket: TicketId) -> str | None:
         """What `remember_sticky` kept."""
         return await self.redis.get(self.keys.sticky(ticket))
+
+    async def clock(self) -> float:
+        """What time the server thinks it is, in seconds since the epoch."""
+        return int(await _NOW(self.redis, [])) / 1_000_000
+
+    async def keeps_a_log(self) -> bool:
+        """Whether the server writes down what it acknowledged, so that a restart forgets nothing."""
+        return bool(int((await self.redis.info("persistence")).get("aof_enabled", 0)))
 
     async def check(self) -> str:
         """The server's name and version; StoreUnavailable when it cannot serve us."""
