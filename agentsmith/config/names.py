@@ -110,6 +110,16 @@ TrackerName = Annotated[
         )
     ),
 ]
+RepositoryName = Annotated[
+    str,
+    AfterValidator(
+        _matching(
+            _TRACKER,
+            "is not a repository name; use up to 63 of a-z, 0-9, - and _, starting with a letter or digit "
+            "(where the repository is stands in the settings below it)",
+        )
+    ),
+]
 PipelineName = Annotated[
     str,
     AfterValidator(

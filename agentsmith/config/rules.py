@@ -21,6 +21,7 @@ def broken_rules(config: Config) -> Iterator[tuple[Loc, str]]:
     yield from _routing(config)
     yield from _steps(config)
     yield from _projects(config)
+    yield from _code(config)
 
 
 def _timing(config: Config) -> Iterator[tuple[Loc, str]]:
@@ -116,4 +117,26 @@ def _projects(config: Config) -> Iterator[tuple[Loc, str]]:
             yield (
                 ("trackers", name),
                 f"watches the same project as trackers.{first} ({settings.project_identity()}); keep one of the two",
+            )
+
+
+def _code(config: Config) -> Iterator[tuple[Loc, str]]:
+    known = config.repositories
+    for name, settings in config.trackers.items():
+        if settings.code is None:
+            if name in known and settings.own_repository() is not None:
+                # Logs and caches call a repository by its name, or by that of the tracker beside which it lies.
+                yield (
+                    ("repositories", name),
+                    f"is the name of a tracker with a repository of its own; rename it, or set trackers.{name}.code",
+                )
+        elif not known:
+            yield (
+                ("trackers", name, "code"),
+                f"there is no repository `{settings.code}`; describe it under `repositories`",
+            )
+        elif settings.code not in known:
+            yield (
+                ("trackers", name, "code"),
+                f"there is no repository `{settings.code}`{choices(settings.code, known)}",
             )

@@ -8,7 +8,16 @@ from typing import Annotated, ClassVar, Final, Literal
 from pydantic import AfterValidator, Field, SecretStr, field_validator
 
 from agentsmith.config.durations import Duration, Grace, Size
-from agentsmith.config.names import AccessName, Names, Namespace, Secrets, absolute, legal_address, legal_link
+from agentsmith.config.names import (
+    AccessName,
+    Names,
+    Namespace,
+    RepositoryName,
+    Secrets,
+    absolute,
+    legal_address,
+    legal_link,
+)
 from agentsmith.config.section import Section
 from agentsmith.domain.tracker import Access
 
@@ -146,6 +155,12 @@ class Log(Section):
     level: Literal["debug", "info", "warning", "error"] = "info"
 
 
+class RepositorySettings(Section):
+    """What every repository has; a code host adds its own settings in a subclass."""
+
+    platform: str
+
+
 class TrackerSettings(Section):
     """What every tracker has; a platform adds its own settings in a subclass."""
 
@@ -163,6 +178,8 @@ class TrackerSettings(Section):
     """Take webhooks without a secret. Anybody who can reach the port can then make us look at tickets."""
     allow: Allow | None = None
     """Who may start work here; None means the top-level `allow`."""
+    code: RepositoryName | None = None
+    """Where the code of its tickets is, one of `repositories`; None means the tracker's own repository, if any."""
 
     @field_validator("poll_interval", "idle_poll_interval")
     @classmethod
@@ -189,6 +206,10 @@ class TrackerSettings(Section):
     def webhook_secrets(self) -> tuple[str, ...]:
         """The secrets that a webhook may be signed with."""
         return tuple(secret.get_secret_value() for secret in self.webhook_secret)
+
+    def own_repository(self) -> RepositorySettings | None:
+        """The code beside the tickets, where the platform keeps both in one place; None where it does not."""
+        return None
 
     def project_identity(self) -> str:
         """What this tracker watches, in canonical spelling: two trackers on one project are an error."""

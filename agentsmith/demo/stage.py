@@ -29,7 +29,7 @@ from agentsmith.domain.ticket import TicketId, slug
 from agentsmith.domain.tracker import Tracker
 from agentsmith.opening import open_store, open_trackers
 from agentsmith.store import AWAY, Store
-from agentsmith.trackers import registry
+from agentsmith.trackers import forges, registry
 from agentsmith.trackers.local.settings import DEFAULT_FILE
 
 ENGINE: Final = "engine"
@@ -220,12 +220,12 @@ def write_config(folder: Path, factor: float, tracker: str, settings: Mapping[st
         },
     }
     file.write_text(yaml.safe_dump(document, sort_keys=False))
-    platforms = registry.settings_models()
-    scaled = load(file, platforms=platforms, environ={}).scaled(factor).model_dump(mode="json")
+    platforms, hosts = registry.settings_models(), forges.settings_models()
+    scaled = load(file, platforms=platforms, hosts=hosts, environ={}).scaled(factor).model_dump(mode="json")
     document |= {section: scaled[section] for section in _SCALED}
     document["trackers"][tracker]["poll_interval"] = scaled["trackers"][tracker]["poll_interval"]
     file.write_text(yaml.safe_dump(_without_nulls(document), sort_keys=False))
-    return load(file, platforms=platforms, environ={})
+    return load(file, platforms=platforms, hosts=hosts, environ={})
 
 
 def _without_nulls(value: Any) -> Any:

@@ -25,7 +25,9 @@ _real_gmtime, _real_strftime = time.gmtime, time.strftime
 
 
 @contextmanager
-def hermetic(clock: Clock, chance: random.Random, ahead: Callable[[], float], host: Callable[[], str]) -> Iterator[None]:
+def hermetic(
+    clock: Clock, chance: random.Random, ahead: Callable[[], float], host: Callable[[], str]
+) -> Iterator[None]:
     """Let all code read virtual clocks and draw from `chance`.
 
     `ahead` says by how much the wall clock of whoever asks is wrong, and `host` on which machine they are.

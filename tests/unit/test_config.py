@@ -27,7 +27,7 @@ from agentsmith.config.steps import RunSettings
 from agentsmith.domain.errors import ConfigError
 from agentsmith.domain.lifecycle import LabelSet
 from agentsmith.domain.tracker import Access
-from tests.support.config_platforms import HOME, PLATFORMS, Hosted, Local, load_text
+from tests.support.config_platforms import HOME, HOSTS, PLATFORMS, Hosted, Local, load_text
 
 WEB = """
 trackers:
@@ -44,7 +44,7 @@ def commanded(step: Step) -> object:
 
 
 def defaults() -> Config:
-    return load(None, platforms=PLATFORMS, environ=HOME)
+    return load(None, platforms=PLATFORMS, hosts=HOSTS, environ=HOME)
 
 
 @pytest.fixture(autouse=True)

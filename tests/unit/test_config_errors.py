@@ -22,7 +22,7 @@ def told(folder: Path, text: str | bytes, environ: dict[str, str] | None = None)
 
 
 TOP = "data_dir, label_prefix, former_label_prefixes, redis, server, lease, consumer, run, claim, housekeeping, "
-TOP += "allow, log, trackers, agents, pipelines, triggers"
+TOP += "allow, log, trackers, repositories, agents, pipelines, triggers"
 STEPS = "checkout, run, agent, verify, commit, push, pull_request, comment, label"
 MAPPING = "must be a mapping: indented lines like `key: value`"
 CONDITION = (
@@ -123,7 +123,7 @@ ONE_PROBLEM = {
     ),
     "trackers:\n  web:\n    platform: local\n    pol_interval: 1": (
         "4: trackers.web.pol_interval: unknown key; did you mean `poll_interval`? "
-        "Known: platform, poll_interval, webhook_secret, insecure, allow, project, path"
+        "Known: platform, poll_interval, webhook_secret, insecure, allow, code, project, path"
     ),
     "trackers:\n  web:\n    platform: local\n    poll_interval: 2d": (
         "4: trackers.web.poll_interval: '2d' is too slow; polling can be slowed down to 1d, but not switched off"

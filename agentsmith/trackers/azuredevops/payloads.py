@@ -232,6 +232,43 @@ class Project(Record):
     name: str
 
 
+class Repository(Record):
+    """A git repository; one without a default branch is empty."""
+
+    id: str
+    name: str = ""
+    default_branch: str | None = Field(None, alias="defaultBranch")
+    disabled: bool = Field(False, alias="isDisabled")
+    project: Project | None = None
+
+
+class ItemRef(Record):
+    """What a pull request is linked to."""
+
+    id: str
+
+
+class PullRequest(Record):
+    """A pull request. In lists the text is cut after 400 characters, and no references are shown."""
+
+    id: int = Field(alias="pullRequestId")
+    status: str
+    title: str
+    source: str = Field(alias="sourceRefName")
+    target: str = Field(alias="targetRefName")
+    repository: Repository
+    description: str | None = None
+    draft: bool = Field(False, alias="isDraft")
+    fork: dict[str, Any] | None = Field(None, alias="forkSource")
+    references: list[ItemRef] | None = Field(None, alias="workItemRefs")
+
+
+class PullRequests(Record):
+    """A list of them, in the wrapping that all lists have."""
+
+    value: list[PullRequest]
+
+
 @dataclass(frozen=True, slots=True)
 class Snapshot:
     """What the tracker knows beside the ticket itself; travels in `Ticket.native`."""

@@ -110,6 +110,27 @@ class Repository(_Record):
     default_branch: str = "main"
 
 
+class _Side(_Record):
+    """One end of a pull request; `repo` is null where a fork was deleted."""
+
+    ref: str
+    repo: Repository | None = None
+
+
+class Pull(_Record):
+    """A pull request; `node_id` is what GraphQL calls it."""
+
+    number: int
+    html_url: str
+    title: str
+    state: str
+    head: _Side
+    base: _Side
+    node_id: str = ""
+    body: str | None = None
+    draft: bool = False
+
+
 class _Sha(_Record):
     sha: str
 
