@@ -21,7 +21,8 @@ from agentsmith.domain.errors import TicketNotFound, TrackerError
 from agentsmith.domain.gates import Gate, GateResult, Policy, Trigger
 from agentsmith.domain.intent import Intent
 from agentsmith.domain.lifecycle import Status, resolve
-from agentsmith.domain.request import PinnedText, PipelineRequest
+from agentsmith.domain.report import in_queue
+from agentsmith.domain.request import MalformedRequest, PinnedText, PipelineRequest
 from agentsmith.domain.signal import Signal, SignalKind
 from agentsmith.domain.ticket import Ticket
 from agentsmith.domain.tracker import AlreadySo, Applied, Forbidden, Gone, Limited, LostRace, Move, Tracker, Unknown
@@ -46,6 +47,16 @@ class ClaimRules:
     loop_window: float
     capacity: int | None
     retry_backoff: float
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A person asks for one run of a pipeline, on the spot: the trigger's gate is skipped, and no other."""
+
+    pipeline: str
+    by: str
+    consumer: str
+    """Who runs it: the request goes straight into its hands."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +109,7 @@ class Claims:
         self._store, self._trackers, self._publisher = store, trackers, publisher
         self._recovery, self._rules = recovery, rules
 
-    async def consider(self, signal: Signal) -> ClaimOutcome:
+    async def consider(self, signal: Signal, asked: Asked | None = None) -> ClaimOutcome:
         """Look at the ticket that the signal names and do what is right; never raises for a tracker's failure."""
         tracker = self._trackers.get(signal.tracker)
         if tracker is None:
@@ -107,7 +118,7 @@ class Claims:
         backoff = self._rules.retry_backoff * 2.0 ** min(signal.tries, 6)
         try:
             async with holding(self._store, tracker.platform, signal.ticket, token=token) as lock:
-                return await self._look(tracker, signal, lock, backoff)
+                return await self._look(tracker, signal, lock, backoff, asked)
         except LockBusy:
             return Deferred("somebody else is looking at it", min(backoff, _WHILE_BUSY))
         except TicketNotFound as error:
@@ -116,7 +127,9 @@ class Claims:
             wait = error.retry_at - time.time() if error.retry_at else backoff
             return Deferred(f"the tracker failed: {error}", max(wait, 0.0))
 
-    async def _look(self, tracker: Tracker, signal: Signal, lock: Lease, backoff: float) -> ClaimOutcome:
+    async def _look(
+        self, tracker: Tracker, signal: Signal, lock: Lease, backoff: float, asked: Asked | None
+    ) -> ClaimOutcome:
         ticket = await self._read(tracker, signal.key)
         status = resolve(tracker.labels.statuses(ticket.labels))
         intent = await self._store.intents.of(ticket.id)
@@ -126,8 +139,8 @@ class Claims:
             return answer
         matches = gates.matching(ticket, self._rules.triggers)
         if status in (Status.ENQUEUED, Status.IN_PROGRESS):
-            return await self._attend(tracker, ticket, wanted=ticket.open and bool(matches), lock=lock)
-        return await self._pass_gates(tracker, ticket, matches, lock, backoff, signal)
+            return await self._attend(tracker, ticket, triggered=bool(matches), lock=lock)
+        return await self._pass_gates(tracker, ticket, matches, lock, backoff, signal, asked)
 
     async def _read(self, tracker: Tracker, key: str) -> Ticket:
         ticket = await tracker.get(key)
@@ -159,15 +172,15 @@ class Claims:
         await self._recovery.decide_and_publish(intent, ticket=ticket, lock=lock)
         return AlreadyClaimed(intent.outcome)
 
-    async def _attend(self, tracker: Tracker, ticket: Ticket, *, wanted: bool, lock: Lease) -> ClaimOutcome:
+    async def _attend(self, tracker: Tracker, ticket: Ticket, *, triggered: bool, lock: Lease) -> ClaimOutcome:
         """A ticket that we have in hand: stop it when it is no longer wanted, revive it when nobody has it."""
         why = "the trigger was removed" if ticket.open else "the ticket was closed"
-        if await self._store.runs.lease(ticket.id):
-            if not wanted:
+        if lease := await self._store.runs.lease(ticket.id):
+            if not ticket.open or not (triggered or lease.asked_by):
                 await self._store.runs.request_stop(ticket.id, f"withdrawn: {why}")
             return AlreadyClaimed("it is running")
-        if await self._store.queue.holds(ticket.id):
-            if wanted:
+        if payload := await self._store.queue.request_of(ticket.id):
+            if ticket.open and (triggered or _asked_for(payload)):
                 return AlreadyClaimed("it is queued")
             status = resolve(tracker.labels.statuses(ticket.labels))
             intent = Intent(ticket.id, tracker.name, ticket.key, 0, status, None, run="withdrawn", outcome=why)
@@ -186,13 +199,14 @@ class Claims:
         lock: Lease,
         backoff: float,
         signal: Signal,
+        asked: Asked | None,
     ) -> ClaimOutcome:
         results = [
             gates.is_open(ticket),
-            gates.is_triggered(matches, self._rules.triggers),
+            gates.is_triggered(matches, self._rules.triggers) if asked is None else gates.is_asked_for(asked.by),
             gates.is_pending(ticket, tracker.labels),
         ]
-        if all(result.passed for result in results):
+        if asked is None and all(result.passed for result in results):
             labelling = await tracker.labelled_by(ticket, matches[0].label)
             results.append(gates.is_allowed(labelling, matches[0], self._rules.policies[tracker.name]))
         if not all(result.passed for result in results):
@@ -212,7 +226,12 @@ class Claims:
         )
         match begun.word:
             case "begun":
-                done = await self._take_on(tracker, ticket, matches[0], run, begun.fence, lock, backoff, signal)
+                pipeline = matches[0].pipeline if asked is None else asked.pipeline
+                attempts = await self._store.runs.attempts(ticket.id) or 0
+                request = new_request(
+                    ticket, pipeline, run=run, fence=begun.fence, attempt=attempts, wake=signal.cause, asked=asked
+                )
+                done = await self._take_on(tracker, ticket, request, lock, backoff, asked)
                 return done if isinstance(done, Rejected) else replace(done, gates=tuple(results))
             case "leased" | "queued":
                 keep = Status.IN_PROGRESS if begun.word == "leased" else Status.ENQUEUED
@@ -253,15 +272,12 @@ class Claims:
         self,
         tracker: Tracker,
         ticket: Ticket,
-        trigger: Trigger,
-        run: str,
-        fence: int,
+        request: PipelineRequest,
         lock: Lease,
         backoff: float,
-        signal: Signal,
+        asked: Asked | None,
     ) -> ClaimOutcome:
-        attempts = await self._store.runs.attempts(ticket.id) or 0
-        request = new_request(ticket, trigger.pipeline, run=run, fence=fence, attempt=attempts, wake=signal.cause)
+        run, fence = request.run, request.fence
         intent = Intent(
             ticket.id,
             tracker.name,
@@ -270,8 +286,9 @@ class Claims:
             Status.PENDING,
             Status.ENQUEUED,
             run,
-            attempt=attempts,
+            attempt=request.attempt,
             text=request.pinned.sha256,
+            note=in_queue(await self._store.queue.depth()) if asked is None else "",
         )
         words = words_for(Status.ENQUEUED, intent)
         move = Move(Status.PENDING, Status.ENQUEUED, run, fence, deadline=lock.trust.until, say=words)
@@ -283,7 +300,7 @@ class Claims:
                 outcome = AlreadySo(seen)
         match outcome:
             case Applied(ticket=moved) | AlreadySo(ticket=moved):
-                return await self._push(tracker, moved, request, intent, lock)
+                return await self._push(tracker, moved, request, intent, lock, asked)
             case Unknown(reason=reason):
                 return Deferred(f"the tracker did not say whether it was written: {reason}", backoff)
         await self._store.intents.drop(ticket.id, fence)
@@ -299,9 +316,16 @@ class Claims:
                 return Deferred(reason, max(backoff, LOOK_AGAIN))
 
     async def _push(
-        self, tracker: Tracker, ticket: Ticket, request: PipelineRequest, intent: Intent, lock: Lease
+        self,
+        tracker: Tracker,
+        ticket: Ticket,
+        request: PipelineRequest,
+        intent: Intent,
+        lock: Lease,
+        asked: Asked | None,
     ) -> ClaimOutcome:
-        pushed = await self._store.queue.push(request, loop_window=self._rules.loop_window)
+        taken_by = asked.consumer if asked is not None else None
+        pushed = await self._store.queue.push(request, loop_window=self._rules.loop_window, taken_by=taken_by)
         if pushed is not Pushed.PUSHED:
             return AlreadyClaimed(f"not pushed: {pushed.value}")
         logs.transition(
@@ -326,7 +350,16 @@ def new_run_id() -> str:
     return f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{uuid.uuid4().hex[:8]}"
 
 
-def new_request(ticket: Ticket, pipeline: str, *, run: str, fence: int, attempt: int, wake: str) -> PipelineRequest:
+def _asked_for(payload: str) -> bool:
+    try:
+        return PipelineRequest.from_json(payload).asked_by is not None
+    except MalformedRequest:
+        return False
+
+
+def new_request(
+    ticket: Ticket, pipeline: str, *, run: str, fence: int, attempt: int, wake: str, asked: Asked | None = None
+) -> PipelineRequest:
     """The request that runs `pipeline` on the ticket's text as it is now."""
     return PipelineRequest(
         ticket=ticket.id,
@@ -342,4 +375,5 @@ def new_request(ticket: Ticket, pipeline: str, *, run: str, fence: int, attempt:
         wake_reason=wake or None,
         # W3C Trace Context, so that a worker's spans can be told to belong to this claim.
         trace=f"00-{secrets.token_hex(16)}-{secrets.token_hex(8)}-01",
+        asked_by=asked.by if asked is not None else None,
     )

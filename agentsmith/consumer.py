@@ -99,6 +99,16 @@ class Consumer:
         """The tickets in hand."""
         return tuple(scope.request.ticket for scope in self._scopes.values())
 
+    @property
+    def runs(self) -> tuple[str, ...]:
+        """The runs in hand, by name."""
+        return tuple(scope.request.run for scope in self._scopes.values())
+
+    async def run(self, payload: str) -> None:
+        """Carry out one request that is in our hands, to its end."""
+        self._begin(payload)
+        await asyncio.wait({self._tasks[payload]})
+
     def stop_runs(self, reasons: Mapping[TicketId, str]) -> None:
         """End the runs that somebody asked to stop."""
         for scope in self._scopes.values():

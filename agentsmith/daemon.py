@@ -15,7 +15,7 @@ import uuid
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Any, Final
 
 import structlog
 
@@ -23,6 +23,7 @@ from agentsmith import __version__
 from agentsmith.claim import ClaimRules, Claims, new_request, new_run_id
 from agentsmith.config import Config
 from agentsmith.consumer import Consumer
+from agentsmith.domain.forge import Forge
 from agentsmith.domain.gates import Policy, Trigger
 from agentsmith.domain.request import PipelineRequest
 from agentsmith.domain.ticket import Ticket
@@ -30,9 +31,10 @@ from agentsmith.domain.tracker import Tracker
 from agentsmith.housekeeping import Housekeeping, Intervals
 from agentsmith.intake import Intake
 from agentsmith.leadership import lead
-from agentsmith.opening import Opened, open_store, open_trackers, webhook_readers
+from agentsmith.opening import Opened, open_forges, open_store, open_trackers, webhook_readers
 from agentsmith.pipelines import cgroups
 from agentsmith.pipelines.context import Limits
+from agentsmith.pipelines.record import prune
 from agentsmith.pipelines.runner import user_called
 from agentsmith.poller import Poller
 from agentsmith.publish import Publisher
@@ -44,6 +46,8 @@ from agentsmith.web.server import WebServer, listen
 from agentsmith.work import RunContext
 
 log = structlog.get_logger()
+
+_PRUNE_EVERY: Final = 3600.0
 
 
 class Role(StrEnum):
@@ -102,7 +106,13 @@ def _request_again(ticket: Ticket, pipeline: str, fence: int, attempts: int) -> 
     return new_request(ticket, pipeline, run=new_run_id(), fence=fence, attempt=attempts, wake="re-enqueued")
 
 
-def run_context(config: Config, opened: Opened, trackers: Mapping[str, Tracker], parts: Parts) -> RunContext:
+def run_context(
+    config: Config,
+    opened: Opened,
+    trackers: Mapping[str, Tracker],
+    parts: Parts,
+    forges: Mapping[str, Forge] | None = None,
+) -> RunContext:
     """What the runs of this process share."""
     cgroups.check(config.run.limits)
     return RunContext(
@@ -117,6 +127,7 @@ def run_context(config: Config, opened: Opened, trackers: Mapping[str, Tracker],
         data_dir=config.data_dir,
         settings=config.run,
         agents=config.agents,
+        forges=forges or {},
         user=user_called(config.run.user),
     )
 
@@ -167,6 +178,7 @@ class Daemon:
             async with (
                 open_store(self._config) as opened,
                 open_trackers(self._config, opened.store) as trackers,
+                open_forges(self._config, opened.store) as forges,
             ):
                 web = None
                 if listener is not None:
@@ -174,12 +186,13 @@ class Daemon:
                     desks = {name: Desk(tracker, readers[name]) for name, tracker in trackers.items()}
                     app = make_app(Receiver(opened.store, desks), ready=lambda: _ready(opened.store))
                     web = WebServer(app, listener)
-                await self._serve(opened, trackers, web, on_ready)
+                await self._serve(opened, trackers, forges, web, on_ready)
 
     async def _serve(
         self,
         opened: Opened,
         trackers: Mapping[str, Tracker],
+        forges: Mapping[str, Forge],
         web: WebServer | None,
         on_ready: Callable[[Up], None],
     ) -> None:
@@ -187,7 +200,7 @@ class Daemon:
         consumer = None
         if Role.CONSUMER in self._roles:
             consumer = Consumer(
-                context=run_context(self._config, opened, trackers, parts),
+                context=run_context(self._config, opened, trackers, parts, forges),
                 process=self._process,
                 slots=self._config.consumer.slots,
                 max_deliveries=self._config.consumer.max_deliveries,
@@ -199,12 +212,13 @@ class Daemon:
                 return group.create_task(work, name=name)
 
             keeping = start("redis", opened.server.keep()) if opened.server is not None else None
-            ticking = start("presence", self._tick(store, consumer))
+            ticking = start("presence", tick(self._config, store, self._process, consumer))
             leaders = [start(role, work) for role, work in self._leading(store, trackers, parts)]
             if {Role.RECEIVER, Role.POLLER} & self._roles:
                 leaders.append(start("intake", Intake(store, parts.claims, self._process).serve()))
             serving = start("receiver", web.serve()) if web is not None else None
             consuming = start("consumer", consumer.serve()) if consumer is not None else None
+            pruning = start("pruning", prune_records(self._config, consumer)) if consumer is not None else None
             log.info("up", process=self._process.name, roles=self._process.roles, redis=opened.version)
             on_ready(Up(self._process, opened.version, web.port if web else None))
             await self._stop.wait()
@@ -219,9 +233,10 @@ class Daemon:
             if consumer is not None and consuming is not None:
                 await consumer.drain(timeout=self._config.consumer.drain_timeout)
                 await asyncio.wait({consuming})
-            ticking.cancel()
-            await asyncio.wait({ticking})
-            await self._leave(store)
+            for task in filter(None, (ticking, pruning)):
+                task.cancel()
+                await asyncio.wait({task})
+            await leave(store, self._process)
             if keeping is not None:
                 keeping.cancel()
         log.info("stopped")
@@ -244,33 +259,52 @@ class Daemon:
             found.append((Role.HOUSEKEEPING.value, lead(Role.HOUSEKEEPING, lease, keeper.work, store.outage)))
         return found
 
-    async def _tick(self, store: Store, consumer: Consumer | None) -> None:
-        """Say that we live, hear what is to stop, and notice when Redis lost its memory."""
-        every, ttl = self._config.consumer.stop_poll, self._config.lease.renew_every
-        epoch: str | None = None
-        while True:
-            running = consumer.running if consumer is not None else ()
-            try:
-                tick = await store.presence.tick(self._process, ttl=ttl, running=running)
-                if consumer is not None:
-                    if epoch not in (None, tick.epoch):
-                        log.warning("redis lost its memory, putting back what we hold", runs=len(running))
-                        await consumer.restore()
-                    consumer.stop_runs(tick.stops)
-                epoch = tick.epoch
-                store.outage.over()
-            except AWAY as error:
-                await asyncio.sleep(store.outage.noticed(error))
-                continue
-            await asyncio.sleep(every)
 
-    async def _leave(self, store: Store) -> None:
-        """Put back what is left in our lists, so that others need not wait until we are missed."""
-        with contextlib.suppress(*AWAY, TimeoutError):
-            async with asyncio.timeout(2):
-                await store.presence.leave(self._process.name)
-                await store.queue.put_back(self._process.name)
-                await store.signals.put_back(self._process.name)
+async def tick(config: Config, store: Store, process: Process, consumer: Consumer | None) -> None:
+    """Say that we live, hear what is to stop, and notice when Redis lost its memory; until cancelled."""
+    every, ttl = config.consumer.stop_poll, config.lease.renew_every
+    epoch: str | None = None
+    while True:
+        running = consumer.running if consumer is not None else ()
+        try:
+            told = await store.presence.tick(process, ttl=ttl, running=running)
+            if consumer is not None:
+                if epoch not in (None, told.epoch):
+                    log.warning("redis lost its memory, putting back what we hold", runs=len(running))
+                    await consumer.restore()
+                consumer.stop_runs(told.stops)
+            epoch = told.epoch
+            store.outage.over()
+        except AWAY as error:
+            await asyncio.sleep(store.outage.noticed(error))
+            continue
+        await asyncio.sleep(every)
+
+
+async def prune_records(config: Config, consumer: Consumer) -> None:
+    """Keep the records and logs of this machine's runs within their bounds, now and every hour; until cancelled."""
+    keep = config.run
+    while True:
+        gone = await asyncio.to_thread(
+            prune,
+            config.data_dir,
+            keep_for=keep.keep_for,
+            keep_size=keep.keep_size,
+            alive=frozenset(consumer.runs),
+            now=time.time(),
+        )
+        if gone:
+            log.info("old records of runs are gone", runs=gone)
+        await asyncio.sleep(_PRUNE_EVERY)
+
+
+async def leave(store: Store, process: Process) -> None:
+    """Put back what is left in our lists, so that others need not wait until we are missed."""
+    with contextlib.suppress(*AWAY, TimeoutError):
+        async with asyncio.timeout(2):
+            await store.presence.leave(process.name)
+            await store.queue.put_back(process.name)
+            await store.signals.put_back(process.name)
 
 
 async def _ready(store: Store) -> str | None:
