@@ -20,7 +20,7 @@ from agentsmith.domain.lifecycle import Status
 from agentsmith.domain.request import MalformedRequest, PipelineRequest
 from agentsmith.domain.ticket import TicketId
 from agentsmith.run import RunScope
-from agentsmith.store import AWAY, Acquired, DeadLetter, NotAcquired, Process, Store
+from agentsmith.store import AWAY, Acquired, DeadLetter, NotAcquired, Process, RunLease, Store
 from agentsmith.ticketlock import LockBusy, holding
 from agentsmith.trackers.http import spending_for
 from agentsmith.work import RunContext
@@ -42,6 +42,7 @@ class Consumer:
     take_wait: float
     _scopes: dict[str, RunScope] = field(default_factory=dict)
     _tasks: dict[str, asyncio.Task[None]] = field(default_factory=dict)
+    _leases: dict[str, RunLease] = field(default_factory=dict)
     _draining: asyncio.Event = field(default_factory=asyncio.Event)
     _freed: asyncio.Event = field(default_factory=asyncio.Event)
     _taking: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -95,14 +96,9 @@ class Consumer:
         await self._end_runs()
 
     @property
-    def running(self) -> tuple[TicketId, ...]:
-        """The tickets in hand."""
-        return tuple(scope.request.ticket for scope in self._scopes.values())
-
-    @property
-    def runs(self) -> tuple[str, ...]:
-        """The runs in hand, by name."""
-        return tuple(scope.request.run for scope in self._scopes.values())
+    def running(self) -> dict[TicketId, int]:
+        """The tickets in hand, each with the fence of its run."""
+        return {lease.ticket: lease.fence for lease in self._leases.values()}
 
     async def run(self, payload: str) -> None:
         """Carry out one request that is in our hands, to its end."""
@@ -118,6 +114,7 @@ class Consumer:
     async def restore(self) -> None:
         """Redis lost its memory: put the requests in hand back; leases are put back by their renewal."""
         for payload, scope in list(self._scopes.items()):
+            await self.store.places.occupy(scope.request)
             await scope.restore(self.process.name, payload)
 
     async def _end_runs(self) -> None:
@@ -158,6 +155,7 @@ class Consumer:
     def _end(self, payload: str) -> None:
         task = self._tasks.pop(payload)
         self._scopes.pop(payload, None)
+        self._leases.pop(payload, None)
         self._freed.set()
         if not task.cancelled() and (error := task.exception()) is not None:
             # Housekeeping brings the ticket back; the consumer goes on with the others.
@@ -187,6 +185,7 @@ class Consumer:
         match acquired:
             case Acquired():
                 scope = self._scopes[payload] = RunScope(self.context, request, payload, acquired)
+                self._leases[payload] = acquired.lease
                 if self._draining.is_set():
                     scope.drain()
                 with spending_for("run"):

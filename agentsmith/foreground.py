@@ -9,10 +9,10 @@ from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from agentsmith.claim import Asked, ClaimOutcome, Deferred
 from agentsmith.config import Config, Pipeline
 from agentsmith.consumer import Consumer
 from agentsmith.daemon import Parts, assemble, leave, run_context, this_process, tick
+from agentsmith.domain.claiming import Asked, ClaimOutcome, Deferred
 from agentsmith.domain.lifecycle import Status, resolve
 from agentsmith.domain.signal import Signal
 from agentsmith.domain.ticket import Ticket, TicketId
@@ -71,7 +71,7 @@ async def open_foreground(config: Config, pipelines: Mapping[str, Pipeline]) -> 
         context = replace(context, pipelines={**context.pipelines, **pipelines})
         limit = config.consumer.max_deliveries
         consumer = Consumer(context, process, slots=1, max_deliveries=limit, take_wait=1.0)
-        beside = [asyncio.create_task(tick(config, opened.store, process, consumer))]
+        beside = [asyncio.create_task(tick(config, opened.store, lambda: process, consumer))]
         if opened.server is not None:
             beside.append(asyncio.create_task(opened.server.keep()))
         try:

@@ -6,7 +6,7 @@ Between the run, which owns lease and outcome, and the engine, which knows neith
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -65,7 +65,7 @@ class RunContext:
     trackers: Mapping[str, Tracker]
     publisher: Publisher
     pipelines: Mapping[str, Pipeline]
-    triggers: tuple[Trigger, ...]
+    triggers: Iterable[Trigger]
     limits: Limits
     kill_grace: float
     data_dir: Path

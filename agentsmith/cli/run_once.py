@@ -9,16 +9,16 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from agentsmith.claim import AlreadyClaimed, Claimed, ClaimOutcome, Deferred, Rejected
 from agentsmith.cli import finding, output, session
 from agentsmith.cli.pipelines import described
 from agentsmith.cli.records import followed
 from agentsmith.config import Config, Pipeline, Step
 from agentsmith.config.names import choices
 from agentsmith.config.steps import AgentSettings
-from agentsmith.daemon import triggers_of
+from agentsmith.domain.claiming import AlreadyClaimed, Claimed, ClaimOutcome, Deferred, Held, Rejected
 from agentsmith.domain.errors import ConfigError
-from agentsmith.domain.gates import GateResult, is_asked_for, is_open, is_pending, matching
+from agentsmith.domain.gates import GateResult, is_asked_for, is_open, is_pending
+from agentsmith.domain.gates import chosen as chosen_by_label
 from agentsmith.domain.lifecycle import Status
 from agentsmith.domain.report import duration_text
 from agentsmith.domain.ticket import Ticket
@@ -26,6 +26,7 @@ from agentsmith.domain.tracker import Tracker
 from agentsmith.foreground import Foreground, open_foreground
 from agentsmith.opening import open_forges, open_trackers
 from agentsmith.pipelines.record import RunRecord, read
+from agentsmith.rulebook import rules_of
 from agentsmith.work import branch_for
 
 COMMAND: Final = "command"
@@ -60,7 +61,7 @@ def chosen(config: Config, ticket: Ticket, wanted: Wanted) -> tuple[str, Pipelin
     """The pipeline to run, under the name that it has; ConfigError when it is not clear which."""
     name = wanted.pipeline or ("run-script" if wanted.command else None)
     if name is None:
-        matches = matching(ticket, triggers_of(config))
+        matches = chosen_by_label(ticket, rules_of(config).triggers)
         if len(matches) != 1:
             why = "no label of it starts one" if not matches else "its labels start several"
             raise ConfigError(f"which pipeline? {why}; say --pipeline, one of {', '.join(config.pipelines)}")
@@ -173,7 +174,7 @@ def _refused(ticket: Ticket, outcome: ClaimOutcome, *, as_json: bool) -> bool:
         case Rejected(gates=gates):
             shut = next(gate for gate in gates if not gate.passed)
             why, remedy = shut.saw, shut.remedy
-        case AlreadyClaimed(why=why) | Deferred(why=why):
+        case AlreadyClaimed(why=why) | Deferred(why=why) | Held(why=why):
             pass
         case _:
             why = type(outcome).__name__

@@ -38,14 +38,21 @@ class StepLine:
     detail: str = ""
 
 
-def sticky_text(status: Status | None, *, run: str, attempt: int = 0, note: str = "") -> str:
-    """The comment for a ticket in `status`; `note` is what `account` made of a run, or any text of ours."""
+def sticky_text(
+    status: Status | None, *, run: str, attempt: int = 0, note: str = "", history: Sequence[str] = ()
+) -> str:
+    """The comment for a ticket in `status`.
+
+    `note` is what `account` made of a run, or any text of ours; `history` tells what befell its earlier runs.
+    """
     headline = _HEADLINES[status] if status else "was withdrawn"
     lines = [f"**agentsmith**: this ticket {headline}."]
     if note:
         lines += ["", note]
     if status is Status.FAILED:
         lines += ["", _RETRY]
+    if history:
+        lines += ["", "Before that:", *(f"- {line}" for line in history)]
     lines += ["", f"Run `{run}`" + (f", attempt {attempt}" if attempt else "")]
     return "\n".join(lines)
 

@@ -16,8 +16,10 @@ from agentsmith.domain.request import PipelineRequest
 from agentsmith.domain.ticket import TicketId
 from agentsmith.store.commands import Commands, Value
 from agentsmith.store.intents import RECORD, flat_fields
-from agentsmith.store.keys import COUNTERS_MS, ENDED_MS, FENCE_MS, STOP_MS, Keys
+from agentsmith.store.keys import COUNTERS_MS, ENDED_MS, FENCE_MS, HISTORY_MS, STOP_MS, Keys
 from agentsmith.store.scripting import Script
+
+HISTORY_KEPT: Final = 5
 
 _ACQUIRE: Final = Script(f"""
 local processing, index, heartbeat, fence, running, counters, suspects, released = unpack(KEYS)
@@ -147,6 +149,11 @@ if not first then
 end
 if now - tonumber(first) < tonumber(renew_ms) then return 'suspected' end
 return 'dead'
+""")
+_NOTE_HISTORY: Final = Script(f"""
+redis.call('RPUSH', KEYS[1], ARGV[1])
+redis.call('LTRIM', KEYS[1], -{HISTORY_KEPT}, -1)
+redis.call('PEXPIRE', KEYS[1], {HISTORY_MS})
 """)
 _RESTORE_ATTEMPTS: Final = Script(f"""
 if redis.call('HSETNX', KEYS[1], 'attempts', ARGV[1]) == 1 then redis.call('PEXPIRE', KEYS[1], {COUNTERS_MS}) end
@@ -296,6 +303,18 @@ class Runs:
         """Remember attempts that the ticket's memo tells of, if Redis forgot them; answers the count."""
         return int(await _RESTORE_ATTEMPTS(self._redis, [self._keys.counters(ticket)], [attempts]))
 
+    async def remembers(self, ticket: TicketId) -> bool:
+        """Whether Redis knows the ticket; else it is new here, or Redis lost its memory."""
+        return bool(await self._redis.exists(self._keys.fence(ticket)))
+
+    async def note_history(self, ticket: TicketId, line: str) -> None:
+        """Remember what befell the ticket's run, to be told on the ticket; only the latest few are kept."""
+        await _NOTE_HISTORY(self._redis, [self._keys.history(ticket)], [line])
+
+    async def history(self, ticket: TicketId) -> list[str]:
+        """What befell the ticket's runs since its last final status, oldest first."""
+        return list(await self._redis.lrange(self._keys.history(ticket), 0, -1))
+
     async def attempts(self, ticket: TicketId) -> int | None:
         """How many attempts were begun since the last final status; None when Redis knows nothing."""
         found = await self._redis.hget(self._keys.counters(ticket), "attempts")
@@ -344,6 +363,10 @@ class Runs:
     async def note_follow_up(self, ticket: TicketId, by: str) -> None:
         """Run it once more after the live run."""
         await self._redis.set(self._keys.follow_up(ticket), by or "someone", px=STOP_MS)
+
+    async def withdraw_follow_up(self, ticket: TicketId) -> None:
+        """Do not run it once more after all."""
+        await self._redis.delete(self._keys.follow_up(ticket))
 
     async def follow_up(self, ticket: TicketId) -> str | None:
         """Who asked for the ticket to run once more after its live run, if anybody did."""

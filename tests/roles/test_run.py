@@ -239,9 +239,10 @@ async def test_a_retry_during_a_run_is_one_follow_up(
         for _ in range(3):
             await world.parts.claims.consider(world.signal(key, kind=SignalKind.RETRY, by="mona"))
         (tmp_path / "go").touch()
-        for expected in ("the follow-up to be signalled", "the ticket to be signalled as pending"):
-            await wait_until(lambda: _inbox_has(world, 1), what=expected)
-            await world.drain_signals()
+        assert "It will run once more afterwards, as mona asked" in (await world.comments(key))[0]
+        await wait_until(lambda: _inbox_has(world, 1), what="the ticket to be signalled as pending")
+        assert await world.statuses(key) == {Status.PENDING}
+        await world.drain_signals()
         await wait_until(lambda: (tmp_path / "runs").read_text() == "x\nx\n", what="the second run")
         await _until_status(world, key, Status.DONE)
         await _quiet(world)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any, Protocol
 
 from redis.asyncio import Redis
@@ -18,7 +19,9 @@ class SimulatedRedis(Redis):
     """A client as `connect` makes it, on a wire."""
 
     def __init__(self, wire: Wire) -> None:
-        super().__init__(decode_responses=True, encoding_errors="surrogateescape", protocol=2)
+        # Not redis-py's own: it prepares connections, and reads files to find out its version, once per client.
+        self.connection = None
+        self.response_callbacks = _callbacks()
         self._wire = wire
 
     async def execute_command(self, *args: Any, **options: Any) -> Any:
@@ -35,6 +38,11 @@ class SimulatedRedis(Redis):
 
     async def aclose(self, close_connection_pool: bool | None = None) -> None:
         """There is nothing to let go of."""
+
+
+@functools.cache
+def _callbacks() -> Any:
+    return Redis(decode_responses=True, protocol=2).response_callbacks
 
 
 def _encoded(part: Any) -> bytes:

@@ -48,6 +48,12 @@ def test_the_comment_says_how_the_ticket_stands(status: Status | None) -> None:
     assert ("agentsmith retry" in text) == (status is Status.FAILED)
 
 
+def test_what_befell_earlier_runs_is_told_below() -> None:
+    text = sticky_text(Status.ENQUEUED, run="r-3", history=("run r-1 died", "run r-2 died"))
+    assert "Before that:\n- run r-1 died\n- run r-2 died\n" in text
+    assert "Before that" not in sticky_text(Status.ENQUEUED, run="r-3")
+
+
 def test_every_status_has_words_of_its_own() -> None:
     headlines = {sticky_text(status, run="r").splitlines()[0] for status in (*Status, None)}
     assert len(headlines) == len(Status) + 1
