@@ -1,19 +1,49 @@
-"""Holding a ticket's lock: every read-then-write of a ticket's label, whoever does it, happens inside."""
+"""Holding a ticket's lock: every read-then-write of a ticket's label, whoever does it, happens inside.
+
+`LabelLocks` is a second, shorter one inside it, for trackers whose platform lets the last of two label writes win.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import uuid
 from collections.abc import AsyncIterator
 from typing import Final
 
 from agentsmith.boottime import boottime
-from agentsmith.domain.errors import AgentSmithError, LeaseLost
+from agentsmith.domain.errors import AgentSmithError, LeaseLost, StoreUnavailable, TrackerUnavailable
 from agentsmith.domain.ticket import TicketId
 from agentsmith.store import AWAY, Lease, Store
 
 _FIRST_WAIT: Final = 0.005
 _LONGEST_WAIT: Final = 0.1
+
+
+class LabelLocks:
+    """Label locks that all replicas share; trackers are handed this, and know nothing of Redis."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    @contextlib.asynccontextmanager
+    async def __call__(self, ticket: TicketId, *, deadline: float) -> AsyncIterator[float]:
+        """Hold the lock around one label write; answers until when the holder may write under it.
+
+        It is not renewed: whoever cannot write within its time must look again before writing.
+        """
+        lock = self._store.label_lock(ticket, uuid.uuid4().hex)
+        try:
+            await _take(self._store, lock, ticket, None, deadline - boottime())
+        except LockBusy as busy:
+            raise TrackerUnavailable(str(busy)) from None
+        except AWAY as error:
+            raise StoreUnavailable(f"the label lock of {ticket} cannot be had: {error}") from None
+        try:
+            yield lock.trust.until
+        finally:
+            with contextlib.suppress(*AWAY):
+                await lock.release()
 
 
 class LockBusy(AgentSmithError):

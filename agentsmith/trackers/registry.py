@@ -10,16 +10,18 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from agentsmith.config import Config, TrackerSettings
 from agentsmith.domain.errors import ConfigError
 from agentsmith.domain.lifecycle import LabelSet
 from agentsmith.domain.tracker import Tracker
 from agentsmith.domain.webhook import WebhookReader
+from agentsmith.trackers.azuredevops.settings import AzureDevOpsSettings
 from agentsmith.trackers.github.settings import GitHubSettings
-from agentsmith.trackers.github.webhook import GitHubWebhooks
+from agentsmith.trackers.gitlab.settings import GitLabSettings
 from agentsmith.trackers.http import Shared
+from agentsmith.trackers.jira.settings import JiraSettings
 from agentsmith.trackers.local.settings import LocalSettings
 from agentsmith.trackers.local.tracker import LocalTracker
 
@@ -33,7 +35,7 @@ class Surroundings:
     data_dir: Path
     labels: LabelSet
     shared: Shared
-    """What all replicas share about an API: rate governor, ETag cache, ledger."""
+    """What all replicas share about an API: rate governor, ETag cache, ledger, label lock."""
 
 
 def _polled_only(_: TrackerSettings) -> None:
@@ -50,23 +52,40 @@ class Platform:
     webhooks: Callable[[Any], WebhookReader | None] = _polled_only
     """Who verifies and reads the tracker's webhooks; None when no secret is configured (it fails closed)."""
 
+    @property
+    def takes_webhooks(self) -> bool:
+        """Whether the platform can tell us of changes, given a secret."""
+        return self.webhooks is not _polled_only
+
+
+class Hosted(Protocol):
+    """The settings of a platform that is reached over HTTP: they know how to make what they describe."""
+
+    def open(self, name: str, labels: LabelSet, shared: Shared) -> Tracker:
+        """The tracker; nothing is asked of it yet."""
+
+    def webhooks(self) -> WebhookReader | None:
+        """Who reads its webhooks; None where nothing could be verified."""
+
 
 def _local(name: str, settings: LocalSettings, around: Surroundings) -> Tracker:
     path = settings.file(around.data_dir)
     return LocalTracker(name=name, path=path, project=settings.project, labels=around.labels)
 
 
-def _github(name: str, settings: GitHubSettings, around: Surroundings) -> Tracker:
+def _open(name: str, settings: Hosted, around: Surroundings) -> Tracker:
     return settings.open(name, around.labels, around.shared)
 
 
-def _github_webhooks(settings: GitHubSettings) -> WebhookReader | None:
-    secrets = settings.webhook_secrets()
-    return GitHubWebhooks(settings.site, secrets) if secrets or settings.insecure else None
+def _webhooks(settings: Hosted) -> WebhookReader | None:
+    return settings.webhooks()
 
 
 BUILT_IN: Final[Mapping[str, Platform]] = {
-    "github": Platform(GitHubSettings, _github, _github_webhooks),
+    "github": Platform(GitHubSettings, _open, _webhooks),
+    "gitlab": Platform(GitLabSettings, _open, _webhooks),
+    "azure-devops": Platform(AzureDevOpsSettings, _open, _webhooks),
+    "jira": Platform(JiraSettings, _open, _webhooks),
     "local": Platform(LocalSettings, _local),
 }
 

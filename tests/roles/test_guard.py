@@ -373,7 +373,7 @@ async def test_a_process_that_never_stops_forking_away_is_caught(stage: Stage) -
 async def test_a_command_may_close_its_output_and_live_on(stage: Stage, guard: Guard) -> None:
     ended = await stage.run(guard, "echo last; exec >&- 2>&-; sleep 0.2; exit 6")
     assert (ended.code, ended.tail) == (6, "last\n")
-    assert ended.duration >= 0.2
+    assert ended.duration > 0.1, "it was waited for after its output ended"
 
 
 async def test_output_held_open_by_a_stranger_does_not_hold_up_the_guard(stage: Stage, guard: Guard) -> None:

@@ -15,7 +15,6 @@ from agentsmith.domain.tracker import Applied, Move, MoveOutcome
 from agentsmith.simulators import Fault, Recorded, Running, serve
 from agentsmith.simulators.jira import JiraSimulator
 from agentsmith.trackers.http import Pace, Shared
-from agentsmith.trackers.jira.labellock import LabelLock
 from agentsmith.trackers.jira.opening import open_tracker
 from agentsmith.trackers.jira.site import Deployment, Site
 from agentsmith.trackers.jira.tracker import TRUST_READS, JiraTracker
@@ -52,7 +51,6 @@ class Bench:
         *,
         token: str = TOKEN,
         shared: Shared | None = None,
-        lock: LabelLock | None = None,
         statuses: Mapping[Status, str] | None = None,
         quiet: bool = True,
         trust_reads: float = TRUST_READS,
@@ -69,7 +67,6 @@ class Bench:
             token=token,
             email=self.email if cloud else None,
             shared=shared or Shared(),
-            lock=lock,
             statuses=statuses,
             quiet=quiet,
             trust_reads=trust_reads,

@@ -62,6 +62,51 @@ class People(Settings):
         return made.number
 
     @operation
+    def push(
+        self,
+        repo: str,
+        branch: str,
+        files: dict[str, str | None],
+        *,
+        message: str = "Some change",
+        actor: str = "mona",
+    ) -> str:
+        """Push one commit to a branch, made at the default branch if it is not there; answers the commit."""
+        repository = self.repository(repo)
+        bare, now = self.hub.code.of(repository), self.hub.clock.stamp()
+        sha = bare.commit(branch, files, message=message, author=actor, at=now)
+        self.hub.code.sync(repository)
+        return sha
+
+    @operation
+    def branches(self, repo: str) -> dict[str, str]:
+        """The branches that git has, with their commits."""
+        return self.hub.code.of(self.repository(repo)).heads()
+
+    @operation
+    def file(self, repo: str, branch: str, path: str) -> str | None:
+        """What a file holds on a branch."""
+        return self.hub.code.of(self.repository(repo)).file(branch, path)
+
+    @operation
+    def pull_requests(self, repo: str) -> list[dict[str, Any]]:
+        """All pull requests, oldest first."""
+        return [
+            {
+                "number": issue.number,
+                "state": issue.state,
+                "title": issue.title,
+                "body": issue.body or "",
+                "head": issue.pull.head,
+                "base": issue.pull.base,
+                "draft": issue.pull.draft,
+                "user": issue.user,
+            }
+            for issue in self.repository(repo).issues()
+            if issue.pull
+        ]
+
+    @operation
     def add_label(self, repo: str, number: int, label: str, actor: str = "mona", *, webhook: bool = True) -> list[str]:
         """Put a label on an issue; answers all its labels."""
         repository, issue = self._issue(repo, number)

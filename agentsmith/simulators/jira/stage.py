@@ -23,7 +23,7 @@ class JiraStage(Stage):
         self.simulator: JiraSimulator = JiraSimulator()
         self.simulator.add_project(self.project)
         self._email = self.simulator.add_token(self.token)
-        for user, role in {"smith-bot": "write", **self.people}.items():
+        for user, role in {"smith-bot": "admin", **self.people}.items():  # only admins may ask what others may
             self.simulator.set_role(self.project, user, role)
 
     def tracker(self) -> dict[str, Any]:
@@ -41,9 +41,9 @@ class JiraStage(Stage):
         """See Stage."""
         return self.simulator.open_issue(self.project, summary=title, labels=labels)
 
-    def add_label(self, key: str, label: str) -> None:
+    def add_label(self, key: str, label: str, actor: str | None = None) -> None:
         """See Stage."""
-        self.simulator.add_label(key, label)
+        self.simulator.add_label(key, label, actor or self.writer)
 
     def labels(self, key: str) -> list[str]:
         """See Stage."""

@@ -12,6 +12,7 @@ import structlog
 from agentsmith.domain.errors import StoreUnavailable
 from agentsmith.trackers.http.etags import EtagCache, LocalEtags
 from agentsmith.trackers.http.governor import Governor, LocalGovernor
+from agentsmith.trackers.http.labellock import LabelLock, LocalLabelLock
 from agentsmith.trackers.http.ledger import Ledger, LocalLedger
 
 log = structlog.get_logger()
@@ -22,7 +23,7 @@ _PATIENCE: Final = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """Governor, ETag cache and ledger; the defaults serve one process, the store's serve all replicas.
+    """Governor, ETag cache, ledger and label lock; the defaults serve one process, the store's serve all replicas.
 
     Implementations raise StoreUnavailable and nothing else when they cannot be reached.
     """
@@ -30,6 +31,7 @@ class Shared:
     governor: Governor = field(default_factory=LocalGovernor)
     etags: EtagCache = field(default_factory=LocalEtags)
     ledger: Ledger = field(default_factory=LocalLedger)
+    label_lock: LabelLock = field(default_factory=LocalLabelLock)
 
 
 async def if_possible(work: Awaitable[T]) -> T | None:

@@ -12,19 +12,21 @@ In status mode the workflow decides first: of two simultaneous transitions Jira 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Final
 
 import structlog
 
 from agentsmith.domain.errors import TicketNotFound, TrackerError, TrackerUnavailable
+from agentsmith.domain.foreign import Foreign
 from agentsmith.domain.lifecycle import LabelSet, Status
 from agentsmith.domain.ticket import Ticket
 from agentsmith.domain.tracker import AlreadySo, Applied, Gone, LostRace, Move, MoveOutcome
+from agentsmith.trackers.http import LabelLock
 from agentsmith.trackers.http.memory import Memory
 from agentsmith.trackers.http.outcomes import Dropped, outcome_of
 from agentsmith.trackers.http.relabel import Relabel, only, plan
 from agentsmith.trackers.jira.issues import Claim, Issues
-from agentsmith.trackers.jira.labellock import LabelLock
 from agentsmith.trackers.jira.payloads import snapshot_of
 from agentsmith.trackers.jira.workflow import Overtaken, Workflow
 
@@ -61,8 +63,8 @@ class Moves:
         except TicketNotFound as error:
             return Gone(str(error))
         try:
-            async with self._memory.lock(key), self._lock(ticket.id, deadline=move.deadline):
-                return await self._publish(key, ticket, move)
+            async with self._memory.lock(key), self._lock(ticket.id, deadline=move.deadline) as until:
+                return await self._publish(key, ticket, replace(move, deadline=min(move.deadline, until)))
         except Overtaken as overtaken:
             return LostRace(overtaken.ticket)
         except TrackerError as error:
@@ -74,7 +76,8 @@ class Moves:
         The caller chose `keep` from what it saw: a `done` that appeared since must not be swept away (P4).
         """
         key = self._issues.key(ticket.key)
-        async with self._memory.lock(key), self._lock(ticket.id, deadline=deadline):
+        async with self._memory.lock(key), self._lock(ticket.id, deadline=deadline) as until:
+            deadline = min(deadline, until)
             wanted = self._labels.lifecycle(ticket.labels)
             seen = await self._issues.read(key, deadline=deadline)
             for _ in range(TRIES):
@@ -87,8 +90,25 @@ class Moves:
                 if after is not None and only(self._labels, after.labels, keep).nothing:
                     return after
                 if after is not None and after.labels == seen.labels:
-                    raise _dropped(todo)
+                    raise _dropped(todo.add or todo.remove[0])
                 seen = after or await self._issues.read(key, deadline=deadline)
+            raise _restless(key)
+
+    async def relabel(self, ticket: Ticket, wanted: Foreign, *, deadline: float) -> Ticket:
+        """Add and remove labels that are not ours (T17); what is so already is not written."""
+        key = self._issues.key(ticket.key)
+        async with self._memory.lock(key), self._lock(ticket.id, deadline=deadline):
+            seen = await self._issues.read(key, deadline=deadline)
+            for _ in range(TRIES):
+                todo = wanted.left(seen.labels, exact=True)
+                if todo.nothing:
+                    return seen
+                after = await self._issues.write_labels(seen, todo, None, deadline=deadline)
+                if after is not None and after.labels == seen.labels:
+                    raise _dropped((*todo.add, *todo.remove)[0])
+                seen = after or await self._issues.read(key, deadline=deadline)
+            if wanted.left(seen.labels, exact=True).nothing:
+                return seen
             raise _restless(key)
 
     async def _publish(self, key: str, ticket: Ticket, move: Move) -> MoveOutcome:
@@ -127,7 +147,7 @@ class Moves:
         if plan(self._labels, after.labels, move) is AlreadySo and _gone(todo, after):
             return Applied(after)
         if after.labels == seen.labels:
-            raise _dropped(todo)
+            raise _dropped(todo.add or todo.remove[0])
         return None
 
 
@@ -135,8 +155,7 @@ def _gone(todo: Relabel, after: Ticket) -> bool:
     return not any(name in after.labels for name in todo.remove)
 
 
-def _dropped(todo: Relabel) -> Dropped:
-    label = todo.add or todo.remove[0]
+def _dropped(label: str) -> Dropped:
     return Dropped(
         f"Jira accepted the edit, but did not change the label {label}: the account may not edit issues, "
         "or the field is not on the edit screen"

@@ -10,7 +10,6 @@ from agentsmith.domain.lifecycle import LabelSet, Status
 from agentsmith.trackers.http import ApiClient, Pace, Shared, open_http
 from agentsmith.trackers.jira.auth import Login
 from agentsmith.trackers.jira.dialect import DIALECT
-from agentsmith.trackers.jira.labellock import LabelLock
 from agentsmith.trackers.jira.listing import PAGE_SIZE
 from agentsmith.trackers.jira.site import Site
 from agentsmith.trackers.jira.tracker import BLOCKS, TRUST_READS, JiraTracker
@@ -24,7 +23,6 @@ def open_tracker(
     token: str,
     email: str | None,
     shared: Shared,
-    lock: LabelLock | None = None,
     statuses: Mapping[Status, str] | None = None,
     link_type: str = BLOCKS,
     quiet: bool = True,
@@ -32,6 +30,7 @@ def open_tracker(
     pace: Pace | None = None,
     http: httpx.AsyncClient | None = None,
     page_size: int = PAGE_SIZE,
+    secret_in_path: bool = False,
 ) -> JiraTracker:
     """A tracker that owns its connections; without an email the token travels as a bearer. Nothing is asked yet."""
     pool = http or open_http()
@@ -49,12 +48,13 @@ def open_tracker(
         site=site,
         labels=labels,
         client=client,
-        lock=lock,
+        lock=shared.label_lock,
         statuses=statuses,
         link_type=link_type,
         quiet=quiet,
         http=pool,
         trust_reads=trust_reads,
         page_size=page_size,
+        secret_in_path=secret_in_path,
         now=pace.now,
     )

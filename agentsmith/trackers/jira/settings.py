@@ -2,32 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
-from pydantic import AfterValidator, Field, SecretStr, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from agentsmith.config import TrackerSettings
 from agentsmith.config.durations import Grace
+from agentsmith.config.names import Networks, Secret
 from agentsmith.domain.lifecycle import LabelSet, Status
 from agentsmith.trackers.http import Pace, Shared
-from agentsmith.trackers.jira.labellock import LabelLock
 from agentsmith.trackers.jira.opening import open_tracker
 from agentsmith.trackers.jira.site import Deployment, Site
 from agentsmith.trackers.jira.tracker import BLOCKS, TRUST_READS, JiraTracker
+from agentsmith.trackers.jira.webhook import JiraWebhooks
 
-
-def _not_empty(secret: SecretStr) -> SecretStr:
-    if not secret.get_secret_value().strip():
-        raise ValueError("is empty; set it, most likely in the environment")
-    return secret
-
-
-Secret = Annotated[SecretStr, AfterValidator(_not_empty)]
 Word = Annotated[str, Field(min_length=1, max_length=255)]
 
 
 class JiraSettings(TrackerSettings):
     """A project on Jira Cloud, reached with email and API token, or on Data Center, with a personal access token."""
+
+    case_counts: ClassVar[bool] = True
 
     platform: Literal["jira"]
     project: str
@@ -51,6 +46,9 @@ class JiraSettings(TrackerSettings):
     """What the site calls the type of link by which one ticket blocks another."""
     quiet: bool = True
     """Send no mail for our label changes and edited comments, where the account may ask for that."""
+    webhook_addresses: Networks = ()
+    """Where webhooks may come from that carry the secret in their address, for a Data Center that cannot sign; without
+    any, only signed ones are taken."""
     trust_reads: Grace = Grace(TRUST_READS)
     """How old a read may be for a label write to start from it; 0s looks again before every claim and start."""
 
@@ -70,6 +68,8 @@ class JiraSettings(TrackerSettings):
             raise ValueError("needs the email of the account that the API token belongs to")
         if self.deployment is Deployment.DATA_CENTER and self.email:
             raise ValueError("takes no email: a personal access token of Data Center travels alone")
+        if self.deployment is Deployment.CLOUD and self.webhook_addresses:
+            raise ValueError("takes no webhook_addresses: Jira Cloud signs its webhooks")
         if (self.mode == "status") != bool(self.statuses):
             raise ValueError("mode: status and statuses belong together")
         return self
@@ -83,16 +83,13 @@ class JiraSettings(TrackerSettings):
         """`acme.atlassian.net/WEB`: the same as the tracker's `project`."""
         return self.site.canonical
 
-    def open(
-        self,
-        name: str,
-        labels: LabelSet,
-        shared: Shared,
-        *,
-        lock: LabelLock | None = None,
-        pace: Pace | None = None,
-    ) -> JiraTracker:
-        """The tracker that these settings describe; `lock` is shared by all replicas where there is one."""
+    def webhooks(self) -> JiraWebhooks | None:
+        """Who reads the site's webhooks; None where nothing could be verified (it fails closed)."""
+        secrets = self.webhook_secrets()
+        return JiraWebhooks(self.site, secrets) if secrets or self.insecure else None
+
+    def open(self, name: str, labels: LabelSet, shared: Shared, *, pace: Pace | None = None) -> JiraTracker:
+        """The tracker that these settings describe."""
         return open_tracker(
             name=name,
             site=self.site,
@@ -100,10 +97,10 @@ class JiraSettings(TrackerSettings):
             token=self.token.get_secret_value(),
             email=self.email,
             shared=shared,
-            lock=lock,
             statuses=self.statuses or None,
             link_type=self.blocking_link,
             quiet=self.quiet,
             trust_reads=self.trust_reads,
             pace=pace,
+            secret_in_path=bool(self.webhook_addresses),
         )

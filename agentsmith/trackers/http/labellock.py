@@ -1,4 +1,4 @@
-"""The lock around a label write: Jira itself lets the last of two writers win, and tells neither."""
+"""The lock around a label write, for platforms that let the last of two writers win and tell neither."""
 
 from __future__ import annotations
 
@@ -16,8 +16,11 @@ from agentsmith.domain.ticket import TicketId
 class LabelLock(Protocol):
     """One lock per ticket, shared by whoever writes its labels. Plain data only: the store need not know us."""
 
-    def __call__(self, ticket: TicketId, *, deadline: float) -> AbstractAsyncContextManager[object]:
-        """Hold the ticket's lock; raises TrackerUnavailable (or its like) when it is not free by `deadline`."""
+    def __call__(self, ticket: TicketId, *, deadline: float) -> AbstractAsyncContextManager[float]:
+        """Hold the ticket's lock, and be told until when (on the boot-time clock) the holder may write under it.
+
+        Raises TrackerUnavailable when it is not free by `deadline`, and StoreUnavailable when nobody can tell.
+        """
 
 
 class LocalLabelLock:
@@ -28,15 +31,15 @@ class LocalLabelLock:
         self._locks: WeakValueDictionary[TicketId, asyncio.Lock] = WeakValueDictionary()
 
     @asynccontextmanager
-    async def __call__(self, ticket: TicketId, *, deadline: float) -> AsyncIterator[None]:
+    async def __call__(self, ticket: TicketId, *, deadline: float) -> AsyncIterator[float]:
         """See LabelLock."""
         lock = self._locks.setdefault(ticket, asyncio.Lock())
         try:
             async with asyncio.timeout(max(0.0, deadline - self._now())):
                 await lock.acquire()
         except TimeoutError:
-            raise TrackerUnavailable(f"Jira: {ticket} is being written by somebody else") from None
+            raise TrackerUnavailable(f"the labels of {ticket} are being written by somebody else") from None
         try:
-            yield
+            yield deadline
         finally:
             lock.release()
