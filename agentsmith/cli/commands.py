@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from agentsmith.cli.options import Actor, AsJson, ConfigFile, Ticket, group, prose
+from agentsmith.cli.options import Actor, AsJson, ConfigFile, Ticket, prose
 
 
 class RoleName(StrEnum):
@@ -20,9 +20,6 @@ class RoleName(StrEnum):
     POLLER = "poller"
     CONSUMER = "consumer"
     HOUSEKEEPING = "housekeeping"
-
-
-dead_letters_app = group("Look at requests that nobody could run.")
 
 
 def add_to(app: typer.Typer) -> None:
@@ -202,16 +199,3 @@ def retry(ticket: Ticket, actor: Actor = None, as_json: AsJson = False, config: 
 
     if not runs.retry(config, ticket, actor=actor, as_json=as_json):
         raise typer.Exit(1)
-
-
-@dead_letters_app.command("list")
-def dead_letters_list(as_json: AsJson = False, config: ConfigFile = None) -> None:
-    """Show them, oldest first, each with its reason.
-
-    \b
-    Example:
-      agentsmith dead-letters list
-    """
-    from agentsmith.cli import runs
-
-    runs.dead_letters(config, as_json=as_json)

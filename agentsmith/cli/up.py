@@ -14,7 +14,7 @@ import structlog
 
 from agentsmith import __version__, logs
 from agentsmith.cli import output, session
-from agentsmith.config import Config, Duration
+from agentsmith.config import Config
 from agentsmith.daemon import Daemon, Role, Up
 from agentsmith.domain.errors import TrackerError
 from agentsmith.domain.lifecycle import Status
@@ -78,8 +78,7 @@ def _describe(config: Config, trackers: Mapping[str, Tracker]) -> dict[str, dict
     """What people want to know of a daemon, by topic."""
     return {
         "trackers": {
-            name: f"{tracker.project}, looked at every {Duration(config.trackers[name].poll_interval).text}"
-            for name, tracker in trackers.items()
+            name: f"{tracker.project}, looked at {config.trackers[name].rhythm}" for name, tracker in trackers.items()
         },
         "triggers": {trigger.label: trigger.pipeline for trigger in config.triggers},
         "filters": {

@@ -1,8 +1,9 @@
 """The tracker contract: what every platform must do, duty by duty. Conformance tests quote the numbers.
 
 T1  `get` reads by key, never from a cache that may be stale; a missing ticket raises TicketNotFound.
-T2  `find` pages to the end and yields each open ticket that carries the label once; it may skip a malformed
+T2  `find` pages to the end and yields each open ticket that carries one of the labels once; it may skip a malformed
     record (and log it); any error raises: an outage is never an empty list (P9). Pull requests do not count.
+    Asked again while nothing changed, it costs one request at most, however many labels and tickets there are.
 T3  `get` of a malformed record raises BadAnswer.
 T4  `move` with `to` already reached, and only `to`, writes nothing and answers AlreadySo.
 T5  `move` whose ticket no longer shows `expect` writes nothing and answers LostRace with what it saw.
@@ -18,11 +19,18 @@ T13 `write_sticky` twice leaves one comment, edited in place, cut to the platfor
     somebody else wrote. Unchanged text is not written again. `read_sticky` believes only our own comment.
 T14 Failures are the typed errors of `errors.py`; no secret and no whole body in any message.
 T15 `identify` accepts key, canonical id and URL of its own tickets and answers None for anything else.
+T16 `say` posts one comment of its own, made harmless and cut like the sticky one, which it never is taken for. It is
+    sent once: a lost answer raises, and whoever repeats it may say it twice.
+T17 `relabel` adds and removes foreign labels, one by one or in one request that names them, never as a whole set except
+    under a test of the revision. A lifecycle label, in any spelling that counts as one, raises ConfigError before
+    anything is written (P3), and so does what would be read as several labels. What is so already is not written again.
+T18 A move that carries words may write them together with the label, where that is one write; then the `write_sticky`
+    that follows with the same words writes nothing. Elsewhere they are left to it. A move never adds a second comment.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Protocol, runtime_checkable
@@ -30,6 +38,14 @@ from typing import Protocol, runtime_checkable
 from agentsmith.domain.lifecycle import LabelSet, Status
 from agentsmith.domain.memo import Memo
 from agentsmith.domain.ticket import Actor, Ticket, TicketId
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """What our comment is to say, and the memo that it is to carry."""
+
+    text: str
+    memo: Memo
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +57,8 @@ class Move:
     run: str
     fence: int
     deadline: float
+    say: Words | None = None
+    """What the next `write_sticky` will say (T16)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +158,26 @@ class DefinesLabels(Protocol):
         """Make the lifecycle labels that are missing; answers those made. Safe to repeat, cheap when none is."""
 
 
+@runtime_checkable
+class KnowsCircles(Protocol):
+    """A tracker that can tell who belongs where, for `allow.teams` and `allow.roles`."""
+
+    async def belongs_to(self, actor: Actor, *, teams: frozenset[str], roles: frozenset[str]) -> str:
+        """The first of these, in words, that the actor belongs to: `team 'core'`; empty when to none."""
+
+
+@runtime_checkable
+class KeepsEveryEdit(Protocol):
+    """A tracker on whose platform every edit of a comment stays in the ticket for ever, and their number is limited.
+
+    Words that will be replaced before the run ends are not worth an edit there.
+    """
+
+    @property
+    def edits_are_kept(self) -> bool:
+        """Always true; having it is what counts."""
+
+
 class Tracker(Protocol):
     """A place where tickets live. Implementations share nothing with each other but the HTTP layer."""
 
@@ -171,8 +209,8 @@ class Tracker(Protocol):
     async def get(self, key: str) -> Ticket:
         """The ticket as it is now (T1, T3)."""
 
-    def find(self, label: str) -> AsyncIterator[Ticket]:
-        """Every open ticket that carries `label` (T2). These are hints: read by key before acting."""
+    def find(self, *labels: str) -> AsyncIterator[Ticket]:
+        """Every open ticket that carries one of `labels` (T2). These are hints: read by key before acting."""
 
     async def move(self, ticket: Ticket, move: Move) -> MoveOutcome:
         """Publish one edge, starting from `ticket` as it was read (T4 to T11)."""
@@ -187,6 +225,14 @@ class Tracker(Protocol):
         self, ticket: Ticket, text: str, memo: Memo, *, known: Sticky | None, deadline: float
     ) -> Sticky:
         """Make or edit our comment (T13). `known` is what the last call answered; it saves a look-up."""
+
+    async def say(self, ticket: Ticket, text: str, *, deadline: float) -> None:
+        """Post a comment beside our sticky one (T16)."""
+
+    async def relabel(
+        self, ticket: Ticket, *, add: Collection[str] = (), remove: Collection[str] = (), deadline: float
+    ) -> Ticket:
+        """Change labels that are not ours (T17); answers the ticket as it is then."""
 
     async def me(self) -> Actor:
         """Who the credential belongs to."""

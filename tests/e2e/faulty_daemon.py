@@ -42,15 +42,16 @@ import agentsmith.store.store
 import agentsmith.ticketlock
 from agentsmith.consumer import Consumer
 from agentsmith.intake import Intake
+from agentsmith.keeping import KeptLease
 from agentsmith.pipelines.guard import prctl
 from agentsmith.pipelines.guarded import Exit, Guard
 from agentsmith.recover import Recovery
-from agentsmith.run import RunContext, RunScope
 from agentsmith.store.commands import Commands
 from agentsmith.store.scripting import Script
 from agentsmith.trackers import registry
 from agentsmith.trackers.local.database import Database
 from agentsmith.trackers.local.tracker import LocalTracker
+from agentsmith.work import RunContext
 from tests.support.wait import wait_until
 
 _PDEATHSIG: Final = 1
@@ -121,7 +122,7 @@ class Steps:
         for owner, method, way in (
             (Intake, "_deal_with", "claim"),
             (Consumer, "_run", "run"),
-            (RunScope, "_renew", "renew"),
+            (KeptLease, "keep", "renew"),
             (Recovery, "recover", "recover"),
             (agentsmith.ticketlock, "_renew", ""),
         ):

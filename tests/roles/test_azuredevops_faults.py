@@ -71,7 +71,6 @@ CALLS: dict[str, Callable[[AzureDevOpsTracker, Ticket], Awaitable[Any]]] = {
     "me": lambda tracker, _: tracker.me(),
     "labelled_by": lambda tracker, t: tracker.labelled_by(t, TRIGGER),
     "blockers": lambda tracker, t: tracker.blockers(t),
-    "prepare": lambda tracker, _: tracker.prepare(),
 }
 DENIAL = {"message": f"TF401027: No, {TOKEN}", "typeKey": "AccessDeniedException"}
 FAULTS: dict[str, tuple[dict[str, Any], type[TrackerError]]] = {

@@ -18,10 +18,10 @@ from agentsmith.domain.tracker import Access
 from agentsmith.domain.webhook import BadPayload, BadSignature, Incoming, TicketEvent, Uninteresting
 from agentsmith.simulators import Clock
 from agentsmith.simulators.azuredevops import AzureDevOpsSimulator
+from agentsmith.trackers.azuredevops.form import COMMENT_LIMIT, Form
 from agentsmith.trackers.azuredevops.settings import AzureDevOpsSettings
 from agentsmith.trackers.azuredevops.site import Site
 from agentsmith.trackers.azuredevops.webhook import AzureDevOpsWebhooks
-from agentsmith.trackers.azuredevops.words import COMMENT_LIMIT, Words
 from agentsmith.trackers.http import Shared
 from tests.support.azuredevops_bench import MEMO, MONA, TRIGGER, bench
 
@@ -109,7 +109,7 @@ def test_and_by_no_other(text: str) -> None:
 
 @given(st.text(max_size=400), st.sampled_from(["markdown", "html"]))
 def test_any_words_can_be_written_read_and_written_again(text: str, form: Any) -> None:
-    words = Words(LabelSet(), form)
+    words = Form(LabelSet(), form)
     fitted = words.fit(text, MEMO)
     assert words.fit(fitted, MEMO) == fitted
     read = words.read(words.write(fitted, MEMO))
@@ -123,7 +123,7 @@ def test_any_words_can_be_written_read_and_written_again(text: str, form: Any) -
 @pytest.mark.parametrize("form", ["markdown", "html"])
 @pytest.mark.parametrize("character", ["x", "<", "&", "🧵", "\n"])
 def test_long_words_are_cut_to_what_fits_as_it_is_sent(form: Any, character: str) -> None:
-    words = Words(LabelSet(), form)
+    words = Form(LabelSet(), form)
     sent = words.write(words.fit("begin" + character * 200_000 + "end", MEMO), MEMO)
     assert len(sent.encode("utf-16-le")) // 2 <= COMMENT_LIMIT
     assert "cut: Azure DevOps" in sent

@@ -30,17 +30,20 @@ from tests.support.azuredevops_bench import (
     bench,
     edge,
     say,
+    warm,
 )
 
 ITEM = "/acme/Web/_apis/wit/workitems/1"
 COMMENTS = "/acme/Web/_apis/wit/workItems/1/comments"
-FOOT = '`agent-smith:status {"attempt":0,"due":null,"fence":7,"follow_up":false,"run":"run-1","text":"","v":1}`'
+FOOT = (
+    "The tags say how it stands now. "
+    '`agent-smith:status {"attempt":0,"due":null,"fence":7,"follow_up":false,"run":"run-1","text":"","v":1}`'
+)
 
 
 @pytest.fixture
 async def azure() -> AsyncIterator[Bench]:
     async with bench() as started:
-        await started.tracker().prepare()
         yield started
         assert TOKEN not in str([(r.headers, r.raw_body) for r in started.simulator.requests])
 
@@ -81,7 +84,7 @@ async def test_an_entra_token_is_sent_as_a_bearer(azure: Bench) -> None:
 async def test_get(azure: Bench) -> None:
     tracker = azure.tracker()
     azure.item(TRIGGER, "bug", title="T", body="B", assigned_to=MONA)
-    await tracker.prepare()
+    await warm(tracker)
     azure.recorded()
     ticket = await tracker.get("1")
     (request,) = azure.recorded()
@@ -136,7 +139,7 @@ async def test_words_travel_with_the_tags(azure: Bench) -> None:
     azure.item(TRIGGER)
     ticket = await tracker.get("1")
     azure.recorded()
-    moved = applied(await tracker.move(ticket, edge(*CLAIM), say=("a <b>\nc", MEMO))).ticket
+    moved = applied(await tracker.move(ticket, edge(*CLAIM, say="a <b>\nc"))).ticket
     made = await say(tracker, moved, "a <b>\nc", None)
     (write,) = azure.recorded()
     assert write.body[2] == {
@@ -153,7 +156,7 @@ async def test_words_do_not_travel_where_somebody_has_commented_or_comments_mean
     azure.item(TRIGGER)
     ticket = await tracker.get("1")
     azure.simulator.comment(1, "me first")
-    outcome = await tracker.move(ticket, edge(*CLAIM), say=("queued", MEMO))
+    outcome = await tracker.move(ticket, edge(*CLAIM, say="queued"))
     assert isinstance(outcome, Applied)
     assert [c["user"] for c in azure.simulator.comments(1)] == [MONA]
     await say(tracker, outcome.ticket, "queued", None)
@@ -220,7 +223,7 @@ async def test_our_comment_is_made_again_after_somebody_deleted_it(azure: Bench)
 async def test_find(azure: Bench) -> None:
     tracker = azure.tracker()
     azure.item(["it's", " x"][0], TRIGGER)
-    await tracker.prepare()
+    await warm(tracker)
     azure.recorded()
     assert [t.key async for t in tracker.find("it's")] == ["1"]
     ask, batch = azure.recorded()

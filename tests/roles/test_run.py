@@ -118,7 +118,7 @@ async def test_exit_codes_decide(opened: OpenWorld, script: str, status: Status,
 
 
 async def test_a_program_that_is_not_there_fails_clearly(opened: OpenWorld) -> None:
-    async with opened(Step(kind="run", argument=("no-such-program-here", "x"), name="tool")) as world:
+    async with opened(Step.read({"run": ["no-such-program-here", "x"], "name": "tool"})) as world:
         key = await world.open_ticket()
         await world.claim(key)
         await world.run_queue()
@@ -145,7 +145,7 @@ async def _woken(world: World) -> bool:
 
 
 async def test_a_step_that_takes_too_long_is_ended(tmp_path: Path, opened: OpenWorld) -> None:
-    slow = Step(kind="run", argument=f"echo $$ > {tmp_path}/pid; sleep 60", name="slow", timeout=Duration(0.3))
+    slow = Step.read({"run": f"echo $$ > {tmp_path}/pid; sleep 60", "name": "slow", "timeout": "300ms"})
     async with opened(slow) as world:
         key = await world.open_ticket()
         await world.claim(key)
@@ -239,9 +239,10 @@ async def test_a_retry_during_a_run_is_one_follow_up(
         for _ in range(3):
             await world.parts.claims.consider(world.signal(key, kind=SignalKind.RETRY, by="mona"))
         (tmp_path / "go").touch()
-        for expected in ("the follow-up to be signalled", "the ticket to be signalled as pending"):
-            await wait_until(lambda: _inbox_has(world, 1), what=expected)
-            await world.drain_signals()
+        assert "It will run once more afterwards, as mona asked" in (await world.comments(key))[0]
+        await wait_until(lambda: _inbox_has(world, 1), what="the ticket to be signalled as pending")
+        assert await world.statuses(key) == {Status.PENDING}
+        await world.drain_signals()
         await wait_until(lambda: (tmp_path / "runs").read_text() == "x\nx\n", what="the second run")
         await _until_status(world, key, Status.DONE)
         await _quiet(world)

@@ -12,7 +12,7 @@ from agentsmith.boottime import boottime
 from agentsmith.domain.lifecycle import LabelSet, Status
 from agentsmith.domain.memo import Memo
 from agentsmith.domain.ticket import Ticket
-from agentsmith.domain.tracker import Applied, Move, MoveOutcome, Sticky
+from agentsmith.domain.tracker import Applied, Move, MoveOutcome, Sticky, Words
 from agentsmith.simulators import Fault, Recorded, Running, serve
 from agentsmith.simulators.azuredevops import AzureDevOpsSimulator
 from agentsmith.trackers.azuredevops.opening import open_tracker
@@ -103,9 +103,15 @@ async def bench(**options: Any) -> AsyncIterator[Bench]:
     simulator.assert_understood()
 
 
-def edge(expect: Status, to: Status | None, *, within: float = 30.0) -> Move:
+def edge(expect: Status, to: Status | None, *, within: float = 30.0, say: str | None = None) -> Move:
     """A move with time enough."""
-    return Move(expect, to, run="run-1", fence=7, deadline=boottime() + within)
+    words = None if say is None else Words(say, MEMO)
+    return Move(expect, to, run="run-1", fence=7, deadline=boottime() + within, say=words)
+
+
+async def warm(tracker: AzureDevOpsTracker) -> None:
+    """Let the tracker learn what the states of the project mean, which it asks once."""
+    assert [t async for t in tracker.find("no-such-tag")] == []
 
 
 def applied(outcome: MoveOutcome) -> Applied:

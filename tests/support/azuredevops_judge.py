@@ -9,29 +9,31 @@ same path.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import urlencode
 
 from starlette.datastructures import QueryParams
 
-from agentsmith.simulators import Recorded
-from tests.support.contracts import ContractJudge
+from tests.support.contracts import ContractJudge, Exchange
 
 ANY_VALUE = ("oldValue", "newValue")
 
 
-def judge_all(judge: ContractJudge, requests: Iterable[Recorded]) -> set[str]:
-    """Judge everything; answers the last parts of the paths that no description covers."""
-    undescribed: set[str] = set()
-    for entry in requests:
-        query = [(name, value) for name, value in QueryParams(entry.query).multi_items() if name != "format"]
-        listing = entry.method == "GET" and entry.path.endswith("/comments")
-        mended = replace(entry, query=urlencode(query), answer_body=_mended(entry.answer_body))
-        if listing or not judge.check_recorded(mended):
-            undescribed.add(entry.path.rpartition("/")[2])
-    return undescribed
+@dataclass(slots=True)
+class AzureDevOpsJudge(ContractJudge):
+    """Judges what was said to and by Azure DevOps."""
+
+    platform: str = "azure-devops"
+
+    def check_exchange(self, exchange: Exchange) -> bool:
+        """See ContractJudge."""
+        if exchange.method == "GET" and exchange.path.endswith("/comments"):
+            self.undescribed.append(f"{exchange.method} {exchange.path}")
+            return False
+        query = [(name, value) for name, value in QueryParams(exchange.query).multi_items() if name != "format"]
+        mended = replace(exchange, query=urlencode(query), answer_body=_mended(exchange.answer_body))
+        return super(AzureDevOpsJudge, self).check_exchange(mended)
 
 
 def _mended(body: bytes) -> bytes:

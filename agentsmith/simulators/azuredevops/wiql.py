@@ -1,4 +1,4 @@
-"""The part of WIQL that clients of this project speak: a flat query with conditions joined by AND."""
+"""The part of WIQL that clients of this project speak: conditions joined by AND, each perhaps several in brackets."""
 
 from __future__ import annotations
 
@@ -25,6 +25,9 @@ _CONDITION = re.compile(
     re.I,
 )
 _AND = re.compile(r"AND\b", re.I)
+_OR = re.compile(r"OR\b", re.I)
+_BRACKET = re.compile(r"\s*\((?=\s*\[)")
+_CLOSED = re.compile(r"\)\s*")
 
 Test = Callable[[WorkItem, Revision], bool]
 
@@ -52,19 +55,46 @@ def parse(text: str, project: str | None, *, precise: bool) -> Query:
         raise refuse(400, "TF51006: The query statement is missing a SELECT, FROM or WHERE clause.", "QueryException")
     rest, tests = found["where"], []
     while True:
-        condition = _CONDITION.match(rest)
-        if condition is None:
-            raise refuse(400, f"TF51005: The query has a syntax error near {rest[:30]!r}.", "QueryException")
-        tests.append(_test(condition, project, precise=precise))
-        rest = rest[condition.end() :]
+        if bracket := _BRACKET.match(rest):
+            either, rest = _joined(rest[bracket.end() :], _OR, project, precise=precise)
+            rest = rest[_expected(_CLOSED, rest).end() :]
+            tests.append(_any_of(either))
+        else:
+            test, rest = _condition(rest, project, precise=precise)
+            tests.append(test)
         if not rest:
             break
-        joined = _AND.match(rest)
-        if joined is None:
-            raise refuse(400, f"TF51005: The query has a syntax error near {rest[:30]!r}.", "QueryException")
-        rest = rest[joined.end() :]
+        rest = rest[_expected(_AND, rest).end() :]
     columns = tuple(re.findall(r"\[([^\]]+)\]", found["select"]))
     return Query(columns, tuple(tests), found["order"] or "System.Id", bool(found["desc"]))
+
+
+def _joined(rest: str, by: re.Pattern[str], project: str | None, *, precise: bool) -> tuple[list[Test], str]:
+    """Conditions up to the first that is not followed by `by`, and what follows."""
+    tests = []
+    while True:
+        test, rest = _condition(rest, project, precise=precise)
+        tests.append(test)
+        joined = by.match(rest)
+        if joined is None:
+            return tests, rest
+        rest = rest[joined.end() :]
+
+
+def _condition(rest: str, project: str | None, *, precise: bool) -> tuple[Test, str]:
+    condition = _expected(_CONDITION, rest)
+    return _test(condition, project, precise=precise), rest[condition.end() :]
+
+
+def _expected(what: re.Pattern[str], rest: str) -> re.Match[str]:
+    found = what.match(rest)
+    if found is None:
+        raise refuse(400, f"TF51005: The query has a syntax error near {rest[:30]!r}.", "QueryException")
+    return found
+
+
+def _any_of(tests: list[Test]) -> Test:
+    return lambda item, revision: any(test(item, revision) for test in tests)
 
 
 def _test(condition: re.Match[str], project: str | None, *, precise: bool) -> Test:

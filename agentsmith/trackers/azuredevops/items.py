@@ -12,11 +12,11 @@ from agentsmith.domain.ticket import Ticket
 from agentsmith.domain.tracker import Sticky
 from agentsmith.trackers.azuredevops import payloads, tags
 from agentsmith.trackers.azuredevops.dialect import API_VERSION, JSON_PATCH, message, type_key
+from agentsmith.trackers.azuredevops.form import Saying
 from agentsmith.trackers.azuredevops.memory import Memory
 from agentsmith.trackers.azuredevops.payloads import Project, Snapshot, WorkItem, snapshot_of
 from agentsmith.trackers.azuredevops.site import Site
 from agentsmith.trackers.azuredevops.states import States
-from agentsmith.trackers.azuredevops.words import Saying
 from agentsmith.trackers.http import Answer, ApiClient
 from agentsmith.trackers.http.outcomes import Dropped
 from agentsmith.trackers.http.redaction import excerpt

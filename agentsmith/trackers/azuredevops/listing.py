@@ -1,4 +1,4 @@
-"""Finding every open work item with a tag, at the price of one request where nothing changed (T2).
+"""Finding every open work item with one of some tags, at the price of one request where nothing changed (T2).
 
 A query answers ids only, 20,000 at most, and different releases cut a longer list off in silence or refuse it. So ids
 are taken in pages by rising id, each page asked for by its size: no query ever reaches the limit. What the ids stand
@@ -86,26 +86,29 @@ class Listing:
         self._now = now
         self._query_page = query_page
         self._batch = batch
-        self._shelves: dict[str, Shelf] = {}
+        self._shelves: dict[frozenset[str], Shelf] = {}
 
-    async def find(self, label: str) -> AsyncIterator[Ticket]:
-        """Every open work item that carries `label`, oldest first (T2); any error raises (P9)."""
-        if not label.strip() or set(label) & set(",;"):
-            raise ConfigError(f"Azure DevOps cannot search for the tag {label!r}: no tag can be called so")
-        wanted = label.casefold()
+    async def find(self, *labels: str) -> AsyncIterator[Ticket]:
+        """Every open work item that carries one of `labels`, oldest first (T2); any error raises (P9)."""
+        for label in labels:
+            if not label.strip() or set(label) & set(",;"):
+                raise ConfigError(f"Azure DevOps cannot search for the tag {label!r}: no tag can be called so")
+        wanted = frozenset(label.casefold() for label in labels)
+        if not wanted:
+            return
         shelf = self._shelves.get(wanted)
         if shelf is not None and self._now() - shelf.read_at < FULL_EVERY and await self._catch_up(wanted, shelf):
             for ticket in list(shelf.tickets.values()):
                 yield ticket
             return
-        async for ticket in self._all(label):
+        async for ticket in self._all(labels, wanted):
             yield ticket
 
-    async def _all(self, label: str) -> AsyncIterator[Ticket]:
-        wanted = label.casefold()
+    async def _all(self, labels: tuple[str, ...], wanted: frozenset[str]) -> AsyncIterator[Ticket]:
         self._shelves.pop(wanted, None)
         read_at = self._now()
-        where = f"[System.Tags] CONTAINS {_quoted(label)}"
+        where = " OR ".join(f"[System.Tags] CONTAINS {_quoted(label)}" for label in labels)
+        where = f"({where})" if len(labels) > 1 else where
         if closed := await self._states.closed_everywhere():
             where += f" AND [System.State] NOT IN ({', '.join(map(_quoted, closed))})"
         found: dict[str, Ticket] = {}
@@ -119,7 +122,7 @@ class Listing:
         if as_of is not None and len(self._shelves) < _MOST_LABELS:
             self._shelves[wanted] = Shelf(found, as_of, read_at)
 
-    async def _catch_up(self, wanted: str, shelf: Shelf) -> bool:
+    async def _catch_up(self, wanted: frozenset[str], shelf: Shelf) -> bool:
         """Bring a list up to date with whatever changed since; False when reading it again is cheaper.
 
         The list stays as it was if this fails half-way.
@@ -206,8 +209,8 @@ def _quoted(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
-def _carries(ticket: Ticket, wanted: str) -> bool:
-    return any(label.casefold() == wanted for label in ticket.labels)
+def _carries(ticket: Ticket, wanted: frozenset[str]) -> bool:
+    return any(label.casefold() in wanted for label in ticket.labels)
 
 
 def _too_large(answer: Answer) -> bool:

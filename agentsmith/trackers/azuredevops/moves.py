@@ -12,14 +12,15 @@ import dataclasses
 from typing import Final
 
 from agentsmith.domain.errors import TicketNotFound, TrackerError, TrackerUnavailable
+from agentsmith.domain.foreign import Foreign
 from agentsmith.domain.lifecycle import LabelSet, Status
 from agentsmith.domain.ticket import Ticket
 from agentsmith.domain.tracker import Applied, Gone, Move, MoveOutcome
 from agentsmith.trackers.azuredevops import tags
+from agentsmith.trackers.azuredevops.form import Saying
 from agentsmith.trackers.azuredevops.items import Items
 from agentsmith.trackers.azuredevops.memory import Memory
 from agentsmith.trackers.azuredevops.payloads import Snapshot, snapshot_of
-from agentsmith.trackers.azuredevops.words import Saying
 from agentsmith.trackers.http import Pace
 from agentsmith.trackers.http.outcomes import outcome_of
 
@@ -63,6 +64,22 @@ class Moves:
                 left = tags.only(self._labels, shown.tags, keep)
                 if left == shown.tags:
                     return seen
+                after = await self._items.relabel(seen, shown, left, rev=shown.rev, deadline=deadline)
+                if after is not None:
+                    return after
+                await self._pause(failures, deadline)
+            raise TrackerUnavailable(_restless(number))
+
+    async def relabel(self, ticket: Ticket, wanted: Foreign, *, deadline: float) -> Ticket:
+        """Add and remove tags that are not ours, under the test of the revision (T17)."""
+        number = self._items.number(ticket.key)
+        async with self._memory.lock(number):
+            for failures in range(1, TRIES + 1):
+                seen, shown = await self._look(ticket, deadline)
+                todo = wanted.left(shown.tags)
+                if todo.nothing:
+                    return seen
+                left = tags.changed(shown.tags, todo)
                 after = await self._items.relabel(seen, shown, left, rev=shown.rev, deadline=deadline)
                 if after is not None:
                     return after

@@ -16,12 +16,12 @@ from agentsmith.domain.memo import Memo
 from agentsmith.domain.ticket import Ticket
 from agentsmith.domain.tracker import Sticky
 from agentsmith.trackers.azuredevops import payloads
+from agentsmith.trackers.azuredevops.form import Form
 from agentsmith.trackers.azuredevops.items import Items
 from agentsmith.trackers.azuredevops.memory import Memory
 from agentsmith.trackers.azuredevops.payloads import Comment, CommentPage, snapshot_of
 from agentsmith.trackers.azuredevops.people import People
 from agentsmith.trackers.azuredevops.site import Site
-from agentsmith.trackers.azuredevops.words import Words
 from agentsmith.trackers.http import ApiClient, OutcomeUnknown
 
 COMMENTS_VERSION: Final = "7.1-preview.4"
@@ -38,7 +38,7 @@ class Stickies:
         *,
         client: ApiClient,
         site: Site,
-        words: Words,
+        form: Form,
         items: Items,
         people: People,
         memory: Memory,
@@ -48,7 +48,7 @@ class Stickies:
     ) -> None:
         self._client = client
         self._site = site
-        self._words = words
+        self._form = form
         self._items = items
         self._people = people
         self._memory = memory
@@ -86,8 +86,8 @@ class Stickies:
         number = self._items.number(ticket.key)
         async with self._memory.lock(number):
             known = known or self._memory.just_said(snapshot_of(ticket))
-            fitted = self._words.fit(text, memo)
-            body = self._words.write(fitted, memo)
+            fitted = self._form.fit(text, memo)
+            body = self._form.write(fitted, memo)
             if known is not None:
                 if (known.text, known.memo) == (fitted, memo):
                     return known
@@ -104,11 +104,19 @@ class Stickies:
             edited = None if there is None else await self._edit(number, _comment_id(there.ref), body, deadline)
             return edited or await self._create(number, body, ticket, deadline)
 
+    async def say(self, ticket: Ticket, text: str, *, deadline: float) -> None:
+        """Post a comment of its own (T16)."""
+        number = self._items.number(ticket.key)
+        async with self._memory.lock(number):
+            with self._memory.commenting(number, edit=False, now=self._now):
+                body = {"text": self._form.plain(text)}
+                await self._client.write("POST", self._path(number), body, deadline=deadline)
+
     async def _ours_in(self, record: Any, deadline: float | None) -> Sticky | None:
         """The record as our comment, if it is one."""
         text = record.get("text") if isinstance(record, dict) else None
         # A comment that is malformed in a way that does not concern us may stay so.
-        if not isinstance(text, str) or self._words.read(text) is None:
+        if not isinstance(text, str) or self._form.read(text) is None:
             return None
         comment: Comment = payloads.read(Comment, record, "a comment")
         if comment.deleted or comment.created_by is None:
@@ -165,12 +173,12 @@ class Stickies:
         return self._sticky(comment)
 
     def _sticky(self, comment: Comment) -> Sticky:
-        text, memo = self._words.read(comment.text) or (comment.text, None)
+        text, memo = self._form.read(comment.text) or (comment.text, None)
         author = f".{comment.created_by.to_actor().id}" if comment.created_by and comment.created_by.id else ""
         return Sticky(ref=f"{comment.id}{author}", text=text, memo=memo)
 
     def _path(self, number: str, rest: str = "") -> str:
-        kind = "&format=markdown" if self._words.format == "markdown" else ""
+        kind = "&format=markdown" if self._form.format == "markdown" else ""
         return self._site.path(f"/wit/workItems/{number}/comments{rest}") + f"?api-version={self._version}{kind}"
 
 

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from typing import Final
 
 import httpx
 
+from agentsmith.domain.conversation import Acknowledged
+from agentsmith.domain.foreign import foreign
+from agentsmith.domain.hooks import Hook
 from agentsmith.domain.lifecycle import LabelSet, Status
 from agentsmith.domain.memo import Memo
 from agentsmith.domain.ticket import Actor, Ticket, TicketId
 from agentsmith.domain.tracker import Access, Blocker, Labelling, Move, MoveOutcome, Sticky
+from agentsmith.domain.webhook import Remark
 from agentsmith.trackers.azuredevops import links, tags
+from agentsmith.trackers.azuredevops.form import Form, Format
+from agentsmith.trackers.azuredevops.hooks import Hooks
 from agentsmith.trackers.azuredevops.items import Items
 from agentsmith.trackers.azuredevops.listing import BATCH, QUERY_PAGE, Listing
 from agentsmith.trackers.azuredevops.memory import Memory
@@ -21,7 +27,7 @@ from agentsmith.trackers.azuredevops.people import HISTORY_PAGE, People
 from agentsmith.trackers.azuredevops.site import Site
 from agentsmith.trackers.azuredevops.states import States
 from agentsmith.trackers.azuredevops.sticky import COMMENTS_VERSION, Stickies
-from agentsmith.trackers.azuredevops.words import Format, Words
+from agentsmith.trackers.azuredevops.voice import Voice
 from agentsmith.trackers.http import ApiClient, Pace
 
 
@@ -29,6 +35,8 @@ class AzureDevOpsTracker:
     """The work items of one project; see `domain.tracker` for what each method owes."""
 
     platform: Final = "azure-devops"
+    edits_are_kept: Final = True
+    """Each edit of a comment is a revision, and a work item has 10,000 of them in its life."""
 
     def __init__(
         self,
@@ -64,12 +72,14 @@ class AzureDevOpsTracker:
             query_page=page_size or QUERY_PAGE,
             batch=page_size or BATCH,
         )
-        self._words = Words(labels, comment_format)
+        self._form = Form(labels, comment_format)
         self._moves = Moves(items=self._items, labels=labels, memory=memory, pace=pace)
+        self._voice = Voice(client, site, version=comments_version)
+        self._hooks = Hooks(client, site)
         self._stickies = Stickies(
             client=client,
             site=site,
-            words=self._words,
+            form=self._form,
             items=self._items,
             people=self._people,
             memory=memory,
@@ -99,17 +109,13 @@ class AzureDevOpsTracker:
         """The work item as it is now (T1, T3)."""
         return await self._items.read(key)
 
-    def find(self, label: str) -> AsyncIterator[Ticket]:
-        """Every open work item that carries `label` (T2)."""
-        return self._listing.find(label)
+    def find(self, *labels: str) -> AsyncIterator[Ticket]:
+        """Every open work item that carries one of `labels` (T2)."""
+        return self._listing.find(*labels)
 
-    async def move(self, ticket: Ticket, move: Move, *, say: tuple[str, Memo] | None = None) -> MoveOutcome:
-        """Publish one edge (T4 to T11).
-
-        `say` is what the next `write_sticky` would say: where nobody has commented yet it travels in the same patch,
-        and that `write_sticky` then costs nothing. Elsewhere it is left to `write_sticky`.
-        """
-        return await self._moves.move(ticket, move, None if say is None else self._words.saying(*say))
+    async def move(self, ticket: Ticket, move: Move) -> MoveOutcome:
+        """Publish one edge (T4 to T11); its words travel in the same patch where nobody has commented yet (T18)."""
+        return await self._moves.move(ticket, move, self._form.saying(move.say) if move.say else None)
 
     async def tidy(self, ticket: Ticket, *, keep: Status | None, deadline: float) -> Ticket:
         """Leave one lifecycle tag (T12)."""
@@ -125,6 +131,17 @@ class AzureDevOpsTracker:
         """Make our comment or edit it in place (T13)."""
         return await self._stickies.write(ticket, text, memo, known=known, deadline=deadline)
 
+    async def say(self, ticket: Ticket, text: str, *, deadline: float) -> None:
+        """Post a comment beside our one (T16)."""
+        await self._stickies.say(ticket, text, deadline=deadline)
+
+    async def relabel(
+        self, ticket: Ticket, *, add: Collection[str] = (), remove: Collection[str] = (), deadline: float
+    ) -> Ticket:
+        """Change tags that are not ours (T17)."""
+        wanted = tags.check_foreign(foreign(self.labels.lifecycle, add, remove))
+        return await self._moves.relabel(ticket, wanted, deadline=deadline)
+
     async def me(self) -> Actor:
         """The account of the token."""
         return await self._people.me()
@@ -139,14 +156,38 @@ class AzureDevOpsTracker:
         """What membership of the project's teams says."""
         return await self._people.access_of(actor)
 
+    async def belongs_to(self, actor: Actor, *, teams: frozenset[str], roles: frozenset[str]) -> str:
+        """By a team of the project, or as the administrator of one."""
+        return await self._people.belongs_to(actor, teams=teams, roles=roles)
+
+    async def remark(self, ticket: Ticket, ref: str) -> Remark | None:
+        """A comment on the work item (T19)."""
+        return await self._voice.remark(self._items.number(ticket.key), ref)
+
+    async def acknowledge(self, ticket: Ticket, ref: str, *, deadline: float) -> Acknowledged:
+        """A reaction, where the comment can be named (T20)."""
+        return await self._voice.acknowledge(self._items.number(ticket.key), ref, deadline=deadline)
+
+    async def hooks(self) -> tuple[Hook, ...]:
+        """The project's service hooks, by address (H1)."""
+        return await self._hooks.listed()
+
+    async def install_hook(self, url: str, secret: str) -> Hook:
+        """A new one (H2)."""
+        return await self._hooks.install(url, secret)
+
+    async def repair_hook(self, hook: Hook, secret: str) -> Hook:
+        """One made right (H3)."""
+        return await self._hooks.repair(hook, secret)
+
+    async def remove_hook(self, hook: Hook) -> None:
+        """One less (H4)."""
+        await self._hooks.remove(hook)
+
     async def blockers(self, ticket: Ticket) -> tuple[Blocker, ...]:
         """The predecessors of the work item."""
         number = self._items.number(ticket.key)
         return await links.blockers(self._client, self._site, self._states, number)
-
-    async def prepare(self) -> None:
-        """Learn what every ticket needs to know, in one request; else the first ticket pays for it."""
-        await self._states.closed_everywhere()
 
     async def aclose(self) -> None:
         """Close the connections."""

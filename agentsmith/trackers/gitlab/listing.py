@@ -1,10 +1,10 @@
-"""Finding every open issue with a label, at the price of one request where nothing changed (T2).
+"""Finding every open issue with one of some labels, at the price of one request where nothing changed (T2).
 
-GitLab answers no 304, so a list that needs several pages would cost several requests on every poll. What one page
-holds is listed afresh each time: that is exact and costs one request. A longer list is kept, and the next look asks
-only what was updated since (with an overlap, because database replicas and clocks lag), whatever its labels and state:
-what lost the label or was closed is in that answer too. Deleted issues and renamed labels are in no such answer, so
-the whole list is read again every `FULL_EVERY` seconds.
+GitLab answers no 304, and joins labels by "and" only, so a list that needs several pages, or several labels, would cost
+several requests on every poll. What one page holds is listed afresh each time: that is exact and costs one request. Of
+more than that a list is kept, and the next look asks only what was updated since (with an overlap, because database
+replicas and clocks lag), whatever its labels and state: what lost the label or was closed is in that answer too.
+Deleted issues and renamed labels are in no such answer, so the whole list is read again every `FULL_EVERY` seconds.
 
 Pages are taken by keyset where GitLab can: an issue that loses the label meanwhile then shifts nothing.
 """
@@ -49,6 +49,7 @@ class Shelf:
     read_at: float
     """When it was last read as a whole, on the boot-time clock."""
     pages: int
+    """How many requests it takes to read it as a whole."""
 
 
 class Listing:
@@ -71,13 +72,14 @@ class Listing:
         self._now = now
         self._page_size = page_size
         self._keyset = True
-        self._shelves: dict[str, Shelf] = {}
+        self._shelves: dict[frozenset[str], Shelf] = {}
 
-    async def find(self, label: str) -> AsyncIterator[Ticket]:
-        """Every open issue that carries `label`, oldest first (T2); any error raises (P9)."""
-        if "," in label or label.strip().casefold() in _RESERVED:
-            raise ConfigError(f"GitLab cannot search for the label {label!r}: it has a meaning of its own there")
-        wanted = self._spelling.written(label)
+    async def find(self, *labels: str) -> AsyncIterator[Ticket]:
+        """Every open issue that carries one of `labels` (T2); any error raises (P9)."""
+        for label in labels:
+            if "," in label or label.strip().casefold() in _RESERVED:
+                raise ConfigError(f"GitLab cannot search for the label {label!r}: it has a meaning of its own there")
+        wanted = frozenset(self._spelling.written(label) for label in labels)
         shelf = self._shelves.get(wanted)
         if shelf is not None and self._now() - shelf.read_at < FULL_EVERY and await self._catch_up(wanted, shelf):
             for ticket in list(shelf.tickets.values()):
@@ -86,23 +88,24 @@ class Listing:
         async for ticket in self._all(wanted):
             yield ticket
 
-    async def _all(self, wanted: str) -> AsyncIterator[Ticket]:
-        params = {"state": "opened", "labels": wanted, "order_by": "created_at", "sort": "asc"}
+    async def _all(self, wanted: frozenset[str]) -> AsyncIterator[Ticket]:
         found: dict[str, Ticket] = {}
         read_at, as_of, pages = self._now(), None, 0
         self._shelves.pop(wanted, None)
-        async for answer in self._pages(params):
-            as_of = http_date(answer.headers) if pages == 0 else as_of
-            pages += 1
-            for _, ticket in self._records(answer):
-                if ticket is None or ticket.key in found or not _carries(ticket, wanted):
-                    continue
-                found[ticket.key] = ticket
-                yield ticket
+        for label in sorted(wanted):
+            params = {"state": "opened", "labels": label, "order_by": "created_at", "sort": "asc"}
+            async for answer in self._pages(params):
+                as_of = http_date(answer.headers) if pages == 0 else as_of
+                pages += 1
+                for _, ticket in self._records(answer):
+                    if ticket is None or ticket.key in found or not _carries(ticket, wanted):
+                        continue
+                    found[ticket.key] = ticket
+                    yield ticket
         if pages > 1 and as_of is not None and len(self._shelves) < _MOST_LABELS:
             self._shelves[wanted] = Shelf(found, as_of, read_at, pages)
 
-    async def _catch_up(self, wanted: str, shelf: Shelf) -> bool:
+    async def _catch_up(self, wanted: frozenset[str], shelf: Shelf) -> bool:
         """Bring a list up to date; False when that costs more than reading it again."""
         since = datetime.fromtimestamp(shelf.as_of - OVERLAP, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         params = {"state": "all", "updated_after": since, "order_by": "updated_at", "sort": "asc"}
@@ -163,7 +166,7 @@ class Listing:
         return found
 
 
-def _carries(ticket: Ticket, wanted: str) -> bool:
-    """Whether an issue belongs on the list, by GitLab's own rule: open, and the label letter by letter."""
+def _carries(ticket: Ticket, wanted: frozenset[str]) -> bool:
+    """Whether an issue belongs on the list, by GitLab's own rule: open, and a label letter by letter."""
     snapshot = snapshot_of(ticket)
-    return ticket.open and snapshot is not None and wanted in snapshot.shown
+    return ticket.open and snapshot is not None and not wanted.isdisjoint(snapshot.shown)

@@ -6,8 +6,10 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
+ACTOR: Final = "actor"
+"""What look-ups of people are booked under, whoever asks for them."""
 _purpose: ContextVar[str] = ContextVar("agentsmith_request_purpose", default="other")
 
 

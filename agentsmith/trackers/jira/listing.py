@@ -51,13 +51,16 @@ class Listing:
         self._known: OrderedDict[str, tuple[str, Ticket | None]] = OrderedDict()
         """By number: the index's stamp, and the issue as it was read then; None for a malformed one."""
 
-    async def find(self, label: str) -> AsyncIterator[Ticket]:
-        """Every open issue that carries `label`, oldest first (T2)."""
-        wanted = label.casefold()
+    async def find(self, *labels: str) -> AsyncIterator[Ticket]:
+        """Every open issue that carries one of `labels`, oldest first (T2)."""
+        wanted = frozenset(label.casefold() for label in labels)
+        if not wanted:
+            return
         seen: set[str] = set()
-        async for hits in self._pages(jql(self._site.project, label)):
+        async for hits in self._pages(jql(self._site.project, *labels)):
             for ticket in await self._read(hits):
-                if ticket.key not in seen and ticket.open and wanted in {name.casefold() for name in ticket.labels}:
+                carried = {name.casefold() for name in ticket.labels}
+                if ticket.key not in seen and ticket.open and not wanted.isdisjoint(carried):
                     seen.add(ticket.key)
                     yield ticket
 
@@ -91,13 +94,13 @@ class Listing:
         while True:
             body = {"jql": query, "fields": list(_HINTS), "maxResults": self._page_size, "startAt": start}
             data = await self._search("/search", body)
-            hits = self._hits(data)
-            yield hits
+            yield self._hits(data)
             total = payloads.number(data, "total")
             if total is None:
                 raise BadAnswer("Jira: a search result is malformed: it has no total")
-            start += len(payloads.listed(data, "issues", "a search result"))
-            if start >= total or not hits:
+            found = len(payloads.listed(data, "issues", "a search result"))
+            start += found
+            if start >= total or not found:
                 return
 
     async def _search(self, path: str, body: dict[str, Any]) -> Any:
@@ -171,12 +174,13 @@ class Listing:
             self._known.popitem(last=False)
 
 
-def jql(project: str, label: str) -> str:
-    """The query for a project's open issues with a label; oldest first, so that pages stay where they are."""
-    if not label or any(c.isspace() for c in label):
-        raise ConfigError(f"Jira cannot search for the label {label!r}: labels hold no spaces there")
-    wanted = f"project = {_quoted(project)} AND labels = {_quoted(label)} AND statusCategory != Done"
-    return f"{wanted} ORDER BY created ASC, key ASC"
+def jql(project: str, *labels: str) -> str:
+    """The query for a project's open issues with one of the labels; oldest first, so that pages stay where they are."""
+    for label in labels:
+        if not label or any(c.isspace() for c in label):
+            raise ConfigError(f"Jira cannot search for the label {label!r}: labels hold no spaces there")
+    carrying = f"labels in ({', '.join(map(_quoted, labels))})"
+    return f"project = {_quoted(project)} AND {carrying} AND statusCategory != Done ORDER BY created ASC, key ASC"
 
 
 def _quoted(text: str) -> str:

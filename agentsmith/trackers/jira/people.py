@@ -13,13 +13,14 @@ from typing import Any, Final
 
 import structlog
 
-from agentsmith.domain.errors import BadAnswer, Refused
+from agentsmith.domain.errors import BadAnswer, Refused, Unauthorized
 from agentsmith.domain.ticket import Actor, Ticket
 from agentsmith.domain.tracker import Access, Labelling
-from agentsmith.trackers.http import ApiClient
+from agentsmith.trackers.http import ApiClient, spending_for
+from agentsmith.trackers.http.ledger import ACTOR
 from agentsmith.trackers.jira import payloads
 from agentsmith.trackers.jira.issues import Issues
-from agentsmith.trackers.jira.payloads import History, User, snapshot_of
+from agentsmith.trackers.jira.payloads import History, Named, RoleActor, User, snapshot_of
 from agentsmith.trackers.jira.site import Site
 
 log = structlog.get_logger()
@@ -47,7 +48,8 @@ class People:
         """Who the token belongs to; asked once."""
         async with self._asking:
             if self._me is None:
-                answer = await self._client.get(self._site.api("/myself"), deadline=deadline, missing=Refused)
+                with spending_for(ACTOR):
+                    answer = await self._client.get(self._site.api("/myself"), deadline=deadline, missing=Refused)
                 user: User = payloads.read(User, answer.data, "a user")
                 if not user.id:
                     raise BadAnswer("Jira: a user is malformed: it has no id")
@@ -64,20 +66,25 @@ class People:
 
     async def labelled_by(self, ticket: Ticket, label: str) -> Labelling | None:
         """Who last put the label on the issue; what was there from the beginning was set by who made it."""
-        key, wanted = self._issues.key(ticket.key), label.casefold()
+        with spending_for(ACTOR):
+            actor = await self._who_set(ticket, label)
+            return await self._labelling(actor)
+
+    async def _who_set(self, ticket: Ticket, label: str) -> Actor | None:
+        key = self._issues.key(ticket.key)
         oldest: frozenset[str] | None = None
         async for histories in self._newest_first(key):
             for history in reversed(histories):
                 for change in reversed([c for c in history.items if c.field == "labels"]):
-                    if wanted in change.after - change.before:
-                        return await self._labelling(history.author.to_actor() if history.author else None)
+                    if label in change.after - change.before:
+                        return history.author.to_actor() if history.author else None
                     oldest = change.before
         if oldest is None:
-            oldest = frozenset(name.casefold() for name in ticket.labels)
-        if wanted not in oldest:
+            oldest = ticket.labels
+        if label not in oldest:
             return None
         snapshot = snapshot_of(ticket) or snapshot_of(await self._issues.read(key))
-        return await self._labelling(snapshot.creator if snapshot else None)
+        return snapshot.creator if snapshot else None
 
     async def access_of(self, actor: Actor) -> Access:
         """What an account may do here; NONE for whoever Jira does not know."""
@@ -89,6 +96,50 @@ class People:
             if await self._may(actor, permission):
                 return access
         return Access.NONE
+
+    async def belongs_to(self, actor: Actor, *, teams: frozenset[str], roles: frozenset[str]) -> str:
+        """The group or the project role, of those named, that lets an account in; a role may be had by a group."""
+        if not actor.id:
+            return ""
+        try:
+            groups = {name.casefold() for name in await self._groups(actor)}
+            if named := next((team for team in sorted(teams) if team.casefold() in groups), None):
+                return f"group {named!r}"
+            for role in sorted(roles):
+                if await self._has_role(actor, role, groups):
+                    return f"role {role!r}"
+        except (Refused, Unauthorized) as error:
+            # Fails closed: whoever cannot be seen in a group or a role is not in it.
+            log.error("Jira does not tell who is in a group or has a role", error=str(error))
+        return ""
+
+    async def _groups(self, actor: Actor) -> list[str]:
+        if self._site.cloud:
+            params = {"accountId": actor.id}
+            answer = await self._client.get(self._site.api("/user/groups"), params=params, missing=Refused)
+            records: list[Named] = payloads.read(list[Named], answer.data, "a list of groups")
+        else:
+            params = {"username": actor.name, "expand": "groups"}
+            answer = await self._client.get(self._site.api("/user"), params=params, missing=Refused)
+            held = answer.data.get("groups") if isinstance(answer.data, dict) else None
+            records = payloads.read(list[Named], payloads.listed(held, "items", "a list of groups"), "groups")
+        return [record.name for record in records]
+
+    async def _has_role(self, actor: Actor, role: str, groups: set[str]) -> bool:
+        path = self._site.api(f"/project/{self._site.project}/role")
+        answer = await self._client.get(path, missing=Refused)
+        roles: dict[str, str] = payloads.read(dict[str, str], answer.data, "the roles of the project")
+        address = next((url for name, url in roles.items() if name.casefold() == role.casefold()), None)
+        if address is None:
+            return False
+        # Only the number is taken from the address: Jira may believe to live elsewhere than where we reach it.
+        answer = await self._client.get(f"{path}/{address.rpartition('/')[2]}", missing=Refused)
+        for record in payloads.listed(answer.data, "actors", "a role"):
+            holder: RoleActor = payloads.read(RoleActor, record, "who has a role")
+            same = bool(holder.account) and holder.account in (actor.id, actor.name)
+            if same or holder.group.casefold() in groups:
+                return True
+        return False
 
     async def _labelling(self, actor: Actor | None) -> Labelling | None:
         if actor is None or not actor.id:
@@ -109,7 +160,8 @@ class People:
         who = {"accountId": actor.id} if self._site.cloud else {"username": actor.name}
         params = {"permissions": permissions, "projectKey": self._site.project, "maxResults": "50", **who}
         path = self._site.api("/user/permission/search")
-        answer = await self._client.get(path, params=params, missing=Refused)
+        with spending_for(ACTOR):
+            answer = await self._client.get(path, params=params, missing=Refused)
         users: list[Any] = payloads.read(list[Any], answer.data, "a list of users")
         # Data Center matches the beginning of names: only the very same account counts.
         return any(self._same(record, actor) for record in users)

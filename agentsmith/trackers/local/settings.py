@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Final, Literal
+from typing import ClassVar, Final, Literal
 
 from pydantic import field_validator
 
@@ -18,6 +18,9 @@ _PROJECT: Final = re.compile(r"[A-Za-z0-9._-]{1,63}")
 
 class LocalSettings(TrackerSettings):
     """A tracker in a SQLite file; works without any setting. Several projects may share one file."""
+
+    untold: ClassVar[frozenset[str]] = frozenset({"component", "type", "assignee"})
+    idle_stretch: ClassVar[float] = 1.0
 
     platform: Literal["local"] = "local"
     poll_interval: Duration = Duration(2)

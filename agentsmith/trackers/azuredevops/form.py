@@ -2,7 +2,8 @@
 
 Azure DevOps strips HTML comments, drops tags that it does not know, and cuts a text off at a `<` that nothing closes,
 in Markdown too. So nothing can be hidden and nothing may look like a tag: every `<`, `>` and `&` is escaped, and the
-memo stands in a last line that people see. It counts only in a comment that our own account wrote.
+memo stands in a last line that people see. It counts only in a comment that our own account wrote. The same line says
+where to look for what is not worth an edit: the comment is not written again only to tell that the work has begun.
 """
 
 from __future__ import annotations
@@ -14,11 +15,15 @@ from typing import Final, Literal
 
 from agentsmith.domain.lifecycle import LabelSet
 from agentsmith.domain.memo import Memo
+from agentsmith.domain.tracker import Words
 
 Format = Literal["markdown", "html"]
 
 COMMENT_LIMIT: Final = 150_000
+HINT: Final = "The tags say how it stands now."
 CUT: Final = "\n\n… (cut: Azure DevOps takes no longer comment)"
+EMPTY: Final = "…"
+"""What is said where there is nothing to say."""
 _BREAK: Final = re.compile(r"<br\s*/?>\n?", re.I)
 _MARKUP: Final = re.compile(r"</?(?:div|p|span|code|pre)\b[^<>]*>", re.I)
 
@@ -33,7 +38,7 @@ class Saying:
 
 
 @dataclass(frozen=True, slots=True)
-class Words:
+class Form:
     """How our comment looks for one label prefix; comments made under a former prefix are recognised too."""
 
     labels: LabelSet
@@ -42,11 +47,20 @@ class Words:
 
     def foot(self, memo: Memo) -> str:
         """The machine-read line that stands after the text."""
-        return f"`{_marker(self.labels.prefix)}{memo.to_line()}`"
+        return f"{HINT} `{_marker(self.labels.prefix)}{memo.to_line()}`"
 
     def fit(self, text: str, memo: Memo) -> str:
         """The text as it will stand there: what UTF-8 lacks replaced, cut where it is too long."""
-        room = COMMENT_LIMIT - self._size(f"\n\n{self.foot(memo)}")
+        return self._fitted(text, COMMENT_LIMIT - self._size(f"\n\n{self.foot(memo)}"))
+
+    def plain(self, text: str) -> str:
+        """A comment beside our one as it is sent, fitted too; never in our form, whatever the text says (T16)."""
+        fitted = self._fitted(text, COMMENT_LIMIT - self._size(f"\n\n{EMPTY}")) or EMPTY
+        if self.read(html.escape(fitted, quote=False)) is not None:
+            fitted += f"\n\n{EMPTY}"  # our form is in the last line, so this must not be it
+        return self._escaped(fitted)
+
+    def _fitted(self, text: str, room: int) -> str:
         clean = text[:room].replace("\0", "\ufffd").encode("utf-8", "replace").decode("utf-8")
         clean = clean.replace("\r\n", "\n").replace("\r", "\n").rstrip()
         if len(text) <= room and self._size(clean) <= room:
@@ -55,20 +69,23 @@ class Words:
 
     def write(self, fitted: str, memo: Memo) -> str:
         """The whole comment as it is sent."""
-        whole = html.escape(f"{fitted}\n\n{self.foot(memo)}", quote=False)
+        return self._escaped(f"{fitted}\n\n{self.foot(memo)}")
+
+    def _escaped(self, text: str) -> str:
+        whole = html.escape(text, quote=False)
         return whole if self.format == "markdown" else whole.replace("\n", "<br>")
 
-    def saying(self, text: str, memo: Memo) -> Saying:
+    def saying(self, said: Words) -> Saying:
         """The comment as a move can carry it."""
-        words = Words(self.labels, "html")
-        fitted = words.fit(text, memo)
-        return Saying(fitted, memo, words.write(fitted, memo))
+        form = Form(self.labels, "html")
+        fitted = form.fit(said.text, said.memo)
+        return Saying(fitted, said.memo, form.write(fitted, said.memo))
 
     def read(self, body: str) -> tuple[str, Memo | None] | None:
         """Text and memo of a comment in our form; None for any other. A memo that we cannot read is None."""
         shown = _MARKUP.sub("", _BREAK.sub("\n", body))
         text, _, foot = html.unescape(shown).replace("\r\n", "\n").rstrip().rpartition("\n")
-        foot = foot.strip()
+        foot = foot.strip().removeprefix(HINT).lstrip()
         for prefix in (self.labels.prefix, *self.labels.former_prefixes):
             start = f"`{_marker(prefix)}"
             if foot.startswith(start) and foot.endswith("`"):
