@@ -25,7 +25,7 @@ _PATIENCE: Final = 5.0
 def why(text: str, file: Path | None, *, as_json: bool) -> None:
     """Show why the ticket does or does not run."""
     config = session.begin(file)
-    ticket, known, imagined = asyncio.run(_ask(config, text))
+    ticket, known, imagined = asyncio.run(output.patiently(_ask(config, text), "waiting for Redis"))
     if as_json:
         shadow = {"shadow": explain.as_data(ticket, imagined)["looks"]} if imagined is not None else {}
         output.json_result({**explain.as_data(ticket, known), **shadow})
