@@ -100,6 +100,11 @@ class Consumer:
         """The tickets in hand, each with the fence of its run."""
         return {lease.ticket: lease.fence for lease in self._leases.values()}
 
+    async def run(self, payload: str) -> None:
+        """Carry out one request that is in our hands, to its end."""
+        self._begin(payload)
+        await asyncio.wait({self._tasks[payload]})
+
     def stop_runs(self, reasons: Mapping[TicketId, str]) -> None:
         """End the runs that somebody asked to stop."""
         for scope in self._scopes.values():
@@ -109,6 +114,7 @@ class Consumer:
     async def restore(self) -> None:
         """Redis lost its memory: put the requests in hand back; leases are put back by their renewal."""
         for payload, scope in list(self._scopes.items()):
+            await self.store.places.occupy(scope.request)
             await scope.restore(self.process.name, payload)
 
     async def _end_runs(self) -> None:
@@ -149,10 +155,11 @@ class Consumer:
     def _end(self, payload: str) -> None:
         task = self._tasks.pop(payload)
         scope = self._scopes.pop(payload, None)
-        if scope is not None and scope.left_in_hand:
-            self._adopt = True  # nobody else may take it from a list whose owner lives
         self._leases.pop(payload, None)
         self._freed.set()
+        if scope is not None and scope.holds_request:
+            # The lease was lost before the request was acknowledged. Nobody but us may take it out of our list.
+            self._adopt = True
         if not task.cancelled() and (error := task.exception()) is not None:
             # Housekeeping brings the ticket back; the consumer goes on with the others.
             log.error("a run could not be settled", exc_info=error)

@@ -265,8 +265,7 @@ class Housekeeping:
 
 async def _labelled(tracker: Tracker, status: Status) -> list[Ticket]:
     """Every open ticket that shows `status`, also under a former prefix."""
-    found = {ticket.id: ticket for label in tracker.labels.spellings(status) async for ticket in tracker.find(label)}
-    return list(found.values())
+    return [ticket async for ticket in tracker.find(*tracker.labels.spellings(status))]
 
 
 async def _share_each(tasks: Mapping[str, list[Task]]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -68,7 +68,7 @@ PublishOutcome = Published | NotYet | FencedOff
 class Publisher:
     """Writes decisions onto tickets."""
 
-    def __init__(self, store: Store, trackers: Mapping[str, Tracker], triggers: tuple[Trigger, ...] = ()) -> None:
+    def __init__(self, store: Store, trackers: Mapping[str, Tracker], triggers: Iterable[Trigger] = ()) -> None:
         self._store, self._trackers, self._triggers = store, trackers, triggers
 
     async def publish(self, intent: Intent, *, lock: Lease, ticket: Ticket | None = None) -> PublishOutcome:

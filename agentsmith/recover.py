@@ -9,14 +9,14 @@ from __future__ import annotations
 import contextlib
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
 import structlog
 
 from agentsmith.domain import recovery
 from agentsmith.domain.errors import TicketNotFound, TrackerError
-from agentsmith.domain.gates import Trigger, matching
+from agentsmith.domain.gates import Trigger, chosen, matching
 from agentsmith.domain.intent import Intent
 from agentsmith.domain.lifecycle import Status, resolve
 from agentsmith.domain.memo import Memo
@@ -55,7 +55,7 @@ class Recovery:
         trackers: Mapping[str, Tracker],
         publisher: Publisher,
         *,
-        triggers: tuple[Trigger, ...],
+        triggers: Iterable[Trigger],
         max_attempts: int,
         make_request: MakeRequest,
     ) -> None:
@@ -285,7 +285,8 @@ class Recovery:
             await self._publisher.comment(tracker, ticket, Status.ENQUEUED, intent, lock=lock)
 
     def _request(self, ticket: Ticket, fence: int, attempts: int) -> PipelineRequest:
-        return self._make_request(ticket, matching(ticket, self._triggers)[0].pipeline, fence, attempts)
+        wanted = chosen(ticket, self._triggers) or matching(ticket, self._triggers)
+        return self._make_request(ticket, wanted[0].pipeline, fence, attempts)
 
     async def _publish(
         self,

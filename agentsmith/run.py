@@ -56,8 +56,6 @@ class RunScope:
 
     def __init__(self, context: RunContext, request: PipelineRequest, payload: str, acquired: Acquired) -> None:
         self.request = replace(request, delivery=acquired.deliveries)
-        self.left_in_hand = False
-        """Whether the run is over and its request still stands in our list: it was lost before it could start."""
         self._context, self._payload, self._lease = context, payload, acquired.lease
         self._attempt = acquired.attempts
         self._counted = False
@@ -111,6 +109,11 @@ class RunScope:
         """The process ends: give the run back."""
         self._draining = True
         self._end_work()
+
+    @property
+    def holds_request(self) -> bool:
+        """Whether the request is neither acknowledged nor settled, and so still in our consumer's list."""
+        return not self._acknowledged
 
     async def restore(self, consumer: str, payload: str) -> None:
         """Redis lost its memory: put back the request, if it is not acknowledged, and the lease, now."""
@@ -294,7 +297,6 @@ class RunScope:
             # Nothing may be written any more (P6); the children are gone, so the ticket may be taken over.
             lock_key = store.keys.claim_lock(self._tracker.platform if self._tracker else "", self.request.ticket)
             await store.outage.outlast(lambda: store.runs.release_dead(self._lease, lock_key=lock_key))
-            self.left_in_hand = not self._acknowledged
             return
         if dropped is not None:
             self._log.info("not run", why=str(dropped))
@@ -303,6 +305,7 @@ class RunScope:
                     self._lease, self._payload, None, look_in=0, uncount=self._counted and dropped.uncount
                 )
             )
+            self._acknowledged = self._acknowledged or settled
             if settled and dropped.look is not None:
                 await self._look_again(dropped)
             return
@@ -317,6 +320,7 @@ class RunScope:
         if not settled:
             self._log.warning("fenced off: the outcome is not published", outcome=outcome.word)
             return
+        self._acknowledged = True
         await self._publish(intent)
 
     async def _publish(self, intent: Intent) -> None:

@@ -11,21 +11,19 @@ from pathlib import Path
 from typing import Final
 
 from agentsmith.boottime import boottime
+from agentsmith.calloff import UNDER_WAY, CalledOff, call_off
 from agentsmith.cli import finding, output, reach, session
 from agentsmith.config import Config
 from agentsmith.daemon import Parts, assemble
 from agentsmith.domain.gates import is_open, is_triggered, matching
-from agentsmith.domain.intent import Intent
 from agentsmith.domain.lifecycle import Status, resolve
-from agentsmith.domain.request import MalformedRequest, PipelineRequest
 from agentsmith.domain.signal import Signal, SignalKind
 from agentsmith.domain.ticket import Ticket, TicketId
 from agentsmith.domain.tracker import Tracker
 from agentsmith.opening import open_store, open_trackers
-from agentsmith.store import Lease, Store
+from agentsmith.store import Store
 from agentsmith.ticketlock import holding
 
-_UNDER_WAY: Final = (Status.ENQUEUED, Status.IN_PROGRESS)
 _LOOK_EVERY: Final = 0.02
 _READ_EVERY: Final = 0.25
 """A look at Redis is cheap; one at a tracker may count against a quota."""
@@ -95,13 +93,11 @@ async def _cancel(case: Case) -> Answer:
     token = uuid.uuid4().hex
     async with holding(store, case.tracker.platform, case.id, token=token, wait=store.times.lock) as lock:
         case = replace(case, ticket=await case.tracker.get(case.ticket.key))
-        leased, queued = await store.runs.lease(case.id) is not None, await store.queue.holds(case.id)
-        if not leased and not queued and case.status not in _UNDER_WAY:
-            return case.answer("not running", _nothing_to_cancel(case), ok=False)
-        if queued and not leased and await _unqueue(case, reason, lock) == "decided":
-            return case.answer("unqueued", f"{case.id} was taken off the queue; its label says failed")
-        await store.runs.withdraw_follow_up(case.id)
-        await store.runs.request_stop(case.id, reason)
+        word = await call_off(store, case.parts.recovery, case.tracker, case.ticket, reason=reason, lock=lock)
+    if word is CalledOff.NOTHING:
+        return case.answer("not running", _nothing_to_cancel(case), ok=False)
+    if word is CalledOff.UNQUEUED:
+        return case.answer("unqueued", f"{case.id} was taken off the queue; its label says failed")
     return await _await_end(case, reason)
 
 
@@ -113,31 +109,6 @@ def _nothing_to_cancel(case: Case) -> str:
     return f"{case.id} is neither running nor queued: no label asks for it"
 
 
-async def _unqueue(case: Case, reason: str, lock: Lease) -> str:
-    """Take the waiting request off and publish the end; the store's word says whether a consumer was faster."""
-    intent = Intent(
-        ticket=case.id,
-        tracker=case.tracker.name,
-        key=case.ticket.key,
-        fence=0,
-        source=case.status,
-        to=Status.FAILED,
-        run=await _waiting_run(case) or "none",
-        outcome=reason,
-        note=f"Stopped before it started: {reason}.",
-    )
-    return await case.parts.recovery.decide_and_publish(intent, ticket=case.ticket, lock=lock, unqueue=True)
-
-
-async def _waiting_run(case: Case) -> str | None:
-    for payload in await case.store.queue.waiting():
-        with contextlib.suppress(MalformedRequest):
-            request = PipelineRequest.from_json(payload)
-            if request.ticket == case.id:
-                return request.run
-    return None
-
-
 async def _await_end(case: Case, reason: str) -> Answer:
     """Wait until the run has settled and its outcome is on the ticket."""
     consumer = case.config.consumer
@@ -147,7 +118,7 @@ async def _await_end(case: Case, reason: str) -> Answer:
         pause = _LOOK_EVERY
         if not await _in_hand(case):
             case = replace(case, ticket=await case.tracker.get(case.ticket.key))
-            if case.status not in _UNDER_WAY and not _will_start(case):
+            if case.status not in UNDER_WAY and not _will_start(case):
                 break
             pause = _READ_EVERY
         if boottime() > give_up:
@@ -193,7 +164,7 @@ async def retried(config: Config, text: str, who: str) -> Answer:
 
 async def _retry(case: Case) -> Answer:
     triggers = case.parts.triggers
-    for gate in (is_open(case.ticket), is_triggered(matching(case.ticket, triggers), triggers)):
+    for gate in (is_open(case.ticket), is_triggered(case.ticket, triggers)):
         if not gate.passed:
             return case.answer("not possible", f"{case.id} cannot run: {gate.saw}; {gate.remedy}", ok=False)
     store = case.store

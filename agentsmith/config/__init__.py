@@ -27,6 +27,7 @@ from agentsmith.config.sections import (
     RunLimits,
     Server,
     TrackerSettings,
+    Workspaces,
 )
 from agentsmith.config.steps import StepKind, StepSettings
 
@@ -57,6 +58,7 @@ __all__ = [
     "StepSettings",
     "TrackerSettings",
     "Trigger",
+    "Workspaces",
     "find_file",
     "json_schema",
     "load",

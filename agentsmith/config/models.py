@@ -60,6 +60,7 @@ from agentsmith.config.sections import (
     Run,
     Server,
     TrackerSettings,
+    Workspaces,
 )
 from agentsmith.domain.lifecycle import DEFAULT_PREFIX, LabelSet
 
@@ -91,6 +92,7 @@ class Config(BaseSettings):
     lease: Lease = Lease()
     consumer: Consumer = Consumer()
     run: Run = Run()
+    workspaces: Workspaces = Workspaces()
     claim: Claim = Claim()
     housekeeping: Housekeeping = Housekeeping()
     allow: Allow = Allow()

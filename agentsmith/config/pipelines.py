@@ -19,7 +19,7 @@ from pydantic_core import CoreSchema
 from agentsmith.config import conditions
 from agentsmith.config.conditions import Condition
 from agentsmith.config.durations import Duration
-from agentsmith.config.names import Names, choices, legal_label, passed_on
+from agentsmith.config.names import Names, choices, legal_label, legal_query, passed_on
 from agentsmith.config.section import Section
 from agentsmith.config.steps import BUILT_IN, CommandSettings, ScriptSettings, StepSettings, known_kinds
 
@@ -27,6 +27,9 @@ _COMMON: Final = ("id", "name", "if", "timeout", "retries", "with")
 _SHORTCUTS: Final = tuple(sorted({*CommandSettings.model_fields, *ScriptSettings.model_fields}))
 BESIDE: Final = (*_COMMON, *_SHORTCUTS)
 """The keys that may stand beside the kind in the long form of a step; the latter are settings that `with` takes too."""
+
+FILTERS: Final = ("state", "type", "assignee", "author", "component", "query")
+"""What a trigger may ask of a ticket beside its label."""
 
 _ID: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,62}")
 
@@ -189,6 +192,8 @@ class Pipeline(Section):
     """Names of the daemon's environment variables that the steps may see."""
     changes: Literal["needed", "optional"] | None = None
     """Whether a run that changed nothing is a failure; needed when there is an unconditional `pull_request`."""
+    capacity: Annotated[int, Field(ge=1)] | None = None
+    """How many tickets of this pipeline may be queued and running together; no limit when it is not given."""
 
     @property
     def needs_changes(self) -> bool:
@@ -232,6 +237,9 @@ def identity(step: Step, steps: Sequence[Step]) -> str:
     return step.kind if taken == 1 else ""
 
 
+Filter = Annotated[Names, Field(min_length=1)]
+
+
 class Trigger(Section):
     """Which label starts which pipeline."""
 
@@ -239,7 +247,24 @@ class Trigger(Section):
     pipeline: str
     tracker: Annotated[Names, Field(min_length=1)] | None = None
     """Only on these trackers; on all when it is not given."""
+    state: Filter | None = None
+    """Only tickets in one of these states, in the platform's own words."""
+    type: Filter | None = None
+    """Only tickets of one of these types: `Bug`, `Task`."""
+    assignee: Filter | None = None
+    """Only tickets of one of these people; `none` is nobody, `*` is anybody."""
+    author: Filter | None = None
+    """Only tickets that one of these people opened."""
+    component: Filter | None = None
+    """Only tickets of one of these components (Jira), or below one of these area paths (Azure DevOps)."""
+    query: Annotated[str, AfterValidator(legal_query)] | None = None
+    """Only tickets whose title or text holds these words; `"two words"` is a phrase, `-word` must not be there."""
 
     def applies_to(self, tracker: str) -> bool:
         """Whether this label counts on the tracker of that name."""
         return self.tracker is None or tracker in self.tracker
+
+    @property
+    def filtered(self) -> tuple[str, ...]:
+        """The filters that are set."""
+        return tuple(name for name in FILTERS if getattr(self, name) is not None)

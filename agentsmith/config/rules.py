@@ -11,6 +11,7 @@ from agentsmith.config.steps import AgentSettings, LabelSettings
 
 if TYPE_CHECKING:
     from agentsmith.config.models import Config
+    from agentsmith.config.pipelines import Trigger
 
 Loc = tuple[str | int, ...]
 
@@ -75,17 +76,41 @@ def _routing(config: Config) -> Iterator[tuple[Loc, str]]:
                     (*at, "tracker"),
                     f"there is no tracker `{tracker}`{choices(tracker, config.trackers)}",
                 )
-        for tracker in config.trackers:
-            if not trigger.applies_to(tracker):
-                continue
-            first = seen.setdefault((tracker, trigger.label.casefold()), index)
-            if first != index:
-                yield (
-                    (*at, "label"),
-                    f"`{trigger.label}` already starts pipeline `{config.triggers[first].pipeline}` on tracker "
-                    f"`{tracker}` (triggers[{first}]); one label starts one pipeline",
-                )
-                break
+        yield from _filters(config, index, trigger)
+        yield from _shadowed(config, index, trigger, seen)
+
+
+def _filters(config: Config, index: int, trigger: Trigger) -> Iterator[tuple[Loc, str]]:
+    """A filter that no ticket of a tracker can fit makes the trigger dead there."""
+    for name, settings in config.trackers.items():
+        if not trigger.applies_to(name):
+            continue
+        for blind in sorted(settings.untold & set(trigger.filtered)):
+            yield (
+                ("triggers", index, blind),
+                f"tickets of tracker `{name}` ({settings.platform}) have no {blind}, so this trigger could never "
+                f"match there; name the trackers it is for in `tracker`, or remove `{blind}`",
+            )
+
+
+def _shadowed(
+    config: Config, index: int, trigger: Trigger, seen: dict[tuple[str, str], int]
+) -> Iterator[tuple[Loc, str]]:
+    """Rules are tried in order: behind one without filters, another for the same label is never reached."""
+    for name, settings in config.trackers.items():
+        if not trigger.applies_to(name):
+            continue
+        label = trigger.label if settings.case_counts else trigger.label.casefold()
+        first = seen.get((name, label))
+        if first is not None:
+            yield (
+                ("triggers", index, "label"),
+                f"`{trigger.label}` already starts pipeline `{config.triggers[first].pipeline}` on tracker "
+                f"`{name}` (triggers[{first}]); one label starts one pipeline: put rules with filters before it",
+            )
+            return
+        if not trigger.filtered:
+            seen[(name, label)] = index
 
 
 def _steps(config: Config) -> Iterator[tuple[Loc, str]]:

@@ -12,7 +12,10 @@ from agentsmith.config.names import (
     AccessName,
     Names,
     Namespace,
+    Networks,
+    PublicUrl,
     RepositoryName,
+    Secret,
     Secrets,
     absolute,
     legal_address,
@@ -39,6 +42,12 @@ class Server(Section):
 
     host: Annotated[str, Field(min_length=1)] = "127.0.0.1"
     port: Annotated[int, Field(ge=0, le=65535)] = 8080
+    public_url: PublicUrl | None = None
+    """Where the platforms reach this server; `agentsmith webhooks` and the healer need to know."""
+    api_token: Secret | None = None
+    """What `/api/v1` and `/metrics` ask for as a bearer token; without it they answer this machine only."""
+    trusted_proxies: Networks = ()
+    """Proxies in front of us whose X-Forwarded-For is believed; without any, it is not looked at."""
 
 
 class Lease(Section):
@@ -113,6 +122,17 @@ class Run(Section):
     """How much room they may take; the oldest go first."""
 
 
+class Workspaces(Section):
+    """How long the folders of tickets are kept on the machine that worked on them."""
+
+    keep_for: Duration = Duration(14 * 86400)
+    """Counted from the last change in a folder; a ticket in hand keeps its own."""
+    keep_unsaved_for: Duration = Duration(60 * 86400)
+    """The same where work was never pushed."""
+    keep_size: Size = Size(20 * 1024**3)
+    """How much room they may take together; the oldest go first."""
+
+
 class LoopLimit(Section):
     """How often one ticket may be claimed before we suspect a loop."""
 
@@ -125,7 +145,8 @@ class Claim(Section):
 
     loop_limit: LoopLimit = LoopLimit()
     capacity: Annotated[int, Field(ge=1)] | None = None
-    """How many tickets may be queued and running together; no limit when it is not given."""
+    """How many tickets may be queued and running together; no limit when it is not given. A tracker and a pipeline
+    may have a `capacity` of their own."""
     retry_backoff: Duration = Duration(5)
 
 
@@ -135,6 +156,9 @@ class Housekeeping(Section):
     sweep_every: Duration = Duration(5)
     stale_every: Duration = Duration(60)
     reconcile_every: Duration = Duration(600)
+    heal_every: Duration = Duration(300)
+    """How often failed webhook deliveries are asked for again, where the platform keeps them."""
+    tidy_every: Duration = Duration(3600)
 
 
 class Allow(Section):
@@ -144,6 +168,10 @@ class Allow(Section):
     """What a person must at least be allowed in the project."""
     users: Names = ()
     """These may in any case."""
+    teams: Names = ()
+    """Members of these may: teams (GitHub, Azure DevOps) or groups (GitLab, Jira)."""
+    roles: Names = ()
+    """Whoever has one of these roles in the project may, in the platform's own words."""
     bots: bool = False
     """Whether programs may."""
 
@@ -180,6 +208,13 @@ class TrackerSettings(Section):
     """Who may start work here; None means the top-level `allow`."""
     code: RepositoryName | None = None
     """Where the code of its tickets is, one of `repositories`; None means the tracker's own repository, if any."""
+    capacity: Annotated[int, Field(ge=1)] | None = None
+    """How many tickets of this tracker may be queued and running together; no limit when it is not given."""
+
+    case_counts: ClassVar[bool] = False
+    """Whether the platform takes `Fix` and `fix` for two labels."""
+    untold: ClassVar[frozenset[str]] = frozenset()
+    """The filters of triggers that tickets of this platform can never fit, because it does not know of such a thing."""
 
     @field_validator("poll_interval", "idle_poll_interval")
     @classmethod

@@ -7,6 +7,7 @@ repeat it. A decided intent is finished, never rolled back.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -16,6 +17,7 @@ from agentsmith.domain.signal import Signal, SignalKind
 from agentsmith.domain.ticket import TicketId
 from agentsmith.store.commands import Commands, Value
 from agentsmith.store.keys import FENCE_MS, PUBLISHED_MS, WHERE_MS, Keys
+from agentsmith.store.places import COUNTING, Place
 from agentsmith.store.scripting import Script
 
 RECORD: Final = """
@@ -32,9 +34,11 @@ end
 """
 _BEGIN_CLAIM: Final = Script(
     RECORD
+    + COUNTING
     + """
 local lock, fence, heartbeat, index, intent, intents, claims, reservations, running = unpack(KEYS)
-local ticket, token, loop_limit, loop_window, capacity, lock_ms = unpack(ARGV)
+local ticket, token, loop_limit, loop_window, lock_ms = unpack(ARGV)
+local places = #KEYS - 9
 local now = now_us()
 if redis.call('GET', lock) ~= token then return {'unlocked', 0} end
 if (redis.call('HGET', intent, 'outcome') or '') ~= '' then return {'unpublished', 0} end
@@ -43,15 +47,18 @@ if redis.call('HEXISTS', index, ticket) == 1 then return {'queued', 0} end
 redis.call('ZREMRANGEBYSCORE', claims, '-inf', now - tonumber(loop_window) * 1000)
 local recent = redis.call('ZCARD', claims)
 if recent >= tonumber(loop_limit) then return {'loop', recent} end
-if tonumber(capacity) > 0 then
-  redis.call('ZREMRANGEBYSCORE', reservations, '-inf', now / 1000)
-  redis.call('ZREM', reservations, ticket)
-  local taken = redis.call('HLEN', index) + redis.call('HLEN', running) + redis.call('ZCARD', reservations)
-  if taken >= tonumber(capacity) then return {'full', taken} end
-  redis.call('ZADD', reservations, now / 1000 + tonumber(lock_ms), ticket)
+redis.call('ZREMRANGEBYSCORE', reservations, '-inf', now / 1000)
+for i = 1, places do
+  local limit = tonumber(ARGV[5 + i])
+  redis.call('HDEL', KEYS[9 + i], ticket)
+  local count = taken(KEYS[9 + i], limit, index, running, reservations)
+  if limit and count >= limit then return {'full', count, i} end
 end
+-- Longer than the slowest tracker takes; whoever finds the claim dead gives the place back at once.
+redis.call('ZADD', reservations, now / 1000 + 10 * tonumber(lock_ms), ticket)
+for i = 1, places do occupy(KEYS[9 + i], ticket) end
 local mine = raise_fence(fence)
-record(intent, intents, ticket, mine, tonumber(lock_ms), from(7))
+record(intent, intents, ticket, mine, tonumber(lock_ms), from(6 + places))
 return {'begun', text(mine)}
 """
 )
@@ -148,6 +155,8 @@ class Begun:
     word: str
     fence: int = 0
     count: int = 0
+    full: Place | None = None
+    """What has no room left."""
 
 
 class Intents:
@@ -164,10 +173,10 @@ class Intents:
         token: str,
         loop_limit: int,
         loop_window: float,
-        capacity: int | None,
         lock_ttl: float,
+        places: Sequence[Place] = (),
     ) -> Begun:
-        """Reserve a place, raise the fence and note the claim; the caller holds the ticket's lock."""
+        """Reserve room, raise the fence and note the claim; the caller holds the ticket's lock."""
         k, t = self._keys, intent.ticket
         keys = [
             lock_key,
@@ -179,11 +188,15 @@ class Intents:
             k.claims(t),
             k.reservations,
             k.running,
+            *(k.places(place.name) for place in places),
         ]
         window, lock_ms = round(loop_window * 1000), round(lock_ttl * 1000)
-        args: list[Value] = [t, token, loop_limit, window, capacity or 0, lock_ms, *flat_fields(intent)]
-        word, figure = await _BEGIN_CLAIM(self._redis, keys, args)
-        return Begun(word, fence=int(figure)) if word == "begun" else Begun(word, count=int(figure))
+        limits = ["" if place.limit is None else place.limit for place in places]
+        args: list[Value] = [t, token, loop_limit, window, lock_ms, *limits, *flat_fields(intent)]
+        word, figure, *which = await _BEGIN_CLAIM(self._redis, keys, args)
+        if word == "begun":
+            return Begun(word, fence=int(figure))
+        return Begun(word, count=int(figure), full=places[which[0] - 1] if which else None)
 
     async def decide(
         self,

@@ -17,6 +17,7 @@
 | history:{ticket}                     | list   | what befell its runs since the last final status       | 30 days  |
 | claims:{ticket}                      | zset   | recent claims, for the loop limit                      | window   |
 | reservations                         | zset   | tickets being claimed, by the time their place lapses  | for ever |
+| places:{what}                        | hash   | tickets that take up room: in all, of one tracker, …   | 30 days  |
 | intent:{ticket}                      | hash   | a decided move that is not yet known to be published   | for ever |
 | intents                              | zset   | tickets with an intent, by the time to look at it      | for ever |
 | published:{ticket}                   | string | last status that we published                          | 1 hour   |
@@ -28,7 +29,12 @@
 | signals:inbox                        | list   | signals that wait                                      | for ever |
 | signals:index                        | hash   | ticket and kind of every waiting signal, to merge them | for ever |
 | signals:later                        | zset   | signals that failed, by the time to try again          | for ever |
+| signals:held                         | zset   | signals held back for want of room, by time            | for ever |
+| signals:held-payloads                | hash   | the same signals, and what they want room in           | for ever |
 | delivery:{tracker}:{delivery}        | string | a webhook delivery that was handed over                | 3 days   |
+| deliveries:{tracker}                 | list   | the latest deliveries, without secrets, to replay them | 3 days   |
+| announced:{ticket}                   | string | when a webhook last told of the ticket                 | 1 day    |
+| command:{tracker}:{remark}           | string | a command in a comment: begun, or done                 | 30 days  |
 | signals:processing:{consumer}        | list   | signals taken, not yet acknowledged                    | for ever |
 | consumer:{consumer}                  | string | liveness of one process                                | 30 s     |
 | consumers                            | zset   | every process that may own a processing list           | for ever |
@@ -69,6 +75,10 @@ REASONS_MS: Final = 30 * DAY_MS
 REJECTED_MS: Final = 600_000
 CYCLE_MS: Final = DAY_MS
 DELIVERY_MS: Final = 3 * DAY_MS
+DELIVERIES_MS: Final = 3 * DAY_MS
+ANNOUNCED_MS: Final = DAY_MS
+COMMAND_MS: Final = 30 * DAY_MS
+PLACES_MS: Final = 30 * DAY_MS
 QUOTA_MS: Final = 2 * HOUR_MS
 LABEL_LOCK_MS: Final = 10_000
 SPENT_MS: Final = DAY_MS
@@ -87,6 +97,8 @@ PERMANENT: Final = frozenset(
         "signals:inbox",
         "signals:index",
         "signals:later",
+        "signals:held",
+        "signals:held-payloads",
         "consumers",
         "epoch",
     }
@@ -150,6 +162,14 @@ class Keys:
     @property
     def inbox_later(self) -> str:
         return self._name("signals", "later")
+
+    @property
+    def held(self) -> str:
+        return self._name("signals", "held")
+
+    @property
+    def held_payloads(self) -> str:
+        return self._name("signals", "held-payloads")
 
     @property
     def consumers(self) -> str:
@@ -217,6 +237,18 @@ class Keys:
 
     def delivery(self, tracker: str, delivery: str) -> str:
         return self._name("delivery", tracker, delivery)
+
+    def deliveries(self, tracker: str) -> str:
+        return self._name("deliveries", tracker)
+
+    def announced(self, ticket: TicketId) -> str:
+        return self._name("announced", ticket)
+
+    def command(self, tracker: str, remark: str) -> str:
+        return self._name("command", tracker, remark)
+
+    def places(self, what: str) -> str:
+        return self._name("places", what)
 
     def reasons(self, ticket: TicketId) -> str:
         return self._name("reasons", ticket)

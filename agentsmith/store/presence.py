@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Final
 
 from agentsmith.domain.ticket import TicketId
@@ -46,6 +46,8 @@ class Process:
     slots: int
     started: float
     version: str
+    problem: str = ""
+    """What is wrong with the configuration file since it was last good; the last good one is in force."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +110,10 @@ class Presence:
         names = await self.known()
         told = await self._redis.mget([self._keys.consumer(name) for name in names]) if names else []
         found = [json.loads(about) for about in told if about]
-        return [Process(**{**about, "roles": tuple(about["roles"])}) for about in found]
+        # A newer release may say more about itself than we know of.
+        known = {field.name for field in fields(Process)}
+        said = [{name: value for name, value in about.items() if name in known} for about in found]
+        return [Process(**{**about, "roles": tuple(about["roles"])}) for about in said]
 
     async def settling(self) -> bool:
         """Whether nothing may be declared dead for now."""

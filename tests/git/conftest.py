@@ -32,7 +32,8 @@ def server(tmp_path: Path) -> Iterator[GitHttp]:
 
 @pytest.fixture
 async def http_bench(tmp_path: Path, server: GitHttp) -> AsyncIterator[Bench]:
-    origin = make_origin(server.root / "acme" / "web.git") if (server.root / "acme").mkdir() is None else server.root
+    (server.root / "acme").mkdir()
+    origin = make_origin(server.root / "acme" / "web.git")
     forge = FakeForge(f"{server.url}/acme/web.git", GitCredential(USER, PASSWORD))
     bench = Bench(tmp_path, origin, forge, PlainShell(tmp_path / "scratch"))
     yield bench

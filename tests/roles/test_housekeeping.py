@@ -238,8 +238,8 @@ async def test_the_reconciler_reads_only_enqueued_tickets_that_nobody_has(
     asked, listed = counted(world, monkeypatch), []
     find = world.trackers["local"].find
 
-    async def noted(label: str) -> AsyncIterator[Ticket]:
-        async for ticket in find(label):
+    async def noted(*labels: str) -> AsyncIterator[Ticket]:
+        async for ticket in find(*labels):
             listed.append(ticket.key)
             yield ticket
 
@@ -440,7 +440,7 @@ async def test_P9_a_tracker_that_is_away_is_reported_and_nothing_is_concluded(
     key = await world.open_ticket()
     await started_by(world, key)
 
-    async def away(_: str) -> AsyncIterator[Ticket]:
+    async def away(*_: str) -> AsyncIterator[Ticket]:
         raise TrackerUnavailable("502")
         yield
 

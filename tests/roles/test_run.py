@@ -283,6 +283,35 @@ async def test_P6_a_run_that_lost_its_lease_stops_and_writes_nothing(
         assert await world.store.intents.of(before.id) is None
 
 
+async def test_P2_a_request_whose_lease_was_lost_before_it_was_acknowledged_is_taken_up_again(
+    opened: OpenWorld,
+    tmp_path: Path,
+    serving: Callable[[World], Awaitable[None]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with opened(sh(f"echo x >> {tmp_path}/runs")) as world:
+        tracker = world.trackers["local"]
+        real, overtaken = tracker.move, asyncio.Event()
+
+        async def slow(ticket: Ticket, move: Move) -> MoveOutcome:
+            outcome = await real(ticket, move)
+            if move.to is Status.IN_PROGRESS and not overtaken.is_set():
+                overtaken.set()
+                await world.store.redis.set(world.store.keys.fence(ticket.id), move.fence + 1, px=60_000)
+                await asyncio.Event().wait()  # it is ended when the next renewal finds the lease lost
+            return outcome
+
+        key = await world.open_ticket()
+        await world.claim(key)
+        monkeypatch.setattr(tracker, "move", slow)
+        await serving(world)
+        await overtaken.wait()
+        # Its consumer lives, so nobody else may take the request out of its hands.
+        await _until_status(world, key, Status.DONE)
+        assert (tmp_path / "runs").read_text() == "x\n"
+        assert await world.store.queue.in_hand(world.process.name) == []
+
+
 async def test_a_flush_in_mid_run_loses_nothing(
     opened: OpenWorld,
     tmp_path: Path,

@@ -92,7 +92,7 @@ async def test_a_recovery_pushes_nothing_while_redis_settles(store: Store, flush
 async def test_a_push_ends_the_claim_that_led_to_it(store: Store) -> None:
     lock = await locked(store)
     begun = await store.intents.begin_claim(
-        an_intent(), lock_key=lock.key, token=lock.token, loop_limit=9, loop_window=60, capacity=1, lock_ttl=5
+        an_intent(), lock_key=lock.key, token=lock.token, loop_limit=9, loop_window=60, lock_ttl=5
     )
     assert await store.queue.push(a_request(1, fence=begun.fence), loop_window=60) is Pushed.PUSHED
     assert await store.intents.of(ticket_id(1)) is None

@@ -31,11 +31,17 @@ PERSON = {
 QUICK = Bounds(network=30.0, stall=5.0, local=30.0, lock=30.0, workspace=0.2)
 
 
-def git(*args: str, at: Path, fine: Sequence[int] = (0,), **env: str) -> str:
-    """Run git as a person would, in a folder."""
-    done = subprocess.run(["git", *args], cwd=at, env=PERSON | env, capture_output=True, text=True, check=False)
-    assert done.returncode in fine, f"git {' '.join(args)}: {done.stderr}"
-    return done.stdout.strip()
+def git(*args: str, at: Path, fine: Sequence[int] = (0,), stdin: bytes = b"", **env: str) -> str:
+    """Run git as a person would, in a folder; answers its output without the last line break."""
+    done = subprocess.run(["git", *args], cwd=at, env=PERSON | env, input=stdin, capture_output=True, check=False)
+    assert done.returncode in fine, f"git {' '.join(args)}: {done.stderr.decode()}"
+    return done.stdout.decode("utf-8", "surrogateescape").strip("\n")
+
+
+def blob(at: Path, name: str) -> bytes:
+    """The exact content of a file in a repository, named as git does: `branch:path`."""
+    done = subprocess.run(["git", "cat-file", "blob", name], cwd=at, env=PERSON, capture_output=True, check=True)
+    return done.stdout
 
 
 def make_origin(path: Path, files: Mapping[str, str | bytes] | None = None, *, branch: str = "main") -> Path:

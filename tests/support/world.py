@@ -133,7 +133,7 @@ async def open_world(
                 parts=parts,
                 process=process,
                 consumer=consumer,
-                intake=Intake(store, parts.claims, process),
+                intake=Intake(store, parts.claims, process, talk=parts.talk),
                 housekeeping=Housekeeping(store, trackers, parts.recovery, every),
             )
         finally:

@@ -96,8 +96,25 @@ def test_the_defaults_are_those_that_the_documents_promise() -> None:
         "capacity": None,
         "retry_backoff": 5,
     }
-    assert config.housekeeping.model_dump() == {"sweep_every": 5, "stale_every": 60, "reconcile_every": 600}
-    assert config.allow.model_dump() == {"access": Access.WRITE, "users": (), "bots": False}
+    assert config.housekeeping.model_dump() == {
+        "sweep_every": 5,
+        "stale_every": 60,
+        "reconcile_every": 600,
+        "heal_every": 300,
+        "tidy_every": 3600,
+    }
+    assert config.workspaces.model_dump() == {
+        "keep_for": 14 * 86400,
+        "keep_unsaved_for": 60 * 86400,
+        "keep_size": 20 * 1024**3,
+    }
+    assert config.allow.model_dump() == {
+        "access": Access.WRITE,
+        "users": (),
+        "teams": (),
+        "roles": (),
+        "bots": False,
+    }
     assert (config.server.host, config.server.port) == ("127.0.0.1", 8080)
     assert (config.redis.url, config.redis.server, config.redis.namespace) == (None, None, "agentsmith")
     assert TrackerSettings(platform="x").poll_interval == Duration(60)

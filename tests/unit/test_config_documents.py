@@ -79,7 +79,13 @@ def test_what_is_commented_out_is_valid_too() -> None:
 def test_the_commented_settings_load(tmp_path: Path) -> None:
     hosts = re.compile(r"^  (?:shop|board|desk):\n(?:    .*\n)+", re.MULTILINE)
     text = hosts.sub("", uncommented()).replace("${REDIS_URL}", "redis://localhost")
-    variables = {"GITHUB_TOKEN": "t", "GITHUB_WEBHOOK_SECRET": "s", "GITLAB_TOKEN": "l", "GIT_TOKEN": "g"}
+    variables = {
+        "GITHUB_TOKEN": "t",
+        "GITHUB_WEBHOOK_SECRET": "s",
+        "GITLAB_TOKEN": "l",
+        "GIT_TOKEN": "g",
+        "API_TOKEN": "a",
+    }
     config = load_text(tmp_path, text, variables)
     assert isinstance(config.trackers["web"], Hosted)
     assert config.claim.capacity == 20

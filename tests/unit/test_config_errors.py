@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from agentsmith.config import load
+from agentsmith.config import Config, load
 from agentsmith.domain.errors import ConfigError
 from tests.support.config_platforms import HOME, PLATFORMS, load_text
 
@@ -21,8 +21,7 @@ def told(folder: Path, text: str | bytes, environ: dict[str, str] | None = None)
     return str(caught.value).replace(f"{folder}{os.sep}", "").splitlines()
 
 
-TOP = "data_dir, label_prefix, former_label_prefixes, redis, server, lease, consumer, run, claim, housekeeping, "
-TOP += "allow, log, trackers, repositories, agents, pipelines, triggers"
+TOP = ", ".join(Config.model_fields)
 STEPS = "checkout, run, agent, verify, commit, push, pull_request, comment, label"
 MAPPING = "must be a mapping: indented lines like `key: value`"
 CONDITION = (
@@ -39,7 +38,9 @@ ONE_PROBLEM = {
     # Keys.
     "labl_prefix: x": f"1: labl_prefix: unknown key; did you mean `label_prefix`? Known: {TOP}",
     "_env_file: /etc/passwd": f"1: _env_file: unknown key; known: {TOP}",
-    "server:\n  # a comment\n  prot: 1": "3: server.prot: unknown key; did you mean `port`? Known: host, port",
+    "server:\n  # a comment\n  prot: 1": (
+        "3: server.prot: unknown key; did you mean `port`? Known: host, port, public_url, api_token, trusted_proxies"
+    ),
     "claim:\n  loop_limit:\n    clams: 1": (
         "3: claim.loop_limit.clams: unknown key; did you mean `claims`? Known: claims, per"
     ),
@@ -123,7 +124,7 @@ ONE_PROBLEM = {
     ),
     "trackers:\n  web:\n    platform: local\n    pol_interval: 1": (
         "4: trackers.web.pol_interval: unknown key; did you mean `poll_interval`? "
-        "Known: platform, poll_interval, webhook_secret, insecure, allow, code, project, path"
+        f"Known: {', '.join(PLATFORMS['local'].model_fields)}"
     ),
     "trackers:\n  web:\n    platform: local\n    poll_interval: 2d": (
         "4: trackers.web.poll_interval: '2d' is too slow; polling can be slowed down to 1d, but not switched off"
@@ -152,7 +153,10 @@ ONE_PROBLEM = {
     ),
     "triggers:\n  - {label: x, pipeline: hello}\n  - {label: X, pipeline: hello}": (
         "3: triggers[1].label: `X` already starts pipeline `hello` on tracker `local` (triggers[0]); "
-        "one label starts one pipeline"
+        "one label starts one pipeline: put rules with filters before it"
+    ),
+    "triggers:\n  - {label: x, pipeline: hello, query: ' '}": (
+        "2: triggers[0].query: asks for nothing; write words that the title or the text must hold (found ' ')"
     ),
     "triggers:\n  - {label: 'a,b', pipeline: hello}": (
         "2: triggers[0].label: 'a,b' holds ',' or ';', which separate labels on GitLab and Azure DevOps; "

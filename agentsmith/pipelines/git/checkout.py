@@ -19,6 +19,7 @@ from typing import Final
 
 import structlog
 
+from agentsmith.pipelines.git import lfs
 from agentsmith.pipelines.git.command import Git
 from agentsmith.pipelines.git.errors import PushRefused
 from agentsmith.pipelines.git.locks import FileLock
@@ -69,7 +70,7 @@ class Bounds:
     """Waiting for another run that still holds the same workspace."""
     taken_over: int = 2 * 1024**3
     """Objects that a worker made."""
-    scanned: int = 256 * 1024**2
+    scanned: int = 64 * 1024**2
     """Changes that are searched for secrets; larger pushes are refused."""
 
 
@@ -185,16 +186,15 @@ class Checkout:
         self, git: Git, vault: Vault, message: str, begin_write: BeginWrite, *, present: bool
     ) -> PushOutcome | None:
         await self._commit(vault, message, present=present)
-        tip = await vault.ref(TIP)
-        known = await vault.ref(PUSHED) or self._ground.base_commit
-        if tip is None or await vault.contains(known, tip):
+        tip, pushed = await vault.resolve(TIP, PUSHED)
+        if tip is None or await vault.contains(pushed or self._ground.base_commit, tip):
             return None
         return await self._push(git, vault, begin_write, present=present)
 
     async def _push(self, git: Git, vault: Vault, begin_write: BeginWrite, *, present: bool) -> PushOutcome:
-        tip = await vault.ref(TIP)
+        tip, pushed = await vault.resolve(TIP, PUSHED)
         assert tip is not None, "an open checkout has a tip"  # noqa: S101
-        if tip == await vault.ref(PUSHED):
+        if tip == pushed:
             return Pushed(tip, moved=False)
         squashed = False
         found = await self._search(git, vault, tip)
@@ -209,8 +209,7 @@ class Checkout:
         await begin_write()
         outcome = await self._send(git, vault, tip)
         if isinstance(outcome, Pushed):
-            await vault.set_ref(PUSHED, tip)
-            await vault.set_ref(f"refs/remotes/origin/{self.branch}", tip)
+            await vault.set_refs({PUSHED: tip, f"refs/remotes/origin/{self.branch}": tip})
             vault.mark_saved(True)
             return replace(outcome, squashed=squashed)
         return outcome
@@ -235,6 +234,8 @@ class Checkout:
 
     async def _send(self, git: Git, vault: Vault, tip: str) -> Pushed | Diverged:
         ref = f"refs/heads/{self.branch}"
+        if vault.lfs:
+            await lfs.push(git, vault.path, TIP)
         said = await git.online(
             *("push", "--porcelain", "--no-verify", "--", git.url, f"{tip}:{ref}"), repo=vault.path, fine=(0, 1)
         )

@@ -80,6 +80,8 @@ class Mirror:
 
     async def file(self, commit: str, path: str, *, limit: int) -> bytes | None:
         """A regular file of a commit; None when there is none, or a larger one."""
+        if any(part in ("", ".", "..") or "\0" in part for part in path.split("/")):
+            return None
         entries = (await self._git("ls-tree", "-z", commit, "--", path, repo=self.path)).items
         if len(entries) != 1:
             return None
@@ -92,10 +94,17 @@ class Mirror:
             return None
         return (await self._git("cat-file", "blob", blob, repo=self.path)).out
 
-    async def has(self, commit: str) -> bool:
-        """Whether the server has shown us this commit."""
+    async def bring_commit(self, commit: str) -> None:
+        """Fetch a commit that no branch may show any more, unless it is here."""
         said = await self._git("cat-file", "-e", f"{commit}^{{commit}}", repo=self.path, fine=(0, 1, 128))
-        return said.code == 0
+        if said.code == 0:
+            return
+        wanted = ("--filter=blob:none",) if self._blobless else ()
+        await self._git.online(
+            *("fetch", "--quiet", "--no-tags", "--no-write-fetch-head", *wanted, "origin", commit),
+            repo=self.path,
+            busy=self._busy,
+        )
 
     async def _bring_missing(self, blob: str) -> None:
         said = await self._git("cat-file", "-e", blob, repo=self.path, fine=(0, 1, 128))

@@ -14,6 +14,8 @@ from typing import Final
 import structlog
 
 from agentsmith.domain.forge import Forge
+from agentsmith.pipelines.git import lfs as large_files
+from agentsmith.pipelines.git import submodules as submodule
 from agentsmith.pipelines.git.checkout import Author, Bounds, Checkout, Ground, with_trailers
 from agentsmith.pipelines.git.command import Git, Limits, check_version
 from agentsmith.pipelines.git.errors import BaseMissing, BranchRefused
@@ -68,16 +70,22 @@ async def open_checkout(
         author=author.environment(),
     )
     await check_version(git)
+    if lfs:
+        await large_files.check_installed(git)
+        git.config = large_files.settings(forge.clone_url, stall=bounds.stall)
     places = Places(root)
     place = Workspace(workspace)
-    place.make(root)
+    place.make(root, reserved=places.reserved)
     places.vaults.mkdir(parents=True, exist_ok=True, mode=0o755)
     name = places.vault_name(workspace)
     lock = await FileLock.take(places.vaults / f"{name}.lock", within=bounds.workspace, what=f"the workspace {name}")
     try:
         mirror = Mirror(places.mirrors, git, blobless=blobless, patience=bounds.lock)
         vault = Vault(places.vaults / f"{name}.git", git, place)
+        vault.lfs = lfs
         opening = _Opening(git, mirror, vault, place, places.aside / name, branch, base, default, bounds, author)
+        opening.submodules = places.mirrors if submodules else None
+        opening.blobless = blobless
         return await opening.run(root, lock)
     except BaseException:
         lock.release()
@@ -98,6 +106,9 @@ class _Opening:
     default: str
     bounds: Bounds
     author: Author
+    submodules: Path | None = None
+    """Where the mirrors of submodules go, if they are asked for."""
+    blobless: bool = True
     notes: list[str] = field(default_factory=list)
 
     async def run(self, root: Path, lock: FileLock) -> Checkout:
@@ -126,6 +137,7 @@ class _Opening:
             objects=self.vault.path / "objects",
             index=self.vault.path / "index",
             author=self.author.environment(),
+            lfs=self.vault.lfs,
         )
         await self._fill(tree, handover, base_commit, conflict)
         if resumed and conflict is None:
@@ -208,17 +220,26 @@ class _Opening:
         return commit, commit, Merged(commit), None
 
     async def _settle(self, commit: str, theirs: str | None, base: str, conflict: Conflict | None) -> None:
-        vault = self.vault
-        await vault.set_ref(TIP, commit)
-        await vault.set_ref(PUSHED, theirs)
-        await vault.set_ref(MERGING, base if conflict else None)
-        await vault.set_ref(CONFLICT, conflict.tree if conflict else None)
+        unfinished = {MERGING: base, CONFLICT: conflict.tree} if conflict else {MERGING: None, CONFLICT: None}
+        await self.vault.set_refs({TIP: commit, PUSHED: theirs, **unfinished})
 
     async def _fill(self, tree: str, handover: Handover, base: str, conflict: Conflict | None) -> None:
         """Change the files of the workspace, and give the worker its repository."""
         vault = self.vault
+        if vault.lfs:
+            await large_files.fetch(self.git, vault.path, handover.commit, base)
         vault.mark_ready(False)
         await vault.check_out(tree)
+        if self.submodules is not None:
+            vault.submodules = await submodule.fill(
+                self.git,
+                vault,
+                handover.commit,
+                handover,
+                mirrors=self.submodules,
+                blobless=self.blobless,
+                patience=self.bounds.lock,
+            )
         if conflict is not None:
             index = await vault.conflicted_index(conflict)
             handover = replace(handover, index=index, merging=base)

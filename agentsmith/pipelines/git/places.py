@@ -38,6 +38,11 @@ class Places:
         """What was in the way of a checkout and is nobody's: kept for a while, by workspace."""
         return self.root / "aside"
 
+    @property
+    def reserved(self) -> frozenset[str]:
+        """Names below the root that no workspace may have."""
+        return frozenset(folder.name for folder in (self.mirrors, self.vaults, self.aside))
+
     def vault_name(self, workspace: Path) -> str:
         """A name for the vault of a workspace: readable, and its own even where letter case does not count."""
         inside = os.path.relpath(os.path.realpath(workspace.parent), os.path.realpath(self.root))

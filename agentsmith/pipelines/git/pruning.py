@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -71,9 +72,15 @@ def _remove_workspace(root: Path, vault: Path) -> None:
         remove(workspace)
 
 
+def _with_modules(folder: Path) -> Iterator[Path]:
+    for vault in folder.glob("*.git"):
+        yield vault
+        yield from _with_modules(vault / "modules")
+
+
 def _prune_mirrors(places: Places, before: float) -> list[str]:
     needed = set()
-    for vault in places.vaults.glob("*.git"):
+    for vault in _with_modules(places.vaults):
         alternates = vault / "objects/info/alternates"
         if alternates.exists():
             needed |= {Path(line).parent for line in alternates.read_text().splitlines()}

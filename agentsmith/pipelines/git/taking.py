@@ -34,22 +34,21 @@ class Look:
 
 async def look(vault: Vault, branch: str, *, limit: int) -> Look:
     """See what is in the workspace, without moving anything."""
-    tip = await vault.ref(TIP)
-    assert tip is not None, "a vault in use has a tip"  # noqa: S101
     heads = await asyncio.to_thread(vault.workspace.heads, branch)
-    taken = {commit for commit in (heads.head, heads.branch) if commit and await vault.take_over(commit, limit=limit)}
+    found = {commit for commit in (heads.head, heads.branch) if commit is not None}
+    taken = {commit for commit in found if await vault.take_over(commit, limit=limit)}
     head = heads.head if heads.head in taken else None
+    tip, merging, untouched, tree_of_head = await vault.resolve(TIP, MERGING, CONFLICT, f"{head or TIP}^{{tree}}")
+    assert tip is not None, "a vault in use has a tip"  # noqa: S101
     parents = await _onto(vault, tip, head)
     staged = await vault.stage(parents[-1])
     seen = Look(parents, staged.tree, heads, staged.left_out)
-    if staged.tree == await vault.tree(CONFLICT):
-        return replace(seen, parents=(tip,), tree=await vault.tree_of(tip))  # nobody has touched the merge
-    if head is not None and head != tip and parents == (tip,) and staged.tree == await vault.tree_of(head):
-        # It went to look at an older commit, and left the files like that: what counts is its branch.
-        ahead = heads.branch in taken and await vault.contains(heads.branch or tip, tip)
-        branch_head = heads.branch if ahead and heads.branch else tip
-        return replace(seen, parents=(branch_head,), tree=await vault.tree_of(branch_head))
-    merging = await vault.ref(MERGING)
+    if staged.tree == untouched:
+        return replace(seen, parents=(tip,), tree=await vault.tree_of(tip))  # nobody has begun to resolve the conflict
+    if head is not None and staged.tree == tree_of_head and await vault.contains(tip, head):
+        # It may have gone to look at an older commit, and left the files like that: what counts is its branch.
+        on = heads.branch if heads.branch in taken and await vault.contains(heads.branch or tip, tip) else tip
+        return replace(seen, parents=(on or tip,), tree=await vault.tree_of(on or tip))
     if merging is not None and heads.merging == merging and not await _behind(vault, merging, parents):
         return replace(seen, parents=(*parents, merging))
     return seen
@@ -57,13 +56,10 @@ async def look(vault: Vault, branch: str, *, limit: int) -> Look:
 
 async def _onto(vault: Vault, tip: str, head: str | None) -> tuple[str, ...]:
     """What the files continue: our tip, the worker's head if that goes on from it, or both if it went elsewhere."""
-    if head is None or await vault.contains(tip, head):
-        return (tip,)
-    if await vault.contains(head, tip):
-        return (head,)
-    if await vault.meeting(tip, head) is None:
-        return (tip,)  # a history of its own has no place on this branch; its files have
-    return (tip, head)
+    met = tip if head in (None, tip) else await vault.meeting(tip, head or tip)
+    if head is None or met in (head, None):
+        return (tip,)  # a history of its own has no place on this branch either; its files have
+    return (head,) if met == tip else (tip, head)
 
 
 async def _behind(vault: Vault, commit: str, heads: tuple[str, ...]) -> bool:

@@ -17,6 +17,7 @@ from typing import Final
 
 from agentsmith.pipelines.git.command import Git
 from agentsmith.pipelines.git.errors import BranchRefused, GitFailed
+from agentsmith.pipelines.git.lfs import copy_objects
 from agentsmith.pipelines.git.repository import Origin, configuration, lay_out, packed_refs, remove, sweep, write
 from agentsmith.pipelines.git.workspace import Workspace
 
@@ -30,7 +31,8 @@ CONFLICT: Final = "refs/agentsmith/conflict"
 """The tree that such a merge put into the workspace: as long as that is there, nobody has begun to resolve it."""
 ASIDE: Final = "refs/agentsmith/aside"
 """Work that nothing continues, kept until the clean-up."""
-_GITLINK: Final = "160000"
+GITLINK: Final = "160000"
+_MOST_LEFT_OUT: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,11 +62,14 @@ class Vault:
         self._saved = path / "agentsmith.saved"
         self._unready = path / "agentsmith.unready"
         self._origin: Origin | None = None
+        self.submodules: Mapping[str, Path] = {}
+        """The mirrors of submodules that are checked out, by path."""
+        self.lfs = False
 
     def with_git(self, git: Git) -> Vault:
         """The same vault, worked on through another shell."""
         other = Vault(self.path, git, self.workspace)
-        other._origin = self._origin
+        other._origin, other.submodules, other.lfs = self._origin, self.submodules, self.lfs
         return other
 
     # What is written beside git's own files
@@ -110,28 +115,32 @@ class Vault:
 
     # Refs and history
 
+    async def resolve(self, *names: str) -> list[str | None]:
+        """What each name (as git understands it: `ref`, `id^{commit}`, `ref^{tree}`) stands for, None for nothing."""
+        asked = "".join(f"{name}\n" for name in names).encode()
+        said = await self._git("cat-file", "--batch-check=%(objectname)", repo=self.path, stdin=asked)
+        lines = said.out.decode("utf-8", "replace").splitlines()
+        return [None if " " in line else line for line in lines]
+
     async def ref(self, name: str) -> str | None:
-        """The commit that a ref names."""
-        said = await self._git(
-            "rev-parse", "--verify", "--quiet", f"{name}^{{commit}}", repo=self.path, fine=(0, 1, 128)
-        )
-        return said.text or None if said.code == 0 else None
-
-    async def set_ref(self, name: str, commit: str | None) -> None:
-        """Point a ref somewhere, or remove it."""
-        if commit is None:
-            await self._git("update-ref", "-d", name, repo=self.path)
-        else:
-            await self._git("update-ref", name, commit, repo=self.path)
-
-    async def tree(self, name: str) -> str | None:
-        """The tree that a ref names, where it names one."""
-        said = await self._git("rev-parse", "--verify", "--quiet", f"{name}^{{tree}}", repo=self.path, fine=(0, 1, 128))
-        return said.text or None if said.code == 0 else None
+        """The commit that a ref or an id names."""
+        return (await self.resolve(f"{name}^{{commit}}"))[0]
 
     async def tree_of(self, commit: str) -> str:
         """The tree of a commit."""
-        return (await self._git("rev-parse", "--verify", f"{commit}^{{tree}}", repo=self.path)).text
+        (tree,) = await self.resolve(f"{commit}^{{tree}}")
+        if tree is None:
+            raise GitFailed(f"the commit {commit[:12]} is not whole")
+        return tree
+
+    async def set_refs(self, refs: Mapping[str, str | None]) -> None:
+        """Point refs somewhere, or remove them, all or none."""
+        orders = (f"delete {name}\n" if to is None else f"update {name} {to}\n" for name, to in refs.items())
+        await self._git("update-ref", "--stdin", repo=self.path, stdin="".join(orders).encode())
+
+    async def set_ref(self, name: str, commit: str) -> None:
+        """Point one ref somewhere."""
+        await self.set_refs({name: commit})
 
     async def contains(self, commit: str, ancestor: str) -> bool:
         """Whether `ancestor` is `commit` or lies behind it."""
@@ -201,6 +210,7 @@ class Vault:
         if beyond:
             await self._update_index(beyond, "--force-remove")
         left_out += await self._add(files)
+        left_out += await self._move_submodules(tracked)
         tree = (await self._git("write-tree", "--missing-ok", repo=self.path)).text
         return Staged(tree, tuple(left_out))
 
@@ -214,6 +224,8 @@ class Vault:
         Its objects are copied as data into a repository of our own, packs are indexed anew and every object is hashed
         and checked again on the way into the vault. So nothing gets in under a false name.
         """
+        if self.lfs:
+            await asyncio.to_thread(copy_objects, self.workspace.git, self.path, limit=limit)
         if await self.ref(commit) is not None:
             return True
         assert self._origin is not None  # noqa: S101
@@ -280,19 +292,40 @@ class Vault:
         )
 
     async def _add(self, paths: Sequence[str]) -> list[str]:
-        """Stage what can be staged; answers the rest."""
-        if not paths:
-            return []
-        try:
-            await self._update_index(paths, "--add", "--remove", "--replace")
-        except GitFailed as error:
-            if "Unable to process path" not in str(error):
-                raise
-            if len(paths) == 1:
-                return list(paths)
-            half = len(paths) // 2
-            return [*await self._add(paths[:half]), *await self._add(paths[half:])]
-        return []
+        """Stage what can be staged; answers the rest, which is found by halving."""
+        failed: list[str] = []
+        waiting = [paths] if paths else []
+        while waiting:
+            some = waiting.pop()
+            try:
+                await self._update_index(some, "--add", "--remove", "--replace")
+            except GitFailed:
+                if len(some) == 1:
+                    failed += some
+                    if len(failed) > _MOST_LEFT_OUT:  # then it is not these files
+                        raise
+                else:
+                    half = len(some) // 2
+                    waiting += [some[half:], some[:half]]
+        return failed
+
+    async def _move_submodules(self, tracked: Sequence[str]) -> list[str]:
+        """Follow a worker that moved a submodule to another commit of its server; answers where it cannot be."""
+        left_out = []
+        for entry in tracked:
+            meta, _, path = entry.partition("\t")
+            mirror = self.submodules.get(path) if meta.startswith(GITLINK) else None
+            if mirror is None:
+                continue
+            head = (await asyncio.to_thread(Workspace(self.workspace.path / path).heads, "none")).head
+            if head is None or head == meta.split()[1]:
+                continue
+            said = await self._git("cat-file", "-e", f"{head}^{{commit}}", repo=mirror, fine=(0, 1, 128))
+            if said.code == 0:
+                await self._git("update-index", "--cacheinfo", f"{GITLINK},{head},{path}", repo=self.path)
+            else:
+                left_out.append(path)
+        return left_out
 
     def _sort(self, tracked: Sequence[str]) -> tuple[list[str], list[str]]:
         """Tracked files, and those of them that now lie behind a symbolic link, so that they are gone."""
@@ -312,7 +345,7 @@ class Vault:
         beyond: list[str] = []
         for entry in tracked:
             meta, _, path = entry.partition("\t")
-            if not meta.startswith(_GITLINK):
+            if not meta.startswith(GITLINK):
                 (beyond if linked(path.rpartition("/")[0]) else files).append(path)
         return files, beyond
 

@@ -12,10 +12,10 @@ import os
 import re
 import shutil
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import BinaryIO, Final
 
 from agentsmith.pipelines.git.errors import PlaceRefused, TooLarge
 from agentsmith.pipelines.git.repository import Origin, configuration, lay_out, packed_refs, remove, subsection, write
@@ -65,12 +65,12 @@ class Workspace:
         self.path = path
         self.git = path / ".git"
 
-    def make(self, root: Path) -> None:
+    def make(self, root: Path, *, reserved: Collection[str] = ()) -> None:
         """Make the folder; PlaceRefused when it would not be a real folder below the root."""
-        top = Path(os.path.realpath(root))
-        parent = Path(os.path.realpath(self.path.parent))
-        if not (parent / self.path.name).is_relative_to(top) or self.path.name in ("", ".", ".."):
-            raise PlaceRefused(f"the workspace {self.path} is not inside {root}")
+        top, place = Path(os.path.realpath(root)), Path(os.path.realpath(self.path.parent)) / self.path.name
+        below = place.relative_to(top).parts if place.is_relative_to(top) else ()
+        if not below or ".." in below or (len(below) == 1 and below[0] in reserved):
+            raise PlaceRefused(f"the workspace {self.path} is not a folder of its own inside {root}")
         if self.path.is_symlink() or (self.path.exists() and not self.path.is_dir()):
             remove(self.path)  # the link itself: what it points to is none of our business
         self.path.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -204,20 +204,27 @@ def _move(path: Path, to: Path) -> None:
         shutil.move(path, to)
 
 
-def _read(path: Path, limit: int) -> bytes | None:
-    """A regular file as it is; None for anything else, and for one that is larger."""
+def _regular(name: str | Path, at: int | None = None) -> BinaryIO | None:
+    """A regular file, opened without following a link or waiting for a pipe; None for anything else."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=at)
     except (OSError, ValueError):
         return None
-    with open(descriptor, "rb") as file:
-        state = os.fstat(descriptor)
-        if not stat.S_ISREG(state.st_mode) or state.st_size > limit:
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        return None
+    return open(descriptor, "rb")
+
+
+def _read(path: Path, limit: int) -> bytes | None:
+    """A regular file as it is; None for anything else, and for one that is larger."""
+    file = _regular(path)
+    if file is None:
+        return None
+    with file:
+        if os.fstat(file.fileno()).st_size > limit:
             return None
-        try:
-            return file.read(limit + 1)[:limit]
-        except OSError:
-            return None
+        return file.read(limit)
 
 
 @contextlib.contextmanager
@@ -230,19 +237,15 @@ def _folder(name: str | Path, at: int | None) -> Iterator[int]:
 
 
 def _copy(name: str, at: int, to: Path, limit: int) -> int:
-    try:
-        descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=at)
-    except OSError:
+    file = _regular(name, at)
+    if file is None:
         return 0
-    with open(descriptor, "rb") as file:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            return 0
-        to.parent.mkdir(exist_ok=True)
-        copied = 0
-        with to.open("xb") as out:
-            while chunk := file.read(1024 * 1024):
-                copied += len(chunk)
-                if copied > limit:
-                    raise TooLarge("the commits made in the workspace are larger than the limit for taking them over")
-                out.write(chunk)
+    copied = 0
+    to.parent.mkdir(exist_ok=True)
+    with file, to.open("xb") as out:
+        while chunk := file.read(1024 * 1024):
+            copied += len(chunk)
+            if copied > limit:
+                raise TooLarge("the commits made in the workspace are larger than the limit for taking them over")
+            out.write(chunk)
     return copied

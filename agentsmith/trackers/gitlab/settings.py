@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import BeforeValidator, SecretStr, WithJsonSchema, field_validator
 
@@ -88,6 +88,9 @@ class GitLabRepository(_OnGitLab, RepositorySettings):
 
 class GitLabSettings(_OnGitLab, TrackerSettings):
     """A project on gitlab.com or on a GitLab of your own, reached with an access token."""
+
+    case_counts: ClassVar[bool] = True
+    untold: ClassVar[frozenset[str]] = frozenset({"component"})
 
     platform: Literal["gitlab"]
     label_style: LabelStyle = LabelStyle.PLAIN
