@@ -146,6 +146,7 @@ class World:
             patch.object(store_module, "connect", connect),
             patch.object(daemon_module, "Consumer", _patient_consumer),
             patch.object(daemon_module, "Intake", partial(Intake, hands=self._hands)),
+            patch.object(daemon_module, "Retention", _NoRetention),
             patch.object(intake_module, "_LONGEST_WAIT", IDLE_WAIT),
             patch.object(guard_program, "process_table", dict),
             patch.object(self.loop, "subprocess_exec", self._start_guard, create=True),
@@ -300,6 +301,17 @@ class _Calm:
 
     def at_point(self, process: Process, point: str) -> None:
         pass
+
+
+class _NoRetention:
+    """The disk is the real one, and its dates are from another time."""
+
+    def __init__(self, *_: object) -> None:
+        pass
+
+    async def serve(self) -> None:
+        """Remove nothing, for ever."""
+        await asyncio.Event().wait()
 
 
 def _patient_consumer(**options: Any) -> Consumer:
