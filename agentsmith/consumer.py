@@ -19,10 +19,11 @@ from agentsmith.domain.intent import Intent
 from agentsmith.domain.lifecycle import Status
 from agentsmith.domain.request import MalformedRequest, PipelineRequest
 from agentsmith.domain.ticket import TicketId
-from agentsmith.run import RunContext, RunScope
-from agentsmith.store import AWAY, Acquired, DeadLetter, NotAcquired, Process, Store
+from agentsmith.run import RunScope
+from agentsmith.store import AWAY, Acquired, DeadLetter, NotAcquired, Process, RunLease, Store
 from agentsmith.ticketlock import LockBusy, holding
 from agentsmith.trackers.http import spending_for
+from agentsmith.work import RunContext
 
 log = structlog.get_logger()
 
@@ -41,6 +42,7 @@ class Consumer:
     take_wait: float
     _scopes: dict[str, RunScope] = field(default_factory=dict)
     _tasks: dict[str, asyncio.Task[None]] = field(default_factory=dict)
+    _leases: dict[str, RunLease] = field(default_factory=dict)
     _draining: asyncio.Event = field(default_factory=asyncio.Event)
     _freed: asyncio.Event = field(default_factory=asyncio.Event)
     _taking: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -94,9 +96,9 @@ class Consumer:
         await self._end_runs()
 
     @property
-    def running(self) -> tuple[TicketId, ...]:
-        """The tickets in hand."""
-        return tuple(scope.request.ticket for scope in self._scopes.values())
+    def running(self) -> dict[TicketId, int]:
+        """The tickets in hand, each with the fence of its run."""
+        return {lease.ticket: lease.fence for lease in self._leases.values()}
 
     def stop_runs(self, reasons: Mapping[TicketId, str]) -> None:
         """End the runs that somebody asked to stop."""
@@ -107,6 +109,7 @@ class Consumer:
     async def restore(self) -> None:
         """Redis lost its memory: put the requests in hand back; leases are put back by their renewal."""
         for payload, scope in list(self._scopes.items()):
+            await self.store.places.occupy(scope.request)
             await scope.restore(self.process.name, payload)
 
     async def _end_runs(self) -> None:
@@ -146,8 +149,12 @@ class Consumer:
 
     def _end(self, payload: str) -> None:
         task = self._tasks.pop(payload)
-        self._scopes.pop(payload, None)
+        scope = self._scopes.pop(payload, None)
+        self._leases.pop(payload, None)
         self._freed.set()
+        if scope is not None and scope.holds_request:
+            # The lease was lost before the request was acknowledged. Nobody but us may take it out of our list.
+            self._adopt = True
         if not task.cancelled() and (error := task.exception()) is not None:
             # Housekeeping brings the ticket back; the consumer goes on with the others.
             log.error("a run could not be settled", exc_info=error)
@@ -176,6 +183,7 @@ class Consumer:
         match acquired:
             case Acquired():
                 scope = self._scopes[payload] = RunScope(self.context, request, payload, acquired)
+                self._leases[payload] = acquired.lease
                 if self._draining.is_set():
                     scope.drain()
                 with spending_for("run"):

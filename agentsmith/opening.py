@@ -32,6 +32,13 @@ class Opened:
     version: str
 
 
+def shadow_of(config: Config) -> Config:
+    """The same configuration with a memory of its own: a shadow takes nothing from a daemon beside it."""
+    return config.model_copy(
+        update={"redis": config.redis.model_copy(update={"namespace": f"{config.redis.namespace}:shadow"})}
+    )
+
+
 def lease_times(config: Config) -> LeaseTimes:
     """The durations that the store needs."""
     lease = config.lease

@@ -17,6 +17,7 @@ from agentsmith.config.models import ENV_PREFIX, NESTING, NO_HOSTS, Config, for_
 from agentsmith.config.names import default_data_dir
 from agentsmith.config.problems import Explainer, dotted, one_line, place, relevant, unknown_key
 from agentsmith.config.sections import RepositorySettings, TrackerSettings
+from agentsmith.config.steps import AgentSettings, CommandSettings
 from agentsmith.domain.errors import ConfigError
 
 FILE_VARIABLE: Final = f"{ENV_PREFIX}CONFIG"
@@ -142,7 +143,7 @@ def _without_nulls(data: Mapping[str, object], path: KeyPath = ()) -> dict[str, 
             kept[key] = _without_nulls(value, here)
         elif value is not None:
             kept[key] = value
-        elif len(here) == 2 and here[0] in ("trackers", "repositories", "pipelines"):
+        elif len(here) == 2 and here[0] in ("trackers", "repositories", "pipelines", "agents"):
             kept[key] = {}  # a tracker without settings is not the same as no tracker
     return kept
 
@@ -223,13 +224,29 @@ def _check_passed_on(config: Config, environ: Mapping[str, str], sources: _Sourc
     secrets = set(config.secrets())
     leaks = [
         sources.line(
-            ("pipelines", name, "env"),
+            key,
             f"{variable} holds a secret of agentsmith itself, which no step may see; "
             "give the steps a credential of their own, under another name",
         )
-        for name, pipeline in config.pipelines.items()
-        for variable in pipeline.env
+        for key, names in _allow_lists(config)
+        for variable in names
         if environ.get(variable) in secrets
     ]
     if leaks:
         raise ConfigError("\n".join(leaks))
+
+
+def _allow_lists(config: Config) -> Iterator[tuple[KeyPath, tuple[str, ...]]]:
+    """Where names of variables stand that steps may see; the presets' only where a pipeline uses them."""
+    used = {config.run.agent}
+    for name, pipeline in config.pipelines.items():
+        yield ("pipelines", name, "env"), pipeline.env
+        for index, step in enumerate(pipeline.steps):
+            match step.settings:
+                case CommandSettings(env=env):
+                    yield ("pipelines", name, "steps", index, "env"), env
+            match step.settings:
+                case AgentSettings(agent=str(agent)):
+                    used.add(agent)
+    for name in sorted(used):
+        yield ("agents", name, "env"), config.agents[name].env

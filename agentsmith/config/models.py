@@ -30,6 +30,8 @@ from pydantic import (
 from pydantic_core import InitErrorDetails, PydanticCustomError
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
+from agentsmith.config.agents import PRESETS as AGENTS
+from agentsmith.config.agents import Agent
 from agentsmith.config.durations import Duration
 from agentsmith.config.names import (
     Names,
@@ -41,8 +43,11 @@ from agentsmith.config.names import (
     default_data_dir,
     legal_prefix,
 )
-from agentsmith.config.pipelines import HELLO, Pipeline, Section, Trigger
+from agentsmith.config.pipelines import Pipeline, Trigger
+from agentsmith.config.presets import HELLO
+from agentsmith.config.presets import PRESETS as PIPELINES
 from agentsmith.config.rules import Loc, broken_rules
+from agentsmith.config.section import Section
 from agentsmith.config.sections import (
     Allow,
     Claim,
@@ -55,6 +60,7 @@ from agentsmith.config.sections import (
     Run,
     Server,
     TrackerSettings,
+    Workspaces,
 )
 from agentsmith.domain.lifecycle import DEFAULT_PREFIX, LabelSet
 
@@ -86,6 +92,7 @@ class Config(BaseSettings):
     lease: Lease = Lease()
     consumer: Consumer = Consumer()
     run: Run = Run()
+    workspaces: Workspaces = Workspaces()
     claim: Claim = Claim()
     housekeeping: Housekeeping = Housekeeping()
     allow: Allow = Allow()
@@ -94,8 +101,10 @@ class Config(BaseSettings):
     """Where tickets live; with none, `local` is there under the name `local`."""
     repositories: dict[RepositoryName, SerializeAsAny[RepositorySettings]] = Field(default_factory=dict)
     """Where code lives that is not beside its tickets; trackers name one of these as their `code`."""
+    agents: dict[PipelineName, Agent] = Field(default_factory=dict)
+    """Coding agents; the presets are there besides, unless one of the same name takes their place."""
     pipelines: dict[PipelineName, Pipeline] = Field(default_factory=dict)
-    """What runs; with none, `hello` is there."""
+    """What runs; with none, `hello` is there. The presets are there in any case."""
     triggers: tuple[Trigger, ...] = ()
     """Which label starts what; with none, the label prefix itself starts the first pipeline."""
 
@@ -161,10 +170,16 @@ class Config(BaseSettings):
                 raise ValueError(f"lists {prefix}, which is the label_prefix of today; remove it here")
         return prefixes
 
+    @field_validator("agents")
+    @classmethod
+    def _preset_agents(cls, agents: dict[str, Agent]) -> dict[str, Agent]:
+        return {**agents, **{name: agent for name, agent in AGENTS.items() if name not in agents}}
+
     @field_validator("pipelines")
     @classmethod
-    def _some_pipeline(cls, pipelines: dict[str, Pipeline]) -> dict[str, Pipeline]:
-        return pipelines or {"hello": HELLO}
+    def _preset_pipelines(cls, pipelines: dict[str, Pipeline]) -> dict[str, Pipeline]:
+        own = pipelines or {"hello": HELLO}
+        return {**own, **{name: pipeline for name, pipeline in PIPELINES.items() if name not in own}}
 
     @field_validator("triggers")
     @classmethod

@@ -11,7 +11,8 @@ from pydantic_core import ErrorDetails
 
 from agentsmith.config.document import Path
 from agentsmith.config.names import choices
-from agentsmith.config.pipelines import Section
+from agentsmith.config.pipelines import Step, kind_of
+from agentsmith.config.section import Section
 
 _LONGEST_SHOWN: Final = 40
 _LONGEST_KEY: Final = 100
@@ -147,12 +148,14 @@ class Explainer:
                 value = None
             if kind in self._platforms and isinstance(value, Mapping):
                 kind = self._platforms[kind].get(str(value.get("platform")))
+            elif kind is Step:
+                kind = kind_of(value) or kind  # where something is unknown, it is one of the kind's own settings
         return kind
 
 
 def unknown_key(name: str, known: list[str]) -> str:
     """What to say about a key that is not one, naming the nearest that is."""
-    return f"unknown key{choices(name, known)}"
+    return f"unknown key{choices(name, known)}" if known else "unknown key; there is nothing to set here"
 
 
 def _bare(kind: Any) -> Any:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from agentsmith.config.models import NO_HOSTS, Config
-from agentsmith.config.pipelines import Section
+from agentsmith.config.section import Section
 from agentsmith.config.sections import RepositorySettings, TrackerSettings
 
 _FILLED_IN: Final = {"type": "string", "pattern": r"\$\{"}

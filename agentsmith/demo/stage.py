@@ -89,7 +89,7 @@ class Stage:
 
     def history(self, key: str) -> list[list[str]]:
         """What the runs of a ticket noted: `begin`, `child` or `end`, the run, and a pid or an exit code."""
-        file = self.config.data_dir / "workspaces" / slug(key, self.tracker.name) / "history"
+        file = self.config.data_dir / "workspaces" / slug(key, self.tracker.name) / "home" / "history"
         try:
             return [words for line in file.read_text().splitlines() if len(words := line.split()) == 3]
         except FileNotFoundError:

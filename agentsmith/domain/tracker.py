@@ -159,6 +159,14 @@ class DefinesLabels(Protocol):
 
 
 @runtime_checkable
+class KnowsCircles(Protocol):
+    """A tracker that can tell who belongs where, for `allow.teams` and `allow.roles`."""
+
+    async def belongs_to(self, actor: Actor, *, teams: frozenset[str], roles: frozenset[str]) -> str:
+        """The first of these, in words, that the actor belongs to: `team 'core'`; empty when to none."""
+
+
+@runtime_checkable
 class KeepsEveryEdit(Protocol):
     """A tracker on whose platform every edit of a comment stays in the ticket for ever, and their number is limited.
 

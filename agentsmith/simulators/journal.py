@@ -63,9 +63,12 @@ class Recorded:
 
 def public_headers(headers: Mapping[str, str]) -> dict[str, str]:
     """The headers with credentials cut down to their scheme."""
-    return {
-        name: (value.split(" ")[0] + " ***" if name in SECRET_HEADERS else value) for name, value in headers.items()
-    }
+    return {name: _scheme(value) if name in SECRET_HEADERS else value for name, value in headers.items()}
+
+
+def _scheme(value: str) -> str:
+    scheme, space, _ = value.partition(" ")
+    return f"{scheme} ***" if space else "***"
 
 
 def public_body(body: bytes) -> bytes:

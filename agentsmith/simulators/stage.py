@@ -21,7 +21,7 @@ class Stage(ABC):
     project: ClassVar[str]
     """Where the tickets are."""
     people: ClassVar[Mapping[str, str]]
-    """Who may do what there."""
+    """Who may do what there; the first may write."""
     token: ClassVar[str]
     """The credential of agentsmith's own account."""
     simulator: Simulator
@@ -35,8 +35,8 @@ class Stage(ABC):
         """Open a ticket as a person who may write; answers its key."""
 
     @abstractmethod
-    def add_label(self, key: str, label: str) -> None:
-        """Label a ticket as a person who may write."""
+    def add_label(self, key: str, label: str, actor: str | None = None) -> None:
+        """Label a ticket as a person who may write, or as somebody else."""
 
     @abstractmethod
     def labels(self, key: str) -> list[str]:
@@ -57,6 +57,11 @@ class Stage(ABC):
     def furnish(self) -> list[str]:
         """Open a few tickets to play with; answers their keys."""
         return [self.open_ticket(title) for title in _TITLES]
+
+    @property
+    def writer(self) -> str:
+        """A person who may write."""
+        return next(iter(self.people))
 
     @property
     def control_url(self) -> str:

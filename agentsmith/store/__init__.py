@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from agentsmith.store.connection import AWAY, Outage
 from agentsmith.store.intents import Begun, Intents
-from agentsmith.store.leases import Lease, Trust
-from agentsmith.store.presence import Presence, Process
+from agentsmith.store.leases import LeaderLease, Lease, Trust
+from agentsmith.store.presence import Cycle, Leader, Presence, Process
 from agentsmith.store.queue import DeadLetter, Pushed, Queue
 from agentsmith.store.runs import Acquired, NotAcquired, RunLease, Runs
 from agentsmith.store.signals import Signals
@@ -15,8 +15,11 @@ __all__ = [
     "AWAY",
     "Acquired",
     "Begun",
+    "Cycle",
     "DeadLetter",
     "Intents",
+    "Leader",
+    "LeaderLease",
     "Lease",
     "LeaseTimes",
     "NotAcquired",

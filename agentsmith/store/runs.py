@@ -16,8 +16,10 @@ from agentsmith.domain.request import PipelineRequest
 from agentsmith.domain.ticket import TicketId
 from agentsmith.store.commands import Commands, Value
 from agentsmith.store.intents import RECORD, flat_fields
-from agentsmith.store.keys import COUNTERS_MS, ENDED_MS, FENCE_MS, STOP_MS, Keys
+from agentsmith.store.keys import COUNTERS_MS, ENDED_MS, FENCE_MS, HISTORY_MS, STOP_MS, Keys
 from agentsmith.store.scripting import Script
+
+HISTORY_KEPT: Final = 5
 
 _ACQUIRE: Final = Script(f"""
 local processing, index, heartbeat, fence, running, counters, suspects, released = unpack(KEYS)
@@ -75,6 +77,15 @@ redis.call('HSET', counters, 'deliveries', 0)
 redis.call('PEXPIRE', counters, {COUNTERS_MS})
 if attempts > tonumber(limit) then return {{'poison', attempts}} end
 return {{'started', attempts}}
+""")
+_MAY_WRITE: Final = Script("""
+local heartbeat, fence, ended = unpack(KEYS)
+local mine, value = unpack(ARGV)
+if newest(fence) > tonumber(mine) or redis.call('GET', ended) == mine then return 0 end
+local held = redis.call('GET', heartbeat)
+-- A missing heartbeat alone is not a loss: the next renewal puts it back.
+if held and held ~= value then return 0 end
+return 1
 """)
 _SETTLE: Final = Script(
     RECORD
@@ -137,6 +148,11 @@ if not first then
 end
 if now - tonumber(first) < tonumber(renew_ms) then return 'suspected' end
 return 'dead'
+""")
+_NOTE_HISTORY: Final = Script(f"""
+redis.call('RPUSH', KEYS[1], ARGV[1])
+redis.call('LTRIM', KEYS[1], -{HISTORY_KEPT}, -1)
+redis.call('PEXPIRE', KEYS[1], {HISTORY_MS})
 """)
 _RESTORE_ATTEMPTS: Final = Script(f"""
 if redis.call('HSETNX', KEYS[1], 'attempts', ARGV[1]) == 1 then redis.call('PEXPIRE', KEYS[1], {COUNTERS_MS}) end
@@ -228,6 +244,11 @@ class Runs:
         keys = [k.heartbeat(t), k.fence(t), k.running, k.ended(t)]
         return str(await _RENEW(self._redis, keys, [t, lease.fence, lease.value, _ms(ttl), FENCE_MS]))
 
+    async def may_write(self, lease: RunLease) -> bool:
+        """Begin-write: whether nobody took the ticket over (P6)."""
+        k, t = self._keys, lease.ticket
+        return bool(await _MAY_WRITE(self._redis, [k.heartbeat(t), k.fence(t), k.ended(t)], [lease.fence, lease.value]))
+
     async def start(self, lease: RunLease, *, max_attempts: int) -> tuple[str, int]:
         """Count an attempt: `started`, `poison` or `lost`, and the number of attempts."""
         k, t = self._keys, lease.ticket
@@ -277,6 +298,18 @@ class Runs:
         """Remember attempts that the ticket's memo tells of, if Redis forgot them; answers the count."""
         return int(await _RESTORE_ATTEMPTS(self._redis, [self._keys.counters(ticket)], [attempts]))
 
+    async def remembers(self, ticket: TicketId) -> bool:
+        """Whether Redis knows the ticket; else it is new here, or Redis lost its memory."""
+        return bool(await self._redis.exists(self._keys.fence(ticket)))
+
+    async def note_history(self, ticket: TicketId, line: str) -> None:
+        """Remember what befell the ticket's run, to be told on the ticket; only the latest few are kept."""
+        await _NOTE_HISTORY(self._redis, [self._keys.history(ticket)], [line])
+
+    async def history(self, ticket: TicketId) -> list[str]:
+        """What befell the ticket's runs since its last final status, oldest first."""
+        return list(await self._redis.lrange(self._keys.history(ticket), 0, -1))
+
     async def attempts(self, ticket: TicketId) -> int | None:
         """How many attempts were begun since the last final status; None when Redis knows nothing."""
         found = await self._redis.hget(self._keys.counters(ticket), "attempts")
@@ -325,6 +358,10 @@ class Runs:
     async def note_follow_up(self, ticket: TicketId, by: str) -> None:
         """Run it once more after the live run."""
         await self._redis.set(self._keys.follow_up(ticket), by or "someone", px=STOP_MS)
+
+    async def withdraw_follow_up(self, ticket: TicketId) -> None:
+        """Do not run it once more after all."""
+        await self._redis.delete(self._keys.follow_up(ticket))
 
     async def follow_up(self, ticket: TicketId) -> str | None:
         """Who asked for the ticket to run once more after its live run, if anybody did."""

@@ -1,112 +1,95 @@
-"""GitHub under the conformance suite: the real client over HTTP on loopback, against the simulator.
-
-People act on the simulator's state directly; the tracker's own pool is watched only to know when its next write leaves.
-"""
+"""GitHub under the conformance suite."""
 
 from __future__ import annotations
 
-import json
-import time
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
 from dataclasses import replace
-from pathlib import Path
-from typing import Any, Final
+from functools import partial
+from typing import Any, ClassVar, Final
 
 import httpx
 
+from agentsmith.domain.errors import RateLimited, TrackerError
 from agentsmith.domain.lifecycle import LabelSet
 from agentsmith.domain.tracker import Tracker
-from agentsmith.simulators import Fault as SimulatorFault
-from agentsmith.simulators import Recorded, Running, serve
 from agentsmith.simulators.github import GitHubSimulator
 from agentsmith.trackers.github.opening import open_tracker
 from agentsmith.trackers.github.site import Site
 from agentsmith.trackers.github.sticky import COMMENT_LIMIT
-from agentsmith.trackers.github.tracker import GitHubTracker
-from agentsmith.trackers.http import LocalGovernor, Pace, Shared
-from tests.conformance.harness import Capabilities, Fault, Platform, RawComment
+from agentsmith.trackers.http import Pace, Shared
+from tests.conformance.harness import Capabilities, Fault, RawComment
+from tests.conformance.simulated import PEOPLE, SimulatedPlatform
+from tests.support.contracts import ContractJudge
 
 REPOSITORY: Final = "acme/web"
 TOKEN: Final = "github_pat_11CONFORMANCE0_secretsecretsecret"
-WRITES: Final = "POST|PATCH|PUT|DELETE"
 
 
-class Watched(httpx.AsyncHTTPTransport):
-    """Lets something happen right before the next write leaves: after every read that it is based on."""
-
-    before_write: Callable[[], Awaitable[None]] | None = None
-
-    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        """As in the base class, after the callback."""
-        if request.method != "GET" and self.before_write is not None:
-            callback, self.before_write = self.before_write, None
-            await callback()
-        return await super().handle_async_request(request)
-
-
-class Jumping:
-    """A wall clock that can be moved past whatever a limit made everybody wait for."""
-
-    def __init__(self) -> None:
-        self.ahead = 0.0
-
-    def __call__(self) -> float:
-        """Seconds since the epoch, or later."""
-        return time.time() + self.ahead
-
-
-class GitHubPlatform(Platform):
-    """A simulator with one repository per test."""
+class GitHubPlatform(SimulatedPlatform[GitHubSimulator]):
+    """github.com with one repository per test."""
 
     capabilities = Capabilities(
         compare_and_set=False,
         comment_limit=COMMENT_LIMIT,
         faults=frozenset(Fault),
         pull_requests=True,
+        simulated=True,
     )
     secrets = (TOKEN, "secretsecret")
-
-    def __init__(self, running: Running, simulator: GitHubSimulator, labels: LabelSet) -> None:
-        self.simulator = simulator
-        self._running, self._labels = running, labels
-        self._clock = Jumping()
-        self._shared = Shared(governor=LocalGovernor(self._clock))
-        self._trackers: list[GitHubTracker] = []
-        self._watched = Watched(verify=False)
-        self.tracker = self._another(self._watched)
+    says = "GitHub"
+    denial: ClassVar = {"message": f"Resource not accessible by personal access token {TOKEN}"}
+    limited: ClassVar = {"kind": "secondary_limit"}
+    own_faults: ClassVar = {
+        "a limit by 429": ({"kind": "secondary_limit", "status": 429}, RateLimited),
+        "the hour's quota": ({"kind": "primary_limit", "seconds": 600}, RateLimited),
+        "a version that is gone": ({"kind": "status", "status": 410, "body": {"message": "Gone"}}, TrackerError),
+    }
+    wrong: ClassVar = (
+        (("number",), 2),
+        (("number",), "1"),
+        (("labels",), None),
+        (("labels",), [1]),
+        (("state",), 3),
+        (("title",), None),
+        (("updated_at",), "yesterday"),
+        (("updated_at",), "2026-01-01T00:00:00"),
+        (("html_url",), None),
+        (("user",), "mona"),
+        (("comments",), "many"),
+    )
+    judge: ClassVar = partial(ContractJudge, "github")
+    undescribed: ClassVar = frozenset({"graphql", "permission"})
 
     @classmethod
-    @asynccontextmanager
-    async def start(cls, folder: Path, labels: LabelSet) -> AsyncIterator[Platform]:  # noqa: ARG003
-        """An empty repository, in which everybody may write."""
+    def furnished(cls) -> GitHubSimulator:
+        """See SimulatedPlatform."""
         simulator = GitHubSimulator(rate_limit=1_000_000)
         simulator.add_repository(REPOSITORY)
         simulator.add_token(TOKEN, login="agentsmith", permission="write")
-        for login in ("alice", "bob", "carol", "mallory"):
+        for login in PEOPLE:
             simulator.set_permission(REPOSITORY, login, "write")
-        async with serve(simulator) as running:
-            platform = cls(running, simulator, labels)
-            try:
-                yield platform
-            finally:
-                for tracker in platform._trackers:
-                    await tracker.aclose()
-        simulator.assert_understood()
+        return simulator
 
-    def _another(self, transport: httpx.AsyncBaseTransport) -> GitHubTracker:
-        tracker = open_tracker(
+    def open(self, labels: LabelSet, shared: Shared, pace: Pace, http: httpx.AsyncClient, page_size: int) -> Tracker:
+        """See SimulatedPlatform."""
+        return open_tracker(
             name="web",
-            site=Site(REPOSITORY, self._running.api_url),
-            labels=self._labels,
+            site=Site(REPOSITORY, self.simulator.api_url),
+            labels=labels,
             login=TOKEN,
-            shared=self._shared,
-            pace=Pace(first_delay=0.001, longest_delay=0.002),
-            http=httpx.AsyncClient(transport=transport),
-            page_size=3,
+            shared=shared,
+            pace=pace,
+            http=http,
+            page_size=page_size,
         )
-        self._trackers.append(tracker)
-        return tracker
+
+    def garble(self, key: str) -> None:
+        """See SimulatedPlatform."""
+        broken: Any = replace(self.simulator.issue(REPOSITORY, int(key)), title=None)  # type: ignore[arg-type]
+        self.simulator.repository(REPOSITORY).save(broken)
+
+    async def block(self, key: str, by: str) -> None:
+        """In the simulator's state."""
+        self.simulator.set_blocked_by(REPOSITORY, int(key), [(REPOSITORY, int(by))])
 
     async def open_ticket(
         self, title: str = "a ticket", body: str = "", labels: tuple[str, ...] = (), author: str = "alice"
@@ -159,44 +142,3 @@ class GitHubPlatform(Platform):
         repository = self.simulator.repository(REPOSITORY)
         versions = repository.versions[int(key)]
         return [frozenset(label.name for label in repository.labels_of(issue)) for issue in versions]
-
-    async def writes(self) -> int:
-        """From the request log: what was carried out, whether or not its answer arrived."""
-        return sum(1 for request in self.simulator.requests if _wrote(request))
-
-    def between_read_and_write(self, callback: Callable[[], Awaitable[None]]) -> None:
-        """At the gate of the tracker's pool."""
-        self._watched.before_write = callback
-
-    async def second_tracker(self) -> Tracker:
-        """With connections and memories of its own; governor and ETags are shared, as between replicas."""
-        return self._another(httpx.AsyncHTTPTransport(verify=False))
-
-    async def inject(self, fault: Fault, key: str | None = None) -> None:
-        """By the simulator's own faults; a malformed record is one whose title is no text."""
-        if fault is Fault.MALFORMED:
-            repository = self.simulator.repository(REPOSITORY)
-            broken: Any = replace(self.simulator.issue(REPOSITORY, int(key or 0)), title=None)  # type: ignore[arg-type]
-            repository.save(broken)
-            return
-        denial = {"message": "Resource not accessible by personal access token"}
-        faults = {
-            Fault.UNAVAILABLE: SimulatorFault("status", status=503, times=None),
-            Fault.UNREACHABLE: SimulatorFault("refuse", times=None),
-            Fault.RATE_LIMITED: SimulatorFault("secondary_limit", retry_after=120, times=None),
-            Fault.UNAUTHORIZED: SimulatorFault("bad_credentials", times=None),
-            Fault.FORBIDDEN: SimulatorFault("status", status=403, body=denial, method=WRITES, times=None),
-            Fault.LOST_ANSWER: SimulatorFault("applied_then_lost", method=WRITES),
-        }
-        self.simulator.inject(faults[fault])
-
-    async def heal(self) -> None:
-        """Disarm everything, and let the time pass that a limit asked for."""
-        self.simulator.clear_faults()
-        self._clock.ahead += 1000
-
-
-def _wrote(request: Recorded) -> bool:
-    if request.method == "GET" or (request.path == "/graphql" and "mutation" not in json.dumps(request.body)):
-        return False
-    return request.status in range(200, 300) or "applied_then_lost" in request.faults

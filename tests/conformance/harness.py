@@ -56,6 +56,8 @@ class Capabilities:
     """Lists of tickets may also hold pull requests, made by `open_pull_request`."""
     tells_who_labelled: bool = True
     """`labelled_by` can answer."""
+    simulated: bool = False
+    """It is a `SimulatedPlatform`: what goes over the wire can be seen and spoilt."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +124,10 @@ class Platform(ABC):
     @abstractmethod
     async def delete(self, key: str) -> None:
         """The ticket is gone for good (or out of our sight)."""
+
+    @abstractmethod
+    async def block(self, key: str, by: str) -> None:
+        """A person links the ticket as blocked by another one."""
 
     async def open_pull_request(self, labels: tuple[str, ...]) -> str:
         """A pull request that the platform lists among its tickets; with `capabilities.pull_requests` only."""

@@ -103,6 +103,10 @@ class LocalPlatform(Platform):
         """By SQL: the desk throws nothing away."""
         self._sql("DELETE FROM tickets WHERE number = ?", key)
 
+    async def block(self, key: str, by: str) -> None:
+        """Through the desk."""
+        await self._desk.link(key, by, actor="alice")
+
     async def labels(self, key: str) -> set[str]:
         """The rows of the table."""
         rows = self._sql("SELECT name FROM labels, tickets WHERE ticket = tickets.id AND number = ?", key)

@@ -41,12 +41,17 @@ class Fault(StrEnum):
     """The tracker carries it out at some later time, and nobody hears of it."""
     LIMIT = "limit"
     """The tracker wants to be left alone for a while."""
+    SLOW = "slow"
+    """It takes its time. Only where time passes by itself: not in the model."""
+    STALE = "stale read"
+    """The tracker answers what was true before the latest write. Not in the model either."""
     TAG = "person tags"
     UNTRIGGER = "person untriggers"
     UNLABEL = "person unlabels"
     """A person acts on the ticket in just this moment."""
 
 
+IN_THE_MODEL: Final = tuple(fault for fault in Fault if fault not in (Fault.SLOW, Fault.STALE))
 PERSONS: Final = (Fault.TAG, Fault.UNTRIGGER, Fault.UNLABEL)
 
 _ACTOR: contextvars.ContextVar[Actor | None] = contextvars.ContextVar("actor", default=None)

@@ -213,6 +213,9 @@ class Promises:
                 self.broken("P4", f"{write.by} took {story.final} off {write.key}, and no person had asked for it")
             story.final, story.starts = None, 0
         added = labels.status_of(write.add) if write.add else None
+        if added is Status.PENDING and story.retries and story.final is None:
+            # Asked for again while it was running: the run ends as pending, and counting begins afresh.
+            story.starts = 0
         if added is not None and added.final and (write.fence is None or write.fence >= story.newest):
             story.final = added
         if added in _DECIDED or (write.remove and write.add is None):

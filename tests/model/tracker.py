@@ -41,6 +41,7 @@ from tests.model.actors import PERSONS, Fault
 TRIGGER: Final = "agent-smith"
 NAME: Final = "local"
 PROJECT: Final = "model/board"
+PERSON: Final = "a person"
 _LIMIT: Final = 20.0
 T = TypeVar("T")
 
@@ -156,7 +157,7 @@ class Board:
 
     def by_person(self, key: str, *, add: str | None = None, remove: frozenset[str] = frozenset()) -> None:
         """A person changes labels."""
-        self.write(Write(key, "a person", add, tuple(sorted(remove))))
+        self.write(Write(key, PERSON, add, tuple(sorted(remove))))
 
     def set_open(self, key: str, *, open: bool) -> None:
         """A person closes or reopens the ticket."""

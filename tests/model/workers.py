@@ -25,7 +25,8 @@ class Child:
     ticket: TicketId
     run: str
     fence: int
-    guard: ModelGuard
+    guard: Any
+    """The model's, or the simulation's; either says whose run it is."""
     done: asyncio.Future[int]
     alive: bool = True
 

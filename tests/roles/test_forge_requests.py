@@ -19,8 +19,9 @@ from agentsmith.trackers.github.opening import AppLogin, open_forge
 from agentsmith.trackers.github.site import Site
 from agentsmith.trackers.http import LocalLedger, Shared, open_http
 from agentsmith.trackers.http.proposals import PURPOSE
-from tests.conformance.forges import FAST, OnAzure, OnGitHub, OnGitLab
-from tests.support.azuredevops_judge import judge_all
+from tests.conformance.forges import OnAzure, OnGitHub, OnGitLab
+from tests.conformance.simulated import FAST
+from tests.support.azuredevops_judge import AzureDevOpsJudge
 from tests.support.contracts import ContractJudge
 
 BRANCH = "agent-smith/12"
@@ -290,14 +291,15 @@ async def test_azure_looks_makes_updates_and_links(azure: OnAzure) -> None:
 
 
 async def test_azure_every_request_is_one_that_was_published(azure: OnAzure) -> None:
-    judge = ContractJudge("azure-devops")
+    judge = AzureDevOpsJudge()
     ticket = azure.ticket()
     azure.open_pull(BRANCH)
     made = await azure.forge.ensure(replace(WANTED, ticket=ticket), deadline=soon())
     azure.close_pull(made.number)
     await azure.forge.ensure(replace(WANTED, ticket=azure.ticket()), deadline=soon())
     await azure.forge.find(BRANCH)
-    judge_all(judge, azure.simulator.requests)
+    for entry in azure.simulator.requests:
+        judge.check_recorded(entry)
     assert judge.judged >= 7
     assert judge.undescribed == []
 

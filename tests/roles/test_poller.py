@@ -8,12 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from agentsmith.config import TrackerSettings
 from agentsmith.domain.errors import TrackerUnavailable
 from agentsmith.domain.signal import Signal
-from agentsmith.domain.ticket import Ticket
+from agentsmith.domain.ticket import Ticket, TicketId
 from agentsmith.domain.tracker import Tracker
-from agentsmith.poller import Polled, Poller
+from agentsmith.poller import Calm, Polled, Poller
 from agentsmith.store import Store
+from agentsmith.trackers.local.settings import LocalSettings
 from tests.support.wait import wait_until
 from tests.support.world import TRIGGER, World, open_world
 
@@ -115,3 +117,86 @@ async def test_one_failing_tracker_never_delays_another(world: World) -> None:
 
 async def _is_signalled(world: World, key: str) -> bool:
     return key in await signalled(world)
+
+
+# --- the pause between looks ------------------------------------------------------------------------------------
+
+
+def seen(*revisions: str, signalled: int = 0, in_hand: int = 0) -> Polled:
+    looks = {TicketId(f"local/tickets#{n}"): revision for n, revision in enumerate(revisions)}
+    return Polled(len(looks), signalled, looks, in_hand)
+
+
+def test_the_looks_drift_apart_while_nothing_changes_up_to_a_bound() -> None:
+    calm = Calm(every=60.0, slowest=240.0)
+    pauses = [calm.after(seen("1", "1")) for _ in range(7)]
+    assert pauses == [60.0, 90.0, 135.0, 202.5, 240.0, 240.0, 240.0]
+
+
+@pytest.mark.parametrize(
+    "news",
+    [
+        seen("1", "2"),
+        seen("1"),
+        seen("1", "1", "1"),
+        seen("1", "1", signalled=1),
+        seen("1", "1", in_hand=1),
+    ],
+    ids=["edited", "gone", "new", "signalled", "in hand"],
+)
+def test_anything_new_brings_the_usual_pace_back(news: Polled) -> None:
+    calm = Calm(every=60.0, slowest=240.0)
+    for _ in range(5):
+        calm.after(seen("1", "1"))
+    assert calm.after(news) == 60.0
+    assert calm.after(seen("1", "1", in_hand=1)) == 60.0
+
+
+def test_where_a_look_costs_nothing_the_pace_stays() -> None:
+    calm = Calm(every=2.0, slowest=2.0)
+    assert {calm.after(seen("1")) for _ in range(5)} == {2.0}
+
+
+async def test_a_calm_tracker_is_asked_more_rarely_and_a_busy_one_is_not(world: World) -> None:
+    class Still(Away):
+        """A tracker on which nothing ever happens."""
+
+        async def find(self, *_: str) -> AsyncIterator[Ticket]:
+            self.asked += 1
+            return
+            yield
+
+    still = Still(world.trackers["local"])
+    lively = Still(world.trackers["local"])
+    lively.name = "lively"
+    world.trackers |= {"away": still, "lively": lively}  # type: ignore[dict-item]  # only what polling asks of it
+    polling = poller(world, every=0.02)
+    polling.slowest = {"away": 60.0}
+    work = asyncio.create_task(polling.work())
+    try:
+        await wait_until(lambda: lively.asked > 60, what="many looks at a tracker whose pace may not drift")
+        # 0.02 s, and half as much again each time: after 1.2 s that is the eighth or ninth look.
+        assert 3 <= still.asked < 20
+    finally:
+        work.cancel()
+        await asyncio.wait({work})
+
+
+@pytest.mark.parametrize(
+    ("settings", "seconds", "text"),
+    [
+        ({}, 240, "every 1m, or 4m while nothing changes"),
+        ({"poll_interval": "30s"}, 120, "every 30s, or 2m while nothing changes"),
+        ({"idle_poll_interval": "1h"}, 3600, "every 1m, or 1h while nothing changes"),
+        ({"idle_poll_interval": "1s"}, 60, "every 1m"),
+    ],
+)
+def test_how_far_the_looks_may_drift_is_configured(settings: dict[str, str], seconds: float, text: str) -> None:
+    made = TrackerSettings.model_validate({"platform": "x", **settings})
+    assert (made.slowest_poll, made.rhythm) == (seconds, text)
+    assert LocalSettings().slowest_poll == LocalSettings().poll_interval
+
+
+def test_the_drift_too_can_be_slowed_only_so_far() -> None:
+    with pytest.raises(ValueError, match="not switched off"):
+        TrackerSettings.model_validate({"platform": "x", "idle_poll_interval": "2d"})

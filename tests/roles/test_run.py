@@ -118,7 +118,7 @@ async def test_exit_codes_decide(opened: OpenWorld, script: str, status: Status,
 
 
 async def test_a_program_that_is_not_there_fails_clearly(opened: OpenWorld) -> None:
-    async with opened(Step(kind="run", argument=("no-such-program-here", "x"), name="tool")) as world:
+    async with opened(Step.read({"run": ["no-such-program-here", "x"], "name": "tool"})) as world:
         key = await world.open_ticket()
         await world.claim(key)
         await world.run_queue()
@@ -145,7 +145,7 @@ async def _woken(world: World) -> bool:
 
 
 async def test_a_step_that_takes_too_long_is_ended(tmp_path: Path, opened: OpenWorld) -> None:
-    slow = Step(kind="run", argument=f"echo $$ > {tmp_path}/pid; sleep 60", name="slow", timeout=Duration(0.3))
+    slow = Step.read({"run": f"echo $$ > {tmp_path}/pid; sleep 60", "name": "slow", "timeout": "300ms"})
     async with opened(slow) as world:
         key = await world.open_ticket()
         await world.claim(key)
@@ -239,9 +239,10 @@ async def test_a_retry_during_a_run_is_one_follow_up(
         for _ in range(3):
             await world.parts.claims.consider(world.signal(key, kind=SignalKind.RETRY, by="mona"))
         (tmp_path / "go").touch()
-        for expected in ("the follow-up to be signalled", "the ticket to be signalled as pending"):
-            await wait_until(lambda: _inbox_has(world, 1), what=expected)
-            await world.drain_signals()
+        assert "It will run once more afterwards, as mona asked" in (await world.comments(key))[0]
+        await wait_until(lambda: _inbox_has(world, 1), what="the ticket to be signalled as pending")
+        assert await world.statuses(key) == {Status.PENDING}
+        await world.drain_signals()
         await wait_until(lambda: (tmp_path / "runs").read_text() == "x\nx\n", what="the second run")
         await _until_status(world, key, Status.DONE)
         await _quiet(world)
@@ -280,6 +281,35 @@ async def test_P6_a_run_that_lost_its_lease_stops_and_writes_nothing(
         await _quiet(world)
         assert (await world.desk.show(key)).ticket == before
         assert await world.store.intents.of(before.id) is None
+
+
+async def test_P2_a_request_whose_lease_was_lost_before_it_was_acknowledged_is_taken_up_again(
+    opened: OpenWorld,
+    tmp_path: Path,
+    serving: Callable[[World], Awaitable[None]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with opened(sh(f"echo x >> {tmp_path}/runs")) as world:
+        tracker = world.trackers["local"]
+        real, overtaken = tracker.move, asyncio.Event()
+
+        async def slow(ticket: Ticket, move: Move) -> MoveOutcome:
+            outcome = await real(ticket, move)
+            if move.to is Status.IN_PROGRESS and not overtaken.is_set():
+                overtaken.set()
+                await world.store.redis.set(world.store.keys.fence(ticket.id), move.fence + 1, px=60_000)
+                await asyncio.Event().wait()  # it is ended when the next renewal finds the lease lost
+            return outcome
+
+        key = await world.open_ticket()
+        await world.claim(key)
+        monkeypatch.setattr(tracker, "move", slow)
+        await serving(world)
+        await overtaken.wait()
+        # Its consumer lives, so nobody else may take the request out of its hands.
+        await _until_status(world, key, Status.DONE)
+        assert (tmp_path / "runs").read_text() == "x\n"
+        assert await world.store.queue.in_hand(world.process.name) == []
 
 
 async def test_a_flush_in_mid_run_loses_nothing(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any, Protocol
 
 from redis.asyncio import Redis
@@ -18,7 +19,9 @@ class SimulatedRedis(Redis):
     """A client as `connect` makes it, on a wire."""
 
     def __init__(self, wire: Wire) -> None:
-        super().__init__(decode_responses=True, encoding_errors="surrogateescape", protocol=2)
+        # Not redis-py's own: it prepares connections, and reads files to find out its version, once per client.
+        self.connection = None
+        self.response_callbacks = _callbacks()
         self._wire = wire
 
     async def execute_command(self, *args: Any, **options: Any) -> Any:
@@ -37,17 +40,23 @@ class SimulatedRedis(Redis):
         """There is nothing to let go of."""
 
 
+@functools.cache
+def _callbacks() -> Any:
+    return Redis(decode_responses=True, protocol=2).response_callbacks
+
+
 def _encoded(part: Any) -> bytes:
-    if isinstance(part, str):
-        return part.encode("utf-8", "surrogateescape")
-    if isinstance(part, bytes):
-        return part
-    return repr(part).encode()
+    kind = type(part)
+    if kind is str:
+        return part.encode("utf-8", "surrogateescape")  # type: ignore[no-any-return]
+    if kind is bytes:
+        return part  # type: ignore[no-any-return]
+    return (part if isinstance(part, str) else repr(part)).encode("utf-8", "surrogateescape")
 
 
 def _decoded(answer: Any) -> Any:
     if isinstance(answer, bytes):
         return answer.decode("utf-8", "surrogateescape")
-    if isinstance(answer, list):
+    if type(answer) is list:
         return [_decoded(part) for part in answer]
     return answer

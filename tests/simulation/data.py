@@ -83,6 +83,13 @@ class Keyspace:
         wanted = pattern.decode("latin-1")
         return [k for k in list(self.values) if fnmatchcase(k.decode("latin-1"), wanted) and self.live(k) is not None]
 
+    def do_scan(self, cursor: bytes, *options: bytes) -> list[Reply]:
+        """All at once: a server may answer as much as it likes, and the count is only a hint."""
+        if _whole(cursor) != 0:
+            raise ResponseError("ERR invalid cursor")
+        named = dict(zip((name.upper() for name in options[::2]), options[1::2], strict=True))
+        return [b"0", self.do_keys(named.get(b"MATCH", b"*"))]
+
     def do_type(self, key: bytes) -> Status:
         names = {bytes: b"string", list: b"list", dict: b"hash", SortedSet: b"zset", type(None): b"none"}
         return Status(names[type(self.live(key))])

@@ -52,9 +52,12 @@ class SimulatedServer:
     _scripts: dict[bytes, bytes] = field(default_factory=dict)
     _blocked: list[Blocked] = field(default_factory=list)
     _starts: int = 1
+    _known: dict[bytes, Callable[..., Reply]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.keyspace = Keyspace(lambda: self.now_us() // 1000)
+        for name, method in COMMANDS.items():
+            self._known[name] = self._known[name.lower()] = getattr(self.keyspace, method)
 
     # ---- for clients
 
@@ -107,14 +110,13 @@ class SimulatedServer:
     # ---- inside
 
     def _execute(self, words: tuple[bytes, ...]) -> Reply:
-        name, rest = words[0].upper(), words[1:]
-        known = COMMANDS.get(name)
+        known, rest = self._known.get(words[0]), words[1:]
         if known is not None:
             try:
-                return getattr(self.keyspace, known)(*rest)
+                return known(*rest)
             except TypeError:
-                raise ResponseError(f"ERR wrong number of arguments for '{name.decode().lower()}' command") from None
-        match name:
+                raise ResponseError(f"ERR wrong number of arguments for '{words[0].decode()}' command") from None
+        match words[0].upper():
             case b"EVALSHA":
                 text = self._scripts.get(rest[0])
                 if text is None:
@@ -135,7 +137,7 @@ class SimulatedServer:
                 return _INFO.format(run_id=self.run_id).encode()
             case b"PING":
                 return Status(b"PONG")
-        raise ResponseError(f"ERR unknown command {name.decode()!r}: the simulated Redis does not know it")
+        raise ResponseError(f"ERR unknown command {words[0].decode()!r}: the simulated Redis does not know it")
 
     def _learn(self, text: bytes) -> bytes:
         sha = hashlib.sha1(text, usedforsecurity=False).hexdigest().encode()

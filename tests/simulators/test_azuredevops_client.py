@@ -12,8 +12,7 @@ import pytest
 
 from agentsmith.simulators import Running, serve
 from agentsmith.simulators.azuredevops import AzureDevOpsSimulator
-from tests.support.azuredevops_judge import judge_all
-from tests.support.contracts import ContractJudge
+from tests.support.azuredevops_judge import AzureDevOpsJudge
 
 pytest.importorskip("azure.devops")
 
@@ -97,7 +96,7 @@ async def test_a_tour_by_microsofts_own_client(azure: AzureDevOpsSimulator, runn
 async def test_answers_to_microsofts_client_are_what_was_published(
     azure: AzureDevOpsSimulator, running: Running
 ) -> None:
-    judge = ContractJudge("azure-devops", judge_requests=False)
+    judge = AzureDevOpsJudge(judge_requests=False)
     number = azure.open_item("Fabrikam Fiber", tags=["a"])
     azure.comment(number, "hi")
 
@@ -108,7 +107,8 @@ async def test_answers_to_microsofts_client_are_what_was_published(
         client.get_revisions(number, "Fabrikam Fiber")
 
     await in_thread(look)
-    judge_all(judge, azure.requests)
+    for entry in azure.requests:
+        judge.check_recorded(entry)
     assert judge.judged == 3
 
 
@@ -157,6 +157,7 @@ async def test_pull_requests_by_microsofts_own_client(azure: AzureDevOpsSimulato
     await in_thread(tour)
     shown = [(p["state"], p["title"], p["items"]) for p in azure.pull_requests(project)]
     assert shown == [("abandoned", "U", [number]), ("active", "Once more", [])]
-    judge = ContractJudge("azure-devops", judge_requests=False)
-    judge_all(judge, azure.requests)
+    judge = AzureDevOpsJudge(judge_requests=False)
+    for entry in azure.requests:
+        judge.check_recorded(entry)
     assert judge.judged == 10

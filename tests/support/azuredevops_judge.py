@@ -9,30 +9,33 @@ same path, and says 200 where a pull request that was made is answered with 201.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import urlencode
 
 from starlette.datastructures import QueryParams
 
-from agentsmith.simulators import Recorded
-from tests.support.contracts import ContractJudge
+from tests.support.contracts import ContractJudge, Exchange
 
 ANY_VALUE = ("oldValue", "newValue")
 
 
-def judge_all(judge: ContractJudge, requests: Iterable[Recorded]) -> set[str]:
-    """Judge everything; answers the last parts of the paths that no description covers."""
-    undescribed: set[str] = set()
-    for entry in requests:
-        query = [(name, value) for name, value in QueryParams(entry.query).multi_items() if name != "format"]
-        listing = entry.method == "GET" and entry.path.endswith("/comments")
-        status = 200 if entry.status == 201 and entry.path.endswith("/pullrequests") else entry.status
-        mended = replace(entry, query=urlencode(query), answer_body=_mended(entry.answer_body), status=status)
-        if listing or not judge.check_recorded(mended):
-            undescribed.add(entry.path.rpartition("/")[2])
-    return undescribed
+@dataclass(slots=True)
+class AzureDevOpsJudge(ContractJudge):
+    """Judges what was said to and by Azure DevOps."""
+
+    platform: str = "azure-devops"
+
+    def check_exchange(self, exchange: Exchange) -> bool:
+        """See ContractJudge."""
+        if exchange.method == "GET" and exchange.path.endswith("/comments"):
+            self.undescribed.append(f"{exchange.method} {exchange.path}")
+            return False
+        query = [(name, value) for name, value in QueryParams(exchange.query).multi_items() if name != "format"]
+        made = exchange.status == 201 and exchange.path.endswith("/pullrequests")
+        status, body = 200 if made else exchange.status, _mended(exchange.answer_body)
+        mended = replace(exchange, query=urlencode(query), answer_body=body, status=status)
+        return super(AzureDevOpsJudge, self).check_exchange(mended)
 
 
 def _mended(body: bytes) -> bytes:

@@ -12,14 +12,15 @@ from pydantic import BaseModel
 
 from agentsmith.config import Config, Step, TrackerSettings, json_schema, load
 from agentsmith.config.document import read_document
+from agentsmith.config.steps import RunSettings
 from tests.support.config_platforms import HOME, HOSTS, PLATFORMS, Hosted, load_text
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "config.example.yaml"
 PAGE = ROOT / "docs" / "configuration.md"
 COMMENTED_OUT = re.compile(r"^( *)# ( *(?:- )?[a-z_]+:(?: .*)?)$", re.MULTILINE)
-IN_THE_FILE_OTHERWISE: dict[type[BaseModel], set[str]] = {Step: {"kind", "argument"}}
-"""Fields that are written in another way: `run: make` is kind and argument."""
+IN_THE_FILE_OTHERWISE: dict[type[BaseModel], set[str]] = {Step: {"kind", "settings", "condition"}}
+"""Fields that are written in another way: `run: make` is kind and settings, and `if` the condition."""
 
 
 def models(model: type[BaseModel]) -> Iterator[type[BaseModel]]:
@@ -78,7 +79,13 @@ def test_what_is_commented_out_is_valid_too() -> None:
 def test_the_commented_settings_load(tmp_path: Path) -> None:
     hosts = re.compile(r"^  (?:shop|board|desk):\n(?:    .*\n)+", re.MULTILINE)
     text = hosts.sub("", uncommented()).replace("${REDIS_URL}", "redis://localhost")
-    variables = {"GITHUB_TOKEN": "t", "GITHUB_WEBHOOK_SECRET": "s", "GITLAB_TOKEN": "l", "GIT_TOKEN": "g"}
+    variables = {
+        "GITHUB_TOKEN": "t",
+        "GITHUB_WEBHOOK_SECRET": "s",
+        "GITLAB_TOKEN": "l",
+        "GIT_TOKEN": "g",
+        "API_TOKEN": "a",
+    }
     config = load_text(tmp_path, text, variables)
     assert isinstance(config.trackers["web"], Hosted)
     assert config.claim.capacity == 20
@@ -99,7 +106,8 @@ def test_the_step_forms_of_the_page_work(tmp_path: Path) -> None:
     assert found
     indented = "".join(f"    {line}\n" for line in found[1].splitlines())
     steps = load_text(tmp_path, f"pipelines:\n  p:\n{indented}").pipelines["p"].steps
-    assert [step.argument for step in steps] == ["make test", ("make", "--jobs", "4", "test"), "./deploy"]
+    commands = [step.settings.command for step in steps if isinstance(step.settings, RunSettings)]
+    assert commands == ["make test", ("make", "--jobs", "4", "test"), "./deploy"]
 
 
 def test_the_schema_lets_the_platform_decide() -> None:

@@ -41,12 +41,17 @@ def test_output_cannot_leave_its_block(output: str) -> None:
 
 @pytest.mark.parametrize("status", [*Status, None])
 def test_the_comment_says_how_the_ticket_stands(status: Status | None) -> None:
-    text = sticky_text(status, run="r-1", attempt=2, note="because", steps=("first", "second"))
+    text = sticky_text(status, run="r-1", attempt=2, note="because")
     assert text.startswith("**agentsmith**: this ticket ")
     assert "Run `r-1`, attempt 2" in text
     assert "\n\nbecause\n" in text
-    assert "- first\n- second" in text
     assert ("agentsmith retry" in text) == (status is Status.FAILED)
+
+
+def test_what_befell_earlier_runs_is_told_below() -> None:
+    text = sticky_text(Status.ENQUEUED, run="r-3", history=("run r-1 died", "run r-2 died"))
+    assert "Before that:\n- run r-1 died\n- run r-2 died\n" in text
+    assert "Before that" not in sticky_text(Status.ENQUEUED, run="r-3")
 
 
 def test_every_status_has_words_of_its_own() -> None:

@@ -5,16 +5,9 @@ Knows neither store nor trackers; a `Forge` names the repository and hands out i
 
 from __future__ import annotations
 
-from agentsmith.pipelines.git.checkout import (
-    Author,
-    BeginWrite,
-    Bounds,
-    Checkout,
-    Pruned,
-    open_checkout,
-    prune,
-)
+from agentsmith.pipelines.git.checkout import Author, BeginWrite, Bounds, Checkout
 from agentsmith.pipelines.git.errors import GitError
+from agentsmith.pipelines.git.opening import open_checkout
 from agentsmith.pipelines.git.outcomes import (
     BaseMerge,
     Conflicted,
@@ -26,6 +19,7 @@ from agentsmith.pipelines.git.outcomes import (
     SecretsFound,
     UpToDate,
 )
+from agentsmith.pipelines.git.pruning import Pruned, prune
 from agentsmith.pipelines.git.shell import Ended, GitShell, GuardShell
 
 __all__ = [

@@ -43,9 +43,9 @@ class AzureDevOpsStage(Stage):
         """See Stage."""
         return str(self.simulator.open_item(self.project, title=title, tags=labels))
 
-    def add_label(self, key: str, label: str) -> None:
+    def add_label(self, key: str, label: str, actor: str | None = None) -> None:
         """See Stage."""
-        self.simulator.add_tag(int(key), label)
+        self.simulator.add_tag(int(key), label, actor or self.writer)
 
     def labels(self, key: str) -> list[str]:
         """See Stage."""

@@ -178,13 +178,15 @@ class World:
         self.projects: dict[str, Project] = {}
         self.items: dict[int, WorkItem] = {}
         self.renamed: dict[str, str] = {}
+        self.reactions: dict[int, dict[str, set[str]]] = {}
+        """Who gave what to a comment, by its id: folded names."""
         self.ids = itertools.count(1)
         self.comment_ids = itertools.count(7001)
         self.pull_ids = itertools.count(1)
 
     def clear(self) -> None:
         """Nobody and nothing; ids begin again."""
-        for known in (self.users, self.projects, self.items, self.renamed):
+        for known in (self.users, self.projects, self.items, self.renamed, self.reactions):
             known.clear()
         self.ids, self.comment_ids, self.pull_ids = itertools.count(1), itertools.count(7001), itertools.count(1)
 

@@ -133,6 +133,11 @@ class Settings:
         return hook.id
 
     @operation
+    def add_team(self, organization: str, slug: str, members: Sequence[str]) -> None:
+        """Make a team of an organization, or give it other members."""
+        self.hub.world.teams[f"{organization}/{slug}".casefold()] = frozenset(m.casefold() for m in members)
+
+    @operation
     def add_app(self, slug: str, public_key: str, *, owner: str = "acme") -> dict[str, str | int]:
         """Register a GitHub App by the public half of its key (PEM); answers its ids."""
         app = self.apps.add(slug, public_key, owner)

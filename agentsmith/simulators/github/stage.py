@@ -40,9 +40,9 @@ class GitHubStage(Stage):
         """See Stage."""
         return str(self.simulator.open_issue(self.project, title=title, labels=labels))
 
-    def add_label(self, key: str, label: str) -> None:
+    def add_label(self, key: str, label: str, actor: str | None = None) -> None:
         """See Stage."""
-        self.simulator.add_label(self.project, int(key), label)
+        self.simulator.add_label(self.project, int(key), label, actor or self.writer)
 
     def labels(self, key: str) -> list[str]:
         """See Stage."""

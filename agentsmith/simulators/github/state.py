@@ -202,11 +202,13 @@ class World:
         """Former full names, lower case."""
         self.roles: dict[str, str] = {}
         """Role of a login in every repository that does not say otherwise."""
+        self.teams: dict[str, frozenset[str]] = {}
+        """Logins by `organization/team`, all in small letters."""
         self._ids = itertools.count(1001)
 
     def clear(self) -> None:
         """Nobody and nothing; ids begin again."""
-        for known in (self.users, self.repositories, self.renamed, self.roles):
+        for known in (self.users, self.repositories, self.renamed, self.roles, self.teams):
             known.clear()
         self._ids = itertools.count(1001)
 

@@ -77,6 +77,13 @@ class Settings:
         self.project(project).members[username.casefold()] = LEVELS[level] if isinstance(level, str) else level
 
     @operation
+    def add_group(self, path: str, members: dict[str, str]) -> None:
+        """Make a group, or give it other members: level by user name."""
+        self.hub.world.groups[path.casefold()] = {
+            self.hub.world.user(name).username.casefold(): LEVELS[level] for name, level in members.items()
+        }
+
+    @operation
     def rename_project(self, project: str, path: str) -> None:
         """Give a project another path: reads under the old one are redirected, writes are refused."""
         where = self.project(project)

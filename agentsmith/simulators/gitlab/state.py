@@ -205,11 +205,15 @@ class World:
         self.renamed: dict[str, int] = {}
         """Former paths, lower case."""
         self.links: dict[int, Link] = {}
+        self.groups: dict[str, dict[str, int]] = {}
+        """Access level by lower-case user name, by the path of the group."""
+        self.awards: dict[int, list[tuple[int, str, str]]] = {}
+        """Id, emoji and user of what was given to a comment, by its id."""
         self._ids = itertools.count(2001)
 
     def clear(self) -> None:
         """Nobody and nothing; ids begin again."""
-        for known in (self.users, self.projects, self.renamed, self.links):
+        for known in (self.users, self.projects, self.renamed, self.links, self.groups, self.awards):
             known.clear()
         self._ids = itertools.count(2001)
 

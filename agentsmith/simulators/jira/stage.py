@@ -41,9 +41,9 @@ class JiraStage(Stage):
         """See Stage."""
         return self.simulator.open_issue(self.project, summary=title, labels=labels)
 
-    def add_label(self, key: str, label: str) -> None:
+    def add_label(self, key: str, label: str, actor: str | None = None) -> None:
         """See Stage."""
-        self.simulator.add_label(key, label)
+        self.simulator.add_label(key, label, actor or self.writer)
 
     def labels(self, key: str) -> list[str]:
         """See Stage."""

@@ -9,7 +9,7 @@ from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from agentsmith.config import RepositorySettings, TrackerSettings
 from agentsmith.config.names import Secret
-from agentsmith.config.pipelines import Section
+from agentsmith.config.section import Section
 from agentsmith.domain.lifecycle import LabelSet
 from agentsmith.trackers.azuredevops.forge import AzureForge
 from agentsmith.trackers.azuredevops.form import Format

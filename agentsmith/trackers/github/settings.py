@@ -9,7 +9,7 @@ from pydantic import Field, field_validator, model_validator
 
 from agentsmith.config import Duration, RepositorySettings, TrackerSettings
 from agentsmith.config.names import Secret
-from agentsmith.config.pipelines import Section
+from agentsmith.config.section import Section
 from agentsmith.domain.errors import ConfigError
 from agentsmith.domain.lifecycle import LabelSet
 from agentsmith.trackers.github.forge import GitHubForge
@@ -116,6 +116,7 @@ class GitHubRepository(_OnGitHub, RepositorySettings):
 class GitHubSettings(_OnGitHub, TrackerSettings):
     """A repository on github.com or on an Enterprise Server, reached with a token or as a GitHub App."""
 
+    untold: ClassVar[frozenset[str]] = frozenset({"component"})
     idle_stretch: ClassVar[float] = 1.0
     """An unchanged list is answered with 304, which costs no quota."""
 

@@ -10,14 +10,18 @@ from typing import Final
 import httpx
 
 from agentsmith.boottime import boottime
+from agentsmith.domain.conversation import Acknowledged
 from agentsmith.domain.errors import BadAnswer, Refused, TicketNotFound
 from agentsmith.domain.foreign import foreign
+from agentsmith.domain.hooks import Hook
 from agentsmith.domain.lifecycle import LabelSet, Status
 from agentsmith.domain.memo import Memo
 from agentsmith.domain.ticket import Actor, Ticket, TicketId
 from agentsmith.domain.tracker import Access, Blocker, Labelling, Move, MoveOutcome, Sticky
+from agentsmith.domain.webhook import Remark
 from agentsmith.trackers.github import payloads
 from agentsmith.trackers.github.claims import ClaimRefs
+from agentsmith.trackers.github.hooks import Hooks
 from agentsmith.trackers.github.issues import PAGE_SIZE, Issues
 from agentsmith.trackers.github.labels import LabelWriter
 from agentsmith.trackers.github.moves import Moves
@@ -26,6 +30,7 @@ from agentsmith.trackers.github.payloads import Issue, Label
 from agentsmith.trackers.github.people import People
 from agentsmith.trackers.github.site import Site
 from agentsmith.trackers.github.sticky import Form, Stickies
+from agentsmith.trackers.github.voice import Voice
 from agentsmith.trackers.http import ApiClient
 
 _FIRST_WITH_DEPENDENCIES: Final = (3, 19)
@@ -85,6 +90,8 @@ class GitHubTracker:
             claims=ClaimRefs(client, site) if strict else None,
             now=now,
         )
+        self._voice = Voice(client, site)
+        self._hooks = Hooks(client, site, page_size=page_size)
         self._stickies = Stickies(
             client=client,
             site=site,
@@ -161,6 +168,38 @@ class GitHubTracker:
     async def access_of(self, actor: Actor) -> Access:
         """The account's role in the repository."""
         return await self._people.access_of(actor)
+
+    async def belongs_to(self, actor: Actor, *, teams: frozenset[str], roles: frozenset[str]) -> str:
+        """By the role's name in the repository, or by a team of its organization."""
+        return await self._people.belongs_to(actor, teams=teams, roles=roles)
+
+    async def remark(self, ticket: Ticket, ref: str) -> Remark | None:
+        """A comment on the issue (T19)."""
+        return await self._voice.remark(self._issues.number(ticket.key), ref)
+
+    async def acknowledge(self, ticket: Ticket, ref: str, *, deadline: float) -> Acknowledged:  # noqa: ARG002
+        """A reaction (T20)."""
+        return await self._voice.acknowledge(ref, deadline=deadline)
+
+    async def hooks(self) -> tuple[Hook, ...]:
+        """The repository's webhooks (H1)."""
+        return await self._hooks.listed()
+
+    async def install_hook(self, url: str, secret: str) -> Hook:
+        """A new one (H2)."""
+        return await self._hooks.install(url, secret)
+
+    async def repair_hook(self, hook: Hook, secret: str) -> Hook:
+        """One made right (H3)."""
+        return await self._hooks.repair(hook, secret)
+
+    async def remove_hook(self, hook: Hook) -> None:
+        """One less (H4)."""
+        await self._hooks.remove(hook)
+
+    async def redeliver_failed(self, tracker: str, public_url: str | None) -> int:
+        """What never arrived, sent again by GitHub itself."""
+        return await self._hooks.redeliver_failed(tracker, public_url)
 
     async def blockers(self, ticket: Ticket) -> tuple[Blocker, ...]:
         """The issues that this one is marked as blocked by; none on servers too old to know of such links."""

@@ -129,12 +129,31 @@ class LabelEvent(Record):
     label: EventLabel | None = None
 
 
+class MemberRole(Record):
+    """A role that somebody made up, on top of one of GitLab's own."""
+
+    name: str
+
+
+class ProjectHook(Record):
+    """A webhook of a project."""
+
+    id: int
+    url: str
+    issues_events: bool = False
+    confidential_issues_events: bool = False
+    note_events: bool = False
+    confidential_note_events: bool = False
+    alert_status: str = "executable"
+
+
 class Member(Record):
     """What somebody may do in the project, inherited rights included."""
 
     id: int
     access_level: int
     state: str = "active"
+    member_role: MemberRole | None = None
 
 
 class Label(Record):
@@ -186,6 +205,8 @@ def to_ticket(
         author=issue.author.username if issue.author else GHOST,
         assignees=frozenset(user.username for user in issue.assignees),
         updated_at=updated,
+        state=issue.state,
+        type=issue.issue_type or "",
         native=Snapshot(iid, shown, issue.user_notes_count, read_at, verified),
     )
 

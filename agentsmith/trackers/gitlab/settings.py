@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import BeforeValidator, SecretStr, WithJsonSchema, field_validator
 
 from agentsmith.config import RepositorySettings, TrackerSettings
 from agentsmith.config.durations import Grace
 from agentsmith.config.names import Secret
-from agentsmith.config.pipelines import Section
+from agentsmith.config.section import Section
 from agentsmith.domain.lifecycle import LabelSet
 from agentsmith.trackers.gitlab.auth import TokenHeader
 from agentsmith.trackers.gitlab.forge import GitLabForge
@@ -88,6 +88,9 @@ class GitLabRepository(_OnGitLab, RepositorySettings):
 
 class GitLabSettings(_OnGitLab, TrackerSettings):
     """A project on gitlab.com or on a GitLab of your own, reached with an access token."""
+
+    case_counts: ClassVar[bool] = True
+    untold: ClassVar[frozenset[str]] = frozenset({"component"})
 
     platform: Literal["gitlab"]
     label_style: LabelStyle = LabelStyle.PLAIN

@@ -35,6 +35,8 @@ FIELDS: Final = (
     "assignee",
     "updated",
     "comment",
+    "issuetype",
+    "components",
 )
 _MOST_RECENT: Final = 50
 """As many issues search takes for which it must not answer from an old index."""

@@ -8,14 +8,18 @@ from typing import Final
 import httpx
 
 from agentsmith.boottime import boottime
+from agentsmith.domain.conversation import Acknowledged
 from agentsmith.domain.errors import ConfigError
 from agentsmith.domain.foreign import Foreign, foreign
+from agentsmith.domain.hooks import Hook
 from agentsmith.domain.lifecycle import LabelSet, Status
 from agentsmith.domain.memo import Memo
 from agentsmith.domain.ticket import Actor, Ticket, TicketId
 from agentsmith.domain.tracker import Access, Blocker, Labelling, Move, MoveOutcome, Sticky
+from agentsmith.domain.webhook import Remark
 from agentsmith.trackers.http import ApiClient, LabelLock
 from agentsmith.trackers.http.memory import Memory
+from agentsmith.trackers.jira.hooks import Hooks
 from agentsmith.trackers.jira.issues import Issues, Recent
 from agentsmith.trackers.jira.links import Links
 from agentsmith.trackers.jira.listing import PAGE_SIZE, Listing
@@ -24,6 +28,7 @@ from agentsmith.trackers.jira.people import People
 from agentsmith.trackers.jira.site import Site
 from agentsmith.trackers.jira.sticky import Stickies
 from agentsmith.trackers.jira.texts import Form
+from agentsmith.trackers.jira.voice import Voice
 from agentsmith.trackers.jira.workflow import Workflow
 
 TRUST_READS: Final = 5.0
@@ -51,6 +56,7 @@ class JiraTracker:
         http: httpx.AsyncClient | None = None,
         trust_reads: float = TRUST_READS,
         page_size: int = PAGE_SIZE,
+        secret_in_path: bool = False,
         now: Callable[[], float] = boottime,
     ) -> None:
         """`statuses` switches status mode on; `http` is closed with the tracker."""
@@ -81,10 +87,13 @@ class JiraTracker:
             workflow=Workflow(client=client, site=site, issues=issues, words=statuses) if statuses else None,
             now=now,
         )
+        form = Form(labels, site.cloud)
+        self._voice = Voice(client, site, form)
+        self._hooks = Hooks(client, site, secret_in_path=secret_in_path)
         self._stickies = Stickies(
             client=client,
             site=site,
-            form=Form(labels, site.cloud),
+            form=form,
             issues=issues,
             people=self._people,
             memory=memory,
@@ -157,6 +166,34 @@ class JiraTracker:
     async def access_of(self, actor: Actor) -> Access:
         """What the account may do in the project, by its roles and groups together."""
         return await self._people.access_of(actor)
+
+    async def belongs_to(self, actor: Actor, *, teams: frozenset[str], roles: frozenset[str]) -> str:
+        """By a role of the project, or by a group."""
+        return await self._people.belongs_to(actor, teams=teams, roles=roles)
+
+    async def remark(self, ticket: Ticket, ref: str) -> Remark | None:
+        """A comment on the issue (T19)."""
+        return await self._voice.remark(self._issues.key(ticket.key), ref)
+
+    async def acknowledge(self, ticket: Ticket, ref: str, *, deadline: float) -> Acknowledged:  # noqa: ARG002
+        """Jira has no reactions (T20)."""
+        return Acknowledged.NO_WAY
+
+    async def hooks(self) -> tuple[Hook, ...]:
+        """The webhooks of this Jira (H1)."""
+        return await self._hooks.listed()
+
+    async def install_hook(self, url: str, secret: str) -> Hook:
+        """A new one (H2)."""
+        return await self._hooks.install(url, secret)
+
+    async def repair_hook(self, hook: Hook, secret: str) -> Hook:
+        """One made right (H3)."""
+        return await self._hooks.repair(hook, secret)
+
+    async def remove_hook(self, hook: Hook) -> None:
+        """One less (H4)."""
+        await self._hooks.remove(hook)
 
     async def blockers(self, ticket: Ticket) -> tuple[Blocker, ...]:
         """The issues that this one is linked to as blocked by."""

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from agentsmith.boottime import boottime
+from agentsmith.domain.conversation import Acknowledged
 from agentsmith.domain.errors import BadAnswer, TicketNotFound, TrackerUnavailable
 from agentsmith.domain.foreign import foreign
 from agentsmith.domain.lifecycle import LabelSet, Status
@@ -33,6 +34,7 @@ from agentsmith.domain.tracker import (
     Sticky,
     Unknown,
 )
+from agentsmith.domain.webhook import Remark
 from agentsmith.trackers.local.book import ME, Book, fold
 from agentsmith.trackers.local.change import Change, Hand, StaleRevision
 from agentsmith.trackers.local.database import Database
@@ -211,6 +213,21 @@ class LocalTracker:
     async def access_of(self, actor: Actor) -> Access:
         """WRITE for every person, for whoever can write the file may; nothing for programs (P7)."""
         return Access.NONE if actor.bot else Access.WRITE
+
+    async def remark(self, ticket: Ticket, ref: str) -> Remark | None:
+        """A comment by its number (T19)."""
+
+        def work(con: sqlite3.Connection) -> Remark | None:
+            for comment in self._book.comments(con, ticket.key):
+                if str(comment.id) == ref:
+                    return Remark(ref, comment.author, comment.body)
+            return None
+
+        return await self.database.read(work)
+
+    async def acknowledge(self, ticket: Ticket, ref: str, *, deadline: float) -> Acknowledged:  # noqa: ARG002
+        """There are no reactions in a file (T20)."""
+        return Acknowledged.NO_WAY
 
     async def blockers(self, ticket: Ticket) -> tuple[Blocker, ...]:
         """The tickets that people linked this one to as blocked by."""

@@ -1,0 +1,177 @@
+"""A platform's simulator under the conformance suite: the real client over HTTP on loopback.
+
+People act on the simulator's state directly; the tracker's own pool is watched only to know when its next write leaves.
+Where a tracker may trust its reads for a while, that is switched off here (`trust_reads=0`), so that what people do
+between a read and a move is noticed before the write; what the default does then is tested in tests/roles.
+"""
+
+from __future__ import annotations
+
+import time
+from abc import abstractmethod
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, ClassVar, Final, Generic, TypeVar
+
+import httpx
+
+from agentsmith.domain.errors import TrackerError
+from agentsmith.domain.lifecycle import LabelSet
+from agentsmith.domain.tracker import Tracker
+from agentsmith.simulators import Fault as SimulatorFault
+from agentsmith.simulators import Recorded, serve
+from agentsmith.simulators.frame import Simulator
+from agentsmith.trackers.http import LocalGovernor, Pace, Shared
+from tests.conformance.harness import Fault, Platform
+from tests.support.contracts import ContractJudge
+
+S = TypeVar("S", bound=Simulator)
+
+PEOPLE: Final = ("alice", "bob", "carol", "mallory")
+FAST: Final = Pace(first_delay=0.001, longest_delay=0.002)
+WRITES: Final = "POST|PATCH|PUT|DELETE"
+
+
+class Watched(httpx.AsyncHTTPTransport):
+    """Lets something happen right before the next write leaves: after every read that it is based on."""
+
+    def __init__(self, asks: Callable[[str, str], bool]) -> None:
+        super().__init__(verify=False)
+        self._asks = asks
+        self.before_write: Callable[[], Awaitable[None]] | None = None
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        """As in the base class, after the callback."""
+        if self.before_write is not None and not self._asks(request.method, request.url.path):
+            callback, self.before_write = self.before_write, None
+            await callback()
+        return await super().handle_async_request(request)
+
+
+class Jumping:
+    """A wall clock that can be moved past whatever a limit made everybody wait for."""
+
+    def __init__(self) -> None:
+        self.ahead = 0.0
+
+    def __call__(self) -> float:
+        """Seconds since the epoch, or later."""
+        return time.time() + self.ahead
+
+
+class SimulatedPlatform(Platform, Generic[S]):
+    """A simulator with one project per test."""
+
+    says: ClassVar[str]
+    """How every message about the platform begins."""
+    questions: ClassVar[tuple[str, ...]] = ()
+    """How the paths end of what is asked by POST and changes nothing."""
+    written: ClassVar[str] = ""
+    """A pattern for the paths of writes to tickets, where others are written to for asking."""
+    denial: ClassVar[Mapping[str, Any]]
+    """The body of a refusal for lack of permission."""
+    limited: ClassVar[Mapping[str, Any]]
+    """The simulator's fault for a limit; `retry_after` names the time."""
+    own_faults: ClassVar[Mapping[str, tuple[Mapping[str, Any], type[TrackerError]]]] = {}
+    """What else can go wrong here, beside what can everywhere: the simulator's fault, and the error it must become."""
+    wrong: ClassVar[Sequence[tuple[tuple[str, ...], Any]]]
+    """Where the record of ticket 1 may be garbled, and by what, so that it must not be believed."""
+    judge: ClassVar[Callable[[], ContractJudge] | None] = None
+    """Who judges what was said by the published description; None where none is official."""
+    undescribed: ClassVar[frozenset[str]] = frozenset()
+    """The last parts of paths that the description leaves out."""
+
+    def __init__(self, simulator: S, labels: LabelSet) -> None:
+        self.simulator = simulator
+        self._labels = labels
+        self._clock = Jumping()
+        self._shared = Shared(governor=LocalGovernor(self._clock))
+        self._trackers: list[Tracker] = []
+        self._watched = Watched(self.asks)
+        self.tracker = self.another(transport=self._watched)
+
+    @classmethod
+    @asynccontextmanager
+    async def start(cls, folder: Path, labels: LabelSet) -> AsyncIterator[Platform]:  # noqa: ARG003
+        """An empty project, in which everybody may write."""
+        simulator = cls.furnished()
+        async with serve(simulator):
+            platform = cls(simulator, labels)
+            try:
+                yield platform
+            finally:
+                for tracker in platform._trackers:
+                    await tracker.aclose()
+        simulator.assert_understood()
+
+    @classmethod
+    @abstractmethod
+    def furnished(cls) -> S:
+        """The simulator with a project, the people, and a token for `agentsmith`."""
+
+    @abstractmethod
+    def open(self, labels: LabelSet, shared: Shared, pace: Pace, http: httpx.AsyncClient, page_size: int) -> Tracker:
+        """A tracker on the project."""
+
+    @abstractmethod
+    def garble(self, key: str) -> None:
+        """Let the record of one ticket lack what the platform documents."""
+
+    def another(
+        self, *, pace: Pace = FAST, transport: httpx.AsyncBaseTransport | None = None, page_size: int = 3
+    ) -> Tracker:
+        """A tracker with connections and memories of its own; the governor is shared, as between replicas."""
+        http = httpx.AsyncClient(transport=transport or httpx.AsyncHTTPTransport(verify=False))
+        tracker = self.open(self._labels, self._shared, pace, http, page_size)
+        self._trackers.append(tracker)
+        return tracker
+
+    def asks(self, method: str, path: str) -> bool:
+        """Whether such a request changes nothing."""
+        return method == "GET" or path.endswith(self.questions)
+
+    def spoil(self, kind: str, **options: Any) -> SimulatorFault:
+        """Arm one of the simulator's faults."""
+        return self.simulator.inject(SimulatorFault(kind, **options))
+
+    def recorded(self) -> list[Recorded]:
+        """The requests since the last look."""
+        found = list(self.simulator.requests)
+        self.simulator.forget_requests()
+        return found
+
+    async def writes(self) -> int:
+        """From the request log: what was carried out, whether or not its answer arrived."""
+        wrote = [r for r in self.simulator.requests if not self.asks(r.method, r.path)]
+        return sum(1 for r in wrote if r.status in range(200, 300) or "applied_then_lost" in r.faults)
+
+    def between_read_and_write(self, callback: Callable[[], Awaitable[None]]) -> None:
+        """At the gate of the tracker's pool."""
+        self._watched.before_write = callback
+
+    async def second_tracker(self) -> Tracker:
+        """See `another`."""
+        return self.another()
+
+    async def inject(self, fault: Fault, key: str | None = None) -> None:
+        """By the simulator's own faults."""
+        if fault is Fault.MALFORMED:
+            self.garble(key or "")
+            return
+        writes = {"method": WRITES, "path": self.written}
+        faults: dict[Fault, dict[str, Any]] = {
+            Fault.UNAVAILABLE: {"kind": "status", "status": 503, "times": None},
+            Fault.UNREACHABLE: {"kind": "refuse", "times": None},
+            Fault.RATE_LIMITED: {**self.limited, "retry_after": 120, "times": None},
+            Fault.UNAUTHORIZED: {"kind": "bad_credentials", "times": None},
+            Fault.FORBIDDEN: {"kind": "status", "status": 403, "body": self.denial, "times": None, **writes},
+            Fault.LOST_ANSWER: {"kind": "applied_then_lost", **writes},
+        }
+        self.spoil(**faults[fault])
+
+    async def heal(self) -> None:
+        """Disarm everything, and let the time pass that a limit asked for."""
+        self.simulator.clear_faults()
+        self._clock.ahead += 4000
+        self.simulator.clock.advance(4000)
