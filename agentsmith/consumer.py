@@ -100,6 +100,11 @@ class Consumer:
         """The tickets in hand, each with the fence of its run."""
         return {lease.ticket: lease.fence for lease in self._leases.values()}
 
+    async def run(self, payload: str) -> None:
+        """Carry out one request that is in our hands, to its end."""
+        self._begin(payload)
+        await asyncio.wait({self._tasks[payload]})
+
     def stop_runs(self, reasons: Mapping[TicketId, str]) -> None:
         """End the runs that somebody asked to stop."""
         for scope in self._scopes.values():

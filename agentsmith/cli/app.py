@@ -20,6 +20,7 @@ from agentsmith.cli import (
     config_commands,
     dead_letter_commands,
     output,
+    run_commands,
     setup_commands,
     ticket_commands,
     webhook_commands,
@@ -68,6 +69,7 @@ def agentsmith(
 
 commands.add_to(app)
 setup_commands.add_to(app)
+run_commands.add_to(app)
 app.add_typer(ticket_commands.app, name="ticket")
 app.add_typer(config_commands.app, name="config")
 app.add_typer(webhook_commands.app, name="webhooks")

@@ -23,7 +23,7 @@ HISTORY_KEPT: Final = 5
 
 _ACQUIRE: Final = Script(f"""
 local processing, index, heartbeat, fence, running, counters, suspects, released = unpack(KEYS)
-local ticket, payload, run, consumer, tracker, key, ttl, limit = unpack(ARGV)
+local ticket, payload, run, consumer, tracker, key, ttl, limit, asked_by = unpack(ARGV)
 if not redis.call('LPOS', processing, payload) then return {{'superseded'}} end
 if redis.call('HGET', index, ticket) ~= payload then return {{'superseded'}} end
 local held = redis.call('GET', heartbeat)
@@ -43,7 +43,8 @@ if deliveries > tonumber(limit) then return {{'poison', tostring(deliveries)}} e
 local mine = text(raise_fence(fence))
 local since = text(now_us() / 1000)
 local value = cjson.encode({{
-  run = run, consumer = consumer, tracker = tracker, key = key, fence = mine, since = since}})
+  run = run, consumer = consumer, tracker = tracker, key = key, fence = mine, since = since,
+  asked_by = asked_by ~= '' and asked_by or nil}})
 redis.call('SET', heartbeat, value, 'PX', ttl)
 redis.call('HSET', running, ticket, value)
 redis.call('ZREM', suspects, ticket)
@@ -172,6 +173,8 @@ class RunLease:
     fence: int
     since: float
     value: str
+    asked_by: str = ""
+    """Who asked for this run by hand, without any trigger."""
 
     @classmethod
     def parse(cls, ticket: TicketId, value: str) -> RunLease:
@@ -186,6 +189,7 @@ class RunLease:
             fence=int(data["fence"]),
             since=float(data["since"]) / 1000,
             value=value,
+            asked_by=data.get("asked_by", ""),
         )
 
 
@@ -231,7 +235,8 @@ class Runs:
             k.suspects,
             k.released,
         ]
-        args: list[Value] = [t, payload, request.run, consumer, request.tracker, request.key, _ms(ttl), max_deliveries]
+        about: list[Value] = [t, payload, request.run, consumer, request.tracker, request.key]
+        args: list[Value] = [*about, _ms(ttl), max_deliveries, request.asked_by or ""]
         sent_at = boottime()
         word, *rest = await _ACQUIRE(self._redis, keys, args)
         if word != "acquired":

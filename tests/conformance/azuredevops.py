@@ -34,6 +34,7 @@ class AzureDevOpsPlatform(SimulatedPlatform[AzureDevOpsSimulator]):
     questions = ("/wiql", "/workitemsbatch")
     written = r"/workitems/\d+$|/comments"
     denial: ClassVar = {"message": f"TF401027: No, {TOKEN}", "typeKey": "AccessDeniedException"}
+    refusal = "TF401027"
     limited: ClassVar = {"kind": "rate_limit"}
     own_faults: ClassVar = {
         "signed out, 302": ({"kind": "bad_credentials", "status": 302}, Unauthorized),

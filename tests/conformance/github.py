@@ -37,6 +37,7 @@ class GitHubPlatform(SimulatedPlatform[GitHubSimulator]):
     secrets = (TOKEN, "secretsecret")
     says = "GitHub"
     denial: ClassVar = {"message": f"Resource not accessible by personal access token {TOKEN}"}
+    refusal = "Resource not accessible"
     limited: ClassVar = {"kind": "secondary_limit"}
     own_faults: ClassVar = {
         "a limit by 429": ({"kind": "secondary_limit", "status": 429}, RateLimited),

@@ -31,6 +31,7 @@ class GitLabPlatform(SimulatedPlatform[GitLabSimulator]):
     secrets = (TOKEN, "secretsecret")
     says = "GitLab"
     denial: ClassVar = {"message": f"403 Forbidden, {TOKEN}"}
+    refusal = "403 Forbidden"
     limited: ClassVar = {"kind": "rate_limited"}
     own_faults: ClassVar = {
         "a limit in plain text, no time": ({"kind": "rate_limited"}, RateLimited),

@@ -44,6 +44,7 @@ class JiraPlatform(SimulatedPlatform[JiraSimulator]):
     questions = ("/search", "/search/jql", "/issue/bulkfetch")
     written = r"/issue/[A-Z]+-\d+"
     denial: ClassVar = {"errorMessages": [f"You do not have permission to edit issues, {TOKEN}."], "errors": {}}
+    refusal = "permission to edit issues"
     limited: ClassVar = {"kind": "burst_limit"}
     own_faults: ClassVar = {
         "taken for a stranger": ({"kind": "anonymous"}, Unauthorized),

@@ -70,7 +70,9 @@ class SimulatedPlatform(Platform, Generic[S]):
     written: ClassVar[str] = ""
     """A pattern for the paths of writes to tickets, where others are written to for asking."""
     denial: ClassVar[Mapping[str, Any]]
-    """The body of a refusal for lack of permission."""
+    """The body of a refusal for lack of permission; a careless one, that repeats the token."""
+    refusal: ClassVar[str]
+    """What people should be told of it."""
     limited: ClassVar[Mapping[str, Any]]
     """The simulator's fault for a limit; `retry_after` names the time."""
     own_faults: ClassVar[Mapping[str, tuple[Mapping[str, Any], type[TrackerError]]]] = {}
@@ -119,11 +121,16 @@ class SimulatedPlatform(Platform, Generic[S]):
         """Let the record of one ticket lack what the platform documents."""
 
     def another(
-        self, *, pace: Pace = FAST, transport: httpx.AsyncBaseTransport | None = None, page_size: int = 3
+        self,
+        *,
+        pace: Pace = FAST,
+        shared: Shared | None = None,
+        transport: httpx.AsyncBaseTransport | None = None,
+        page_size: int = 3,
     ) -> Tracker:
-        """A tracker with connections and memories of its own; the governor is shared, as between replicas."""
+        """A tracker with connections and memories of its own; what replicas share is shared, unless it is given."""
         http = httpx.AsyncClient(transport=transport or httpx.AsyncHTTPTransport(verify=False))
-        tracker = self.open(self._labels, self._shared, pace, http, page_size)
+        tracker = self.open(self._labels, shared or self._shared, pace, http, page_size)
         self._trackers.append(tracker)
         return tracker
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 
 from agentsmith.pipelines.git import Finding, Pushed, SecretsFound
 from agentsmith.pipelines.git.errors import TooLarge
-from agentsmith.pipelines.git.scan import fresh, text_lines
+from agentsmith.pipelines.git.scan import fresh, scan, text_lines
 from tests.git.conftest import PASSWORD
 from tests.support.git_bench import QUICK, Bench, git, write_files
 
@@ -42,11 +43,22 @@ async def _push(bench: Bench, files: dict[str, str | bytes | None]) -> object:
         ('password = "' + 'correcthorsebattery9"', "Secret Keyword"),
     ],
 )
-async def test_kinds(bench: Bench, line: str, kind: str) -> None:
-    outcome = await _push(bench, {"src/config.py": f"a = 1\n\n{line}\n"})
+def test_kinds(line: str, kind: str) -> None:
+    findings = scan(io.BytesIO(_log("src/config.py", ["a = 1", "", line])), None)
+    assert {(finding["path"], finding["line"]) for finding in findings} == {("src/config.py", 3)}
+    assert kind in {finding["kind"] for finding in findings}
+
+
+def _log(path: str, lines: list[str]) -> bytes:
+    """What `git log` says of one commit that adds one file."""
+    head = f"\0{'0' * 40}\0message\n\0\n\ndiff --git a/{path} b/{path}\n--- /dev/null\n+++ b/{path}\n"
+    return (head + f"@@ -0,0 +1,{len(lines)} @@\n" + "".join(f"+{line}\n" for line in lines)).encode()
+
+
+async def test_secret_stops_the_push(bench: Bench) -> None:
+    outcome = await _push(bench, {"src/config.py": f"a = 1\n\n{KEY}\n"})
     assert isinstance(outcome, SecretsFound)
-    assert (outcome.findings[0].path, outcome.findings[0].line) == ("src/config.py", 3)
-    assert kind in {finding.kind for finding in outcome.findings}
+    assert [(f.path, f.line, f.kind) for f in outcome.findings] == [("src/config.py", 3, "Private Key")]
     assert bench.on_server() == ""
     assert bench.writes == 0
 

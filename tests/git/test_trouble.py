@@ -22,6 +22,7 @@ from agentsmith.pipelines.git.errors import (
     RepositoryGone,
     RepositoryUnreachable,
 )
+from agentsmith.pipelines.git.places import check_branch
 from tests.support.git_bench import BRANCH, QUICK, Bench, git, make_origin, write_files
 from tests.support.git_http import GitHttp
 
@@ -143,9 +144,22 @@ async def test_base_that_is_not_there(bench: Bench) -> None:
         "x/" * 600 + "x",
     ],
 )
-async def test_branch_names_that_git_refuses(bench: Bench, name: str) -> None:
+def test_branch_names_that_git_refuses(name: str) -> None:
     with pytest.raises(BranchRefused):
-        await bench.open(branch=name)
+        check_branch(name)
+    if (
+        "\0" not in name
+        and len(name) < 300
+        and name.isprintable()
+        and name not in ("HEAD", "refs/heads/a", "-x", "--force")
+    ):
+        git("check-ref-format", f"refs/heads/{name}", at=Path("/"), fine=(1,))
+
+
+async def test_refused_branch_touches_nothing(bench: Bench) -> None:
+    with pytest.raises(BranchRefused, match="cannot be the name of a branch"):
+        await bench.open(branch="a..b")
+    assert not bench.root.exists()
 
 
 @pytest.mark.parametrize("name", ["agent-smith/WEB-12", "feature/ünïcode", "a" * 200, "x@y", "日本語"])

@@ -32,9 +32,8 @@ class AzureDevOpsJudge(ContractJudge):
             self.undescribed.append(f"{exchange.method} {exchange.path}")
             return False
         query = [(name, value) for name, value in QueryParams(exchange.query).multi_items() if name != "format"]
-        made = exchange.status == 201 and exchange.path.endswith("/pullrequests")
-        status, body = 200 if made else exchange.status, _mended(exchange.answer_body)
-        mended = replace(exchange, query=urlencode(query), answer_body=body, status=status)
+        status = 200 if exchange.status == 201 and exchange.path.endswith("/pullrequests") else exchange.status
+        mended = replace(exchange, query=urlencode(query), answer_body=_mended(exchange.answer_body), status=status)
         return super(AzureDevOpsJudge, self).check_exchange(mended)
 
 
