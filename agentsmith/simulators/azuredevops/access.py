@@ -58,6 +58,8 @@ class Door:
         """Folded names of accounts that may not see any work item."""
         self.readers: set[str] = set()
         """Folded names of accounts that may read only."""
+        self.deaf: set[str] = set()
+        """Folded names of accounts that may not see or make subscriptions."""
 
     def by(self, call: Call) -> By:
         """On whose behalf a request changes something."""
@@ -91,6 +93,13 @@ class Door:
         if self.credential(call).user.name.casefold() in self.blind:
             raise no_item(number)
         return item
+
+    def need_hooks(self, call: Call) -> None:
+        """Refuse whoever may not look after subscriptions."""
+        user = self.credential(call).user
+        if user.name.casefold() in self.deaf:
+            message = f"TF50309: {user.display} does not have permissions: View subscriptions, Edit subscriptions."
+            raise refuse(403, message, "AccessCheckException")
 
     def need_write(self, call: Call) -> None:
         """Refuse whoever may not change work items."""

@@ -28,6 +28,7 @@ class Hub:
         self.credentials.tokens.clear()
         self.door.blind.clear()
         self.door.readers.clear()
+        self.door.deaf.clear()
 
     def render(self, call: Call) -> Renderer:
         """A renderer whose addresses are those the client used."""
