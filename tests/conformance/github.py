@@ -58,7 +58,7 @@ class GitHubPlatform(SimulatedPlatform[GitHubSimulator]):
         (("comments",), "many"),
     )
     judge: ClassVar = partial(ContractJudge, "github")
-    undescribed: ClassVar = frozenset({"graphql", "permission"})
+    undescribed: ClassVar = frozenset({"graphql", "permission", "blocked_by"})
 
     @classmethod
     def furnished(cls) -> GitHubSimulator:
