@@ -71,7 +71,7 @@ class Recovery:
             try:
                 seen = await tracker.get(key)
             except TicketNotFound as error:
-                await self._forget(ticket)
+                await self._store.runs.forget(ticket)
                 return Leave(f"there is no such ticket: {error}")
             return await self.attend(tracker, seen, lock)
 
@@ -101,8 +101,10 @@ class Recovery:
             case Leave():
                 if facts.life is Life.SUSPECTED:
                     await self._store.intents.remember_where(ticket.id, tracker.name, ticket.key)
+                elif facts.life is Life.DEAD:
+                    await self._store.runs.forget(ticket.id)
                 elif facts.life is not Life.SETTLING:
-                    await self._forget(ticket.id)
+                    await self._store.runs.forget_suspicion(ticket.id)
             case NotOurs():
                 log.debug("another installation's ticket is left alone", ticket=ticket.id)
             case PushAgain():
@@ -310,9 +312,6 @@ class Recovery:
             request = self._request(ticket, begun.fence, facts.attempts)
             await self._store.queue.add_dead_letter(DeadLetter(request.to_json(), note, time.time()))
         await self._publisher.publish(replace(intent, fence=begun.fence), lock=lock, ticket=ticket)
-
-    async def _forget(self, ticket: TicketId) -> None:
-        await self._store.runs.forget_suspicion(ticket)
 
 
 def _lost(run: str, attempts: int) -> str:

@@ -32,7 +32,7 @@ from agentsmith.pipelines.guarded import Guard, GuardDied
 from agentsmith.pipelines.outcome import Outcome
 from agentsmith.progress import LiveComment
 from agentsmith.publish import LOOK_AGAIN
-from agentsmith.store import AWAY, Acquired, Lease
+from agentsmith.store import AWAY, TAKEN_OVER, Acquired, Lease
 from agentsmith.ticketlock import LockBusy, holding
 from agentsmith.work import RunContext, Work, account_of
 
@@ -100,8 +100,10 @@ class RunScope:
         await self._settle(dropped)
 
     def stop(self, reason: str) -> None:
-        """A person cancelled or withdrew the ticket: end the work."""
-        if self._stop is None and self._kept.lost is None:
+        """A person cancelled or withdrew the ticket, or somebody took it over: end the work."""
+        if reason == TAKEN_OVER:
+            self._kept.lose(reason)  # no outcome: whoever took it over decides
+        elif self._stop is None and self._kept.lost is None:
             self._stop = reason
             self._end_work()
 
@@ -109,6 +111,11 @@ class RunScope:
         """The process ends: give the run back."""
         self._draining = True
         self._end_work()
+
+    @property
+    def holds_request(self) -> bool:
+        """Whether the request is neither acknowledged nor settled, and so still in our consumer's list."""
+        return not self._acknowledged
 
     async def restore(self, consumer: str, payload: str) -> None:
         """Redis lost its memory: put back the request, if it is not acknowledged, and the lease, now."""
@@ -300,6 +307,7 @@ class RunScope:
                     self._lease, self._payload, None, look_in=0, uncount=self._counted and dropped.uncount
                 )
             )
+            self._acknowledged = self._acknowledged or settled
             if settled and dropped.look is not None:
                 await self._look_again(dropped)
             return
@@ -314,6 +322,7 @@ class RunScope:
         if not settled:
             self._log.warning("fenced off: the outcome is not published", outcome=outcome.word)
             return
+        self._acknowledged = True
         await self._publish(intent)
 
     async def _publish(self, intent: Intent) -> None:

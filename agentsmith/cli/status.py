@@ -125,6 +125,7 @@ async def _staff(opened: Opened) -> dict[str, Any]:
                 "slots": process.slots,
                 "version": process.version,
                 "started": _iso(process.started),
+                "problem": process.problem or None,
             }
             for process in sorted(processes, key=lambda process: process.started)
         ],

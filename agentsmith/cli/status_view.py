@@ -69,6 +69,9 @@ def _staff(seen: dict[str, Any], *, fancy: bool) -> Iterator[RenderableType]:
         [(p["host"], str(p["pid"]), ", ".join(p["roles"]), str(p["slots"] or ""), p["version"]) for p in processes],
         fancy=fancy,
     )
+    for process in processes:
+        if process["problem"]:
+            yield Text(output.clean(f"  {process['host']} {process['pid']}: {process['problem']}"), style="red")
     yield from _part(
         "Leaders",
         ("Role", "Held by", "For", "Last successful cycle"),

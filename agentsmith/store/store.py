@@ -26,6 +26,7 @@ local counts = {}
 for i, key in ipairs(KEYS) do counts[i] = redis.call(ARGV[i], key) end
 return counts
 """)
+_NOW: Final = Script("return text(now_us())")
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +103,14 @@ class Store:
         }
         counts = await _DEPTHS(self.redis, [key for _, key in kinds.values()], [word for word, _ in kinds.values()])
         return dict(zip(kinds, map(int, counts), strict=True))
+
+    async def clock(self) -> float:
+        """What time the server thinks it is, in seconds since the epoch."""
+        return int(await _NOW(self.redis, [])) / 1_000_000
+
+    async def keeps_a_log(self) -> bool:
+        """Whether the server writes down what it acknowledged, so that a restart forgets nothing."""
+        return bool(int((await self.redis.info("persistence")).get("aof_enabled", 0)))
 
     async def check(self) -> str:
         """The server's name and version; StoreUnavailable when it cannot serve us."""

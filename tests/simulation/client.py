@@ -32,9 +32,11 @@ class SimulatedRedis(Redis):
         parse = self.response_callbacks.get(args[0])
         return answer if parse is None else parse(answer, **options)
 
-    async def initialize(self) -> SimulatedRedis:
-        """There is nothing to connect."""
+    async def __aenter__(self) -> SimulatedRedis:
         return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
 
     async def aclose(self, close_connection_pool: bool | None = None) -> None:
         """There is nothing to let go of."""
@@ -46,16 +48,17 @@ def _callbacks() -> Any:
 
 
 def _encoded(part: Any) -> bytes:
-    if isinstance(part, str):
-        return part.encode("utf-8", "surrogateescape")
-    if isinstance(part, bytes):
-        return part
-    return repr(part).encode()
+    kind = type(part)
+    if kind is str:
+        return part.encode("utf-8", "surrogateescape")  # type: ignore[no-any-return]
+    if kind is bytes:
+        return part  # type: ignore[no-any-return]
+    return (part if isinstance(part, str) else repr(part)).encode("utf-8", "surrogateescape")
 
 
 def _decoded(answer: Any) -> Any:
     if isinstance(answer, bytes):
         return answer.decode("utf-8", "surrogateescape")
-    if isinstance(answer, list):
+    if type(answer) is list:
         return [_decoded(part) for part in answer]
     return answer

@@ -23,6 +23,10 @@ _INFO: Final = (
 )
 
 
+class NotSimulated(ResponseError):
+    """A real server may know the command; the simulated one does not."""
+
+
 @dataclass(eq=False, slots=True)
 class Blocked:
     """A client that waits for something to be in `source`."""
@@ -52,9 +56,14 @@ class SimulatedServer:
     _scripts: dict[bytes, bytes] = field(default_factory=dict)
     _blocked: list[Blocked] = field(default_factory=list)
     _starts: int = 1
+    _known: dict[bytes, Callable[..., Reply]] = field(default_factory=dict)
+    _info: bytes = b""
 
     def __post_init__(self) -> None:
         self.keyspace = Keyspace(lambda: self.now_us() // 1000)
+        self._info = _INFO.format(run_id=self.run_id).encode()
+        for name, method in COMMANDS.items():
+            self._known[name] = self._known[name.lower()] = getattr(self.keyspace, method)
 
     # ---- for clients
 
@@ -93,6 +102,7 @@ class SimulatedServer:
         self._blocked.clear()
         self._starts += 1
         self.run_id = hashlib.sha1(b"%d" % self._starts, usedforsecurity=False).hexdigest()
+        self._info = _INFO.format(run_id=self.run_id).encode()
 
     def snapshot(self) -> Snapshot:
         """What it remembers now; a replica that is behind remembers an older one."""
@@ -107,14 +117,13 @@ class SimulatedServer:
     # ---- inside
 
     def _execute(self, words: tuple[bytes, ...]) -> Reply:
-        name, rest = words[0].upper(), words[1:]
-        known = COMMANDS.get(name)
+        known, rest = self._known.get(words[0]), words[1:]
         if known is not None:
             try:
-                return getattr(self.keyspace, known)(*rest)
+                return known(*rest)
             except TypeError:
-                raise ResponseError(f"ERR wrong number of arguments for '{name.decode().lower()}' command") from None
-        match name:
+                raise ResponseError(f"ERR wrong number of arguments for '{words[0].decode()}' command") from None
+        match words[0].upper():
             case b"EVALSHA":
                 text = self._scripts.get(rest[0])
                 if text is None:
@@ -132,10 +141,10 @@ class SimulatedServer:
                 now = self.now_us()
                 return [b"%d" % (now // 1_000_000), b"%d" % (now % 1_000_000)]
             case b"INFO":
-                return _INFO.format(run_id=self.run_id).encode()
+                return self._info
             case b"PING":
                 return Status(b"PONG")
-        raise ResponseError(f"ERR unknown command {name.decode()!r}: the simulated Redis does not know it")
+        raise NotSimulated(f"ERR unknown command {words[0].decode()!r}: teach it to the simulated Redis")
 
     def _learn(self, text: bytes) -> bytes:
         sha = hashlib.sha1(text, usedforsecurity=False).hexdigest().encode()

@@ -120,6 +120,7 @@ class World:
         self.changed: Callable[[Write], None] = lambda _: None
         """Told of every write on the board; people's webhooks come from here."""
         self.topology = self.chance.choice(TOPOLOGIES)
+        self._hands = self.chance.choice((1, 2))
         self._incarnations = itertools.count(1)
         self._outside = Process("outside", Host("outside"), self.loop, _Calm(), self.network)
 
@@ -144,7 +145,8 @@ class World:
             hermetic(self.clock, self.chance, ahead, host),
             patch.object(store_module, "connect", connect),
             patch.object(daemon_module, "Consumer", _patient_consumer),
-            patch.object(daemon_module, "Intake", partial(Intake, hands=2)),
+            patch.object(daemon_module, "Intake", partial(Intake, hands=self._hands)),
+            patch.object(daemon_module, "Retention", _NoRetention),
             patch.object(intake_module, "_LONGEST_WAIT", IDLE_WAIT),
             patch.object(guard_program, "process_table", dict),
             patch.object(self.loop, "subprocess_exec", self._start_guard, create=True),
@@ -299,6 +301,17 @@ class _Calm:
 
     def at_point(self, process: Process, point: str) -> None:
         pass
+
+
+class _NoRetention:
+    """The disk is the real one, and its dates are from another time."""
+
+    def __init__(self, *_: object) -> None:
+        pass
+
+    async def serve(self) -> None:
+        """Remove nothing, for ever."""
+        await asyncio.Event().wait()
 
 
 def _patient_consumer(**options: Any) -> Consumer:

@@ -32,10 +32,10 @@ QUICK = Bounds(network=30.0, stall=5.0, local=30.0, lock=30.0, workspace=0.2)
 
 
 def git(*args: str, at: Path, fine: Sequence[int] = (0,), stdin: bytes = b"", **env: str) -> str:
-    """Run git as a person would, in a folder; answers its output, stripped."""
+    """Run git as a person would, in a folder; answers its output without the last line break."""
     done = subprocess.run(["git", *args], cwd=at, env=PERSON | env, input=stdin, capture_output=True, check=False)
     assert done.returncode in fine, f"git {' '.join(args)}: {done.stderr.decode()}"
-    return done.stdout.decode("utf-8", "surrogateescape").strip()
+    return done.stdout.decode("utf-8", "surrogateescape").strip("\n")
 
 
 def blob(at: Path, name: str) -> bytes:

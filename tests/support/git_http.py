@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import http.server
+import json
 import os
 import subprocess
 import threading
@@ -36,6 +37,8 @@ class GitHttp:
     """Answer in place of git: a status and headers, or None to let git answer."""
     hold: Callable[[Request], bool] = lambda _: False
     """Whether to stop in the middle of git's answer, until `release` is called."""
+    large: dict[str, bytes] = field(default_factory=dict)
+    """What is kept in LFS, by id."""
     held: threading.Event = field(default_factory=threading.Event)
     _go: threading.Event = field(default_factory=threading.Event)
 
@@ -88,6 +91,9 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         self._serve()
 
+    def do_PUT(self) -> None:
+        self._serve()
+
     def log_message(self, format: str, *args: Any) -> None:
         pass
 
@@ -100,9 +106,37 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             self._short(*other)
         elif not self.git.allows(request):
             self._short(401, {"WWW-Authenticate": 'Basic realm="git"'})
+        elif "/info/lfs/" in self.path:
+            self._large(body)
         else:
             with contextlib.suppress(BrokenPipeError, ConnectionResetError):
                 self._backend(request, body)
+
+    def _large(self, body: bytes) -> None:
+        """The batch interface of LFS, and the objects themselves."""
+        name = self.path.rpartition("/")[2]
+        if self.command == "PUT":
+            self.git.large[name] = body
+            self._short(200, {})
+        elif self.command == "GET":
+            self._content(self.git.large[name], "application/octet-stream")
+        else:
+            asked = json.loads(body)
+            base = f"{self.git.url}{self.path.partition('/info/lfs/')[0]}/info/lfs/objects/"
+            wanted = [
+                {**item, "authenticated": False, "actions": {asked["operation"]: {"href": base + item["oid"]}}}
+                for item in asked["objects"]
+                if (item["oid"] in self.git.large) == (asked["operation"] == "download")
+            ]
+            answer = {"transfer": "basic", "objects": wanted}
+            self._content(json.dumps(answer).encode(), "application/vnd.git-lfs+json")
+
+    def _content(self, content: bytes, kind: str) -> None:
+        self.send_response(200)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
 
     def _short(self, status: int, headers: dict[str, str]) -> None:
         self.send_response(status)

@@ -70,7 +70,7 @@ class Bounds:
     """Waiting for another run that still holds the same workspace."""
     taken_over: int = 2 * 1024**3
     """Objects that a worker made."""
-    scanned: int = 256 * 1024**2
+    scanned: int = 64 * 1024**2
     """Changes that are searched for secrets; larger pushes are refused."""
 
 

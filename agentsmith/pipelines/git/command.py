@@ -22,6 +22,7 @@ from agentsmith.pipelines.git.errors import (
     CredentialRefused,
     GitError,
     GitFailed,
+    GitStopped,
     GitTooOld,
     NoSpace,
     RepositoryGone,
@@ -254,7 +255,7 @@ class Git:
         into: Path | None,
         timeout: float,
         fine: Sequence[int],
-        secrets: Sequence[str] = (),
+        secrets: Sequence[str] | None = None,
     ) -> Answer:
         async with _files(self.shell.scratch, stdin) as (given, out, err):
             try:
@@ -269,9 +270,9 @@ class Git:
                 )
             except CommandNotStarted as error:
                 raise GitTooOld(f"git could not be started: {error}") from None
-            said = _words(err, secrets)
+            said = _words(err, secrets or ())
             if ended.code is None or ended.code not in fine:
-                raise trouble(argv, ended, said, timeout)
+                raise trouble(argv, ended, said, timeout=timeout, online=secrets is not None)
             if into is not None:
                 return Answer(ended.code, b"", said)
             if out.stat().st_size > _LARGEST_ANSWER:
@@ -301,27 +302,27 @@ def search_path(environ: Mapping[str, str] = os.environ) -> str:
     return os.pathsep.join(entries) or os.defpath
 
 
-def trouble(argv: Sequence[str], ended: Ended, said: str, timeout: float) -> GitError:
+def trouble(argv: Sequence[str], ended: Ended, said: str, *, timeout: float, online: bool) -> GitError:
     """The error that says what happened, by git's words where the exit code says nothing."""
-    what = (
-        next((arg for arg in argv[argv.index("git") + 1 :] if not arg.startswith("-")), "git") if "git" in argv else ""
-    )
-    if ended.timed_out:
-        return RepositoryUnreachable(f"git {what} did not end within {timeout:g} s and was stopped")
-    if ended.stopped:
-        return RepositoryUnreachable(f"git {what} was stopped: {ended.stopped}")
+    words = [arg for arg in argv[argv.index("git") + 1 :] if not arg.startswith("-")] if "git" in argv else []
+    what = f"git {words[0]}" if words else Path(argv[-1] if len(argv) < 3 else argv[2]).stem
+    if ended.timed_out or ended.stopped:
+        how = (
+            f"did not end within {timeout:g} s and was stopped" if ended.timed_out else f"was stopped: {ended.stopped}"
+        )
+        return (RepositoryUnreachable if online else GitStopped)(f"{what} {how}")
     if _FULL.search(said):
-        return NoSpace(f"the disk is full: git {what} could not go on")
-    if _CREDENTIAL.search(said):
+        return NoSpace(f"the disk is full: {what} could not go on")
+    if online and _CREDENTIAL.search(said):
         return CredentialRefused(
             f"the server does not let us in: check the token of this repository and its rights. It says: {said}"
         )
-    if _GONE.search(said):
+    if online and _GONE.search(said):
         return RepositoryGone(f"there is no such repository, or it is hidden from us. The server says: {said}")
-    if _AWAY.search(said):
+    if online and _AWAY.search(said):
         return RepositoryUnreachable(f"the server cannot be reached: {said}")
     how = "was killed" if ended.code is None else f"failed with exit code {ended.code}"
-    return GitFailed(f"git {what} {how}: {said or 'it said nothing'}")
+    return GitFailed(f"{what} {how}: {said or 'it said nothing'}")
 
 
 def _words(err: Path, secrets: Sequence[str]) -> str:

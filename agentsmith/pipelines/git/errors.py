@@ -14,6 +14,7 @@ GitError
   NoSpace                   the disk is full                                             retryable
   LfsMissing                LFS was asked for and `git-lfs` is not installed             not retryable
   SubmoduleRefused          a submodule asks for something that we do not do             not retryable
+  GitStopped                git was stopped before it ended, by its time limit or with us  retryable
   GitFailed                 git failed in a way that we have no word for                 not retryable
 
 A repository without a commit raises `agentsmith.domain.forge.EmptyRepository`, as the forge itself does.
@@ -87,6 +88,12 @@ class LfsMissing(GitError):
 
 class SubmoduleRefused(GitError):
     """A submodule points to where we do not go."""
+
+
+class GitStopped(GitError):
+    """A command on this machine took too long, or was ended from outside."""
+
+    retryable = True
 
 
 class GitFailed(GitError):

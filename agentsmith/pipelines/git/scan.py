@@ -137,6 +137,21 @@ def text_lines(lines: list[tuple[int, bytes]]) -> list[tuple[int, str]]:
     return out
 
 
+def fresh(lines: list[tuple[int, str]], known: set[str]) -> list[tuple[int, str]]:
+    """The lines that this file has not shown before, for most of a large change repeats itself.
+
+    A pragma may be about the line after it, so these two stay together.
+    """
+    out, after_pragma = [], False
+    for number, text in lines:
+        pragma = "pragma" in text
+        if pragma or after_pragma or text not in known:
+            out.append((number, text))
+            known.add(text)
+        after_pragma = pragma
+    return out
+
+
 def settings_from(baseline: dict[str, Any] | None) -> dict[str, Any]:
     """The library's settings: its own detectors and filters, tuned by the baseline, but never code that it names."""
     from detect_secrets.core.plugins.util import get_mapping_from_secret_type_to_class
@@ -182,8 +197,9 @@ def scan(log: BinaryIO, baseline: dict[str, Any] | None) -> list[dict[str, objec
     allowed, findings = allowed_by(baseline), []
     seen: set[tuple[str, int, str, str]] = set()
     with tempfile.TemporaryDirectory(prefix="agentsmith-scan-") as folder, transient_settings(settings_from(baseline)):
+        known: dict[str, set[str]] = {}
         for piece in added(log):
-            lines = text_lines(piece.lines)
+            lines = fresh(text_lines(piece.lines), known.setdefault(piece.path, set()))
             if not any(text.strip() for _, text in lines):
                 continue
             with _as_file(folder, piece.path, lines) as name:

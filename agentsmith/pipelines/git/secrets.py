@@ -14,7 +14,7 @@ from typing import Final
 
 from agentsmith.pipelines.git import scan
 from agentsmith.pipelines.git.command import Git
-from agentsmith.pipelines.git.errors import TooLarge
+from agentsmith.pipelines.git.errors import GitStopped, TooLarge
 from agentsmith.pipelines.git.outcomes import Finding
 
 BASELINE: Final = ".secrets.baseline"
@@ -45,7 +45,10 @@ async def search(
         if baseline is not None:
             allowed.write_bytes(baseline)
         argv = (sys.executable, "-I", scan.__file__, str(log), "-" if baseline is None else str(allowed))
-        found = json.loads((await git.program(argv)).out)
+        try:
+            found = json.loads((await git.program(argv)).out)
+        except GitStopped as late:
+            raise TooLarge("the changes could not be searched for secrets in the time that there is") from late
         return tuple(Finding(shown(f["path"]), f["line"], f["kind"], f["commit"]) for f in found)
     finally:
         log.unlink(missing_ok=True)

@@ -17,7 +17,6 @@ from typing import Final
 
 from agentsmith.pipelines.git.command import Git
 from agentsmith.pipelines.git.errors import BranchRefused, GitFailed
-from agentsmith.pipelines.git.lfs import copy_objects
 from agentsmith.pipelines.git.repository import Origin, configuration, lay_out, packed_refs, remove, sweep, write
 from agentsmith.pipelines.git.workspace import Workspace
 
@@ -32,6 +31,7 @@ CONFLICT: Final = "refs/agentsmith/conflict"
 ASIDE: Final = "refs/agentsmith/aside"
 """Work that nothing continues, kept until the clean-up."""
 GITLINK: Final = "160000"
+_MOST_LEFT_OUT: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ class Vault:
     def lay_out(self, origin: Origin, objects: Path, refs: Mapping[str, str]) -> None:
         """Make the vault, or put it right after a crash; its refs and objects stay. `refs` are the server's."""
         self._origin = origin
-        self.path.mkdir(parents=True, exist_ok=True, mode=0o755)
+        self.path.mkdir(parents=True, exist_ok=True)
         sweep(self.path)
         remove(self.path / "incoming.git")
         remove(self.path / "handover.git")
@@ -224,7 +224,7 @@ class Vault:
         and checked again on the way into the vault. So nothing gets in under a false name.
         """
         if self.lfs:
-            await asyncio.to_thread(copy_objects, self.workspace.git, self.path, limit=limit)
+            await asyncio.to_thread(self.workspace.copy_large_files, self.path / "lfs/objects", limit=limit)
         if await self.ref(commit) is not None:
             return True
         assert self._origin is not None  # noqa: S101
@@ -291,19 +291,22 @@ class Vault:
         )
 
     async def _add(self, paths: Sequence[str]) -> list[str]:
-        """Stage what can be staged; answers the rest."""
-        if not paths:
-            return []
-        try:
-            await self._update_index(paths, "--add", "--remove", "--replace")
-        except GitFailed as error:
-            if "Unable to process path" not in str(error):
-                raise
-            if len(paths) == 1:
-                return list(paths)
-            half = len(paths) // 2
-            return [*await self._add(paths[:half]), *await self._add(paths[half:])]
-        return []
+        """Stage what can be staged; answers the rest, which is found by halving."""
+        failed: list[str] = []
+        waiting = [paths] if paths else []
+        while waiting:
+            some = waiting.pop()
+            try:
+                await self._update_index(some, "--add", "--remove", "--replace")
+            except GitFailed:
+                if len(some) == 1:
+                    failed += some
+                    if len(failed) > _MOST_LEFT_OUT:  # then it is not these files
+                        raise
+                else:
+                    half = len(some) // 2
+                    waiting += [some[half:], some[:half]]
+        return failed
 
     async def _move_submodules(self, tracked: Sequence[str]) -> list[str]:
         """Follow a worker that moved a submodule to another commit of its server; answers where it cannot be."""

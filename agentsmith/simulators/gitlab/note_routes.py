@@ -17,9 +17,10 @@ from agentsmith.simulators.gitlab.answers import (
     read_fields,
     refuse,
 )
+from agentsmith.simulators.gitlab.commands import extract
 from agentsmith.simulators.gitlab.hub import Hub
 from agentsmith.simulators.gitlab.payloads import Json
-from agentsmith.simulators.gitlab.quick_actions import carry_out, extract
+from agentsmith.simulators.gitlab.quick_actions import carry_out
 from agentsmith.simulators.gitlab.state import GUEST, MAINTAINER, PLANNER, Issue, Note, Project
 
 NOTES = "/projects/{project:path}/issues/{iid:int}/notes"

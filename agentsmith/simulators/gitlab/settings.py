@@ -22,11 +22,27 @@ class Settings:
         return self.hub.world.project(project)
 
     @operation
-    def add_project(self, path: str, *, private: bool = False) -> int:
-        """Make a project with all its groups; answers its id."""
+    def add_project(
+        self,
+        path: str,
+        *,
+        private: bool = False,
+        empty: bool = False,
+        default_branch: str = "main",
+        files: dict[str, str] | None = None,
+    ) -> int:
+        """Make a project with all its groups, with one commit (of `files`) unless `empty`; answers its id."""
         if "/" not in path:
             raise ValueError(f"a project is called group/name, not {path!r}")
-        made = Project(self.hub.world.next_id(), path, self.hub.changes.now(), private)
+        made = Project(
+            self.hub.world.next_id(),
+            path,
+            self.hub.changes.now(),
+            private,
+            default_branch=default_branch,
+            empty=empty,
+            seed=files or {},
+        )
         self.hub.world.projects[made.id] = made
         return made.id
 
