@@ -9,79 +9,45 @@ from __future__ import annotations
 import secrets
 import time
 import uuid
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
 from typing import Final
 
 import structlog
 
-from agentsmith import logs
+from agentsmith import authority, logs
 from agentsmith.domain import gates
+from agentsmith.domain.claiming import (
+    AlreadyClaimed,
+    Asked,
+    Claimed,
+    ClaimOutcome,
+    Deferred,
+    Held,
+    Rejected,
+    WouldClaim,
+)
 from agentsmith.domain.errors import TicketNotFound, TrackerError
-from agentsmith.domain.gates import Gate, GateResult, Policy, Trigger
+from agentsmith.domain.gates import Gate, GateResult
 from agentsmith.domain.intent import Intent
 from agentsmith.domain.lifecycle import Status, resolve
-from agentsmith.domain.request import PinnedText, PipelineRequest
+from agentsmith.domain.report import in_queue
+from agentsmith.domain.request import MalformedRequest, PinnedText, PipelineRequest
+from agentsmith.domain.rules import ClaimRules
 from agentsmith.domain.signal import Signal, SignalKind
 from agentsmith.domain.ticket import Ticket
 from agentsmith.domain.tracker import AlreadySo, Applied, Forbidden, Gone, Limited, LostRace, Move, Tracker, Unknown
-from agentsmith.publish import LOOK_AGAIN, Publisher, words_for
+from agentsmith.publish import LOOK_AGAIN, Publisher
 from agentsmith.recover import Recovery
-from agentsmith.store import Lease, Pushed, Store
+from agentsmith.rulebook import Rulebook
+from agentsmith.store import Begun, Lease, Pushed, Store
+from agentsmith.store.places import Place, all_of
 from agentsmith.ticketlock import LockBusy, holding
 
 log = structlog.get_logger()
 
 _WHILE_BUSY: Final = 0.25
 """Seconds after which a ticket that somebody else was looking at is looked at again."""
-
-
-@dataclass(frozen=True, slots=True)
-class ClaimRules:
-    """What decides whether a ticket is taken on."""
-
-    triggers: tuple[Trigger, ...]
-    policies: Mapping[str, Policy]
-    loop_limit: int
-    loop_window: float
-    capacity: int | None
-    retry_backoff: float
-
-
-@dataclass(frozen=True, slots=True)
-class Claimed:
-    """A request is on the queue and the label says enqueued."""
-
-    run: str
-    fence: int
-    gates: tuple[GateResult, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class AlreadyClaimed:
-    """The ticket is queued, running, parked or finished."""
-
-    why: str
-    gates: tuple[GateResult, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Rejected:
-    """A gate is closed; the last of `gates` says which and what to do."""
-
-    gates: tuple[GateResult, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Deferred:
-    """Not now: try again in `wait` seconds."""
-
-    why: str
-    wait: float
-    gates: tuple[GateResult, ...] = ()
-
-
-ClaimOutcome = Claimed | AlreadyClaimed | Rejected | Deferred
 
 
 class Claims:
@@ -93,41 +59,58 @@ class Claims:
         trackers: Mapping[str, Tracker],
         publisher: Publisher,
         recovery: Recovery,
-        rules: ClaimRules,
+        book: Rulebook,
+        *,
+        shadow: bool = False,
     ) -> None:
+        """A `shadow` decides and writes nothing: no label, no request, no comment."""
         self._store, self._trackers, self._publisher = store, trackers, publisher
-        self._recovery, self._rules = recovery, rules
+        self._recovery, self._book, self._shadow = recovery, book, shadow
 
-    async def consider(self, signal: Signal) -> ClaimOutcome:
+    @property
+    def rules(self) -> ClaimRules:
+        """The rules in force."""
+        return self._book.rules
+
+    async def consider(self, signal: Signal, asked: Asked | None = None) -> ClaimOutcome:
         """Look at the ticket that the signal names and do what is right; never raises for a tracker's failure."""
         tracker = self._trackers.get(signal.tracker)
         if tracker is None:
             return AlreadyClaimed(f"no tracker is called {signal.tracker!r}")
-        token = uuid.uuid4().hex
-        backoff = self._rules.retry_backoff * 2.0 ** min(signal.tries, 6)
-        try:
-            async with holding(self._store, tracker.platform, signal.ticket, token=token) as lock:
-                return await self._look(tracker, signal, lock, backoff)
-        except LockBusy:
-            return Deferred("somebody else is looking at it", min(backoff, _WHILE_BUSY))
-        except TicketNotFound as error:
-            return AlreadyClaimed(f"there is no such ticket: {error}")
-        except TrackerError as error:
-            wait = error.retry_at - time.time() if error.retry_at else backoff
-            return Deferred(f"the tracker failed: {error}", max(wait, 0.0))
+        backoff = self.rules.retry_backoff * 2.0 ** min(signal.tries, 6)
+        return await under_lock(
+            self._store, tracker, signal, backoff, lambda lock: self._look(tracker, signal, lock, backoff, asked)
+        )
 
-    async def _look(self, tracker: Tracker, signal: Signal, lock: Lease, backoff: float) -> ClaimOutcome:
+    async def _look(
+        self, tracker: Tracker, signal: Signal, lock: Lease, backoff: float, asked: Asked | None
+    ) -> ClaimOutcome:
         ticket = await self._read(tracker, signal.key)
-        status = resolve(tracker.labels.statuses(ticket.labels))
+        statuses = tracker.labels.statuses(ticket.labels)
+        status = resolve(statuses)
+        if self._shadow:
+            return await self._imagine(tracker, ticket, status)
         intent = await self._store.intents.of(ticket.id)
         if intent is not None and intent.decided:
             return Deferred("its last outcome is not published yet", backoff)
         if signal.kind is SignalKind.RETRY and (answer := await self._retry(tracker, ticket, status, signal, lock)):
             return answer
-        matches = gates.matching(ticket, self._rules.triggers)
+        if status in (Status.ENQUEUED, Status.IN_PROGRESS) or len(statuses) > 1:
+            triggered = bool(gates.matching(ticket, self.rules.triggers))
+            return await self._attend(tracker, ticket, triggered=triggered, lock=lock)
+        return await self._pass_gates(tracker, ticket, lock, backoff, signal, asked)
+
+    async def _imagine(self, tracker: Tracker, ticket: Ticket, status: Status) -> ClaimOutcome:
+        """What a shadow makes of a ticket."""
         if status in (Status.ENQUEUED, Status.IN_PROGRESS):
-            return await self._attend(tracker, ticket, wanted=ticket.open and bool(matches), lock=lock)
-        return await self._pass_gates(tracker, ticket, matches, lock, backoff, signal)
+            return AlreadyClaimed(f"it is {status.value}, and somebody else's")
+        results = await self._judge(tracker, ticket, self.rules)
+        # Until the ticket or the rules change, the answer stays the same.
+        await self._note_rejected(ticket)
+        if not all(result.passed for result in results):
+            return Rejected(results)
+        pipeline = gates.chosen(ticket, self.rules.triggers)[0].pipeline
+        return WouldClaim(f"it would be claimed for {pipeline!r}; a shadow writes nothing", results)
 
     async def _read(self, tracker: Tracker, key: str) -> Ticket:
         ticket = await tracker.get(key)
@@ -140,7 +123,7 @@ class Claims:
         self, tracker: Tracker, ticket: Ticket, status: Status, signal: Signal, lock: Lease
     ) -> ClaimOutcome | None:
         if await self._store.runs.lease(ticket.id):
-            await self._store.runs.note_follow_up(ticket.id, signal.by)
+            await self._publisher.note_follow_up(tracker, ticket, signal.by, lock=lock)
             return AlreadyClaimed("it is running: it will run once more afterwards")
         if status not in (Status.DONE, Status.FAILED, Status.WAITING):
             return None
@@ -159,15 +142,15 @@ class Claims:
         await self._recovery.decide_and_publish(intent, ticket=ticket, lock=lock)
         return AlreadyClaimed(intent.outcome)
 
-    async def _attend(self, tracker: Tracker, ticket: Ticket, *, wanted: bool, lock: Lease) -> ClaimOutcome:
+    async def _attend(self, tracker: Tracker, ticket: Ticket, *, triggered: bool, lock: Lease) -> ClaimOutcome:
         """A ticket that we have in hand: stop it when it is no longer wanted, revive it when nobody has it."""
         why = "the trigger was removed" if ticket.open else "the ticket was closed"
-        if await self._store.runs.lease(ticket.id):
-            if not wanted:
+        if lease := await self._store.runs.lease(ticket.id):
+            if not ticket.open or not (triggered or lease.asked_by):
                 await self._store.runs.request_stop(ticket.id, f"withdrawn: {why}")
             return AlreadyClaimed("it is running")
-        if await self._store.queue.holds(ticket.id):
-            if wanted:
+        if payload := await self._store.queue.request_of(ticket.id):
+            if ticket.open and (triggered or _asked_for(payload)):
                 return AlreadyClaimed("it is queued")
             status = resolve(tracker.labels.statuses(ticket.labels))
             intent = Intent(ticket.id, tracker.name, ticket.key, 0, status, None, run="withdrawn", outcome=why)
@@ -178,42 +161,54 @@ class Claims:
         action = await self._recovery.attend(tracker, ticket, lock)
         return AlreadyClaimed(f"recovery: {type(action).__name__.lower()}")
 
-    async def _pass_gates(
-        self,
-        tracker: Tracker,
-        ticket: Ticket,
-        matches: tuple[Trigger, ...],
-        lock: Lease,
-        backoff: float,
-        signal: Signal,
-    ) -> ClaimOutcome:
-        results = [
+    async def _judge(
+        self, tracker: Tracker, ticket: Ticket, rules: ClaimRules, asked: Asked | None = None
+    ) -> tuple[GateResult, ...]:
+        """The gates that only need reading; who set the trigger is asked last, because it costs most."""
+        results = (
             gates.is_open(ticket),
-            gates.is_triggered(matches, self._rules.triggers),
+            gates.is_asked_for(asked.by) if asked is not None else gates.is_triggered(ticket, rules.triggers),
             gates.is_pending(ticket, tracker.labels),
-        ]
-        if all(result.passed for result in results):
-            labelling = await tracker.labelled_by(ticket, matches[0].label)
-            results.append(gates.is_allowed(labelling, matches[0], self._rules.policies[tracker.name]))
+        )
+        if asked is not None or not all(result.passed for result in results):
+            return results
+        trigger = gates.chosen(ticket, rules.triggers)[0]
+        return (*results, await authority.may_trigger(tracker, ticket, trigger, rules.policies[tracker.name]))
+
+    async def _note_rejected(self, ticket: Ticket) -> None:
+        await self._store.signals.note_rejected(ticket.id, turned_away(ticket, self.rules))
+
+    async def _pass_gates(
+        self, tracker: Tracker, ticket: Ticket, lock: Lease, backoff: float, signal: Signal, asked: Asked | None
+    ) -> ClaimOutcome:
+        rules = self.rules
+        results = await self._judge(tracker, ticket, rules, asked)
         if not all(result.passed for result in results):
             # Until the ticket changes the answer stays the same; the poller need not ask again.
-            await self._store.signals.note_rejected(ticket.id, ticket.revision)
-            return Rejected(tuple(results))
+            await self._note_rejected(ticket)
+            return Rejected(results)
+        pipeline = asked.pipeline if asked is not None else gates.chosen(ticket, rules.triggers)[0].pipeline
         run = new_run_id()
         intent = Intent(ticket.id, tracker.name, ticket.key, 0, Status.PENDING, Status.ENQUEUED, run)
+        limits = rules.capacity.limits
+        places = [Place(name, limits.get(name)) for name in all_of(tracker.name, pipeline)]
         begun = await self._store.intents.begin_claim(
             intent,
             lock_key=lock.key,
             token=lock.token,
-            loop_limit=self._rules.loop_limit,
-            loop_window=self._rules.loop_window,
-            capacity=self._rules.capacity,
+            loop_limit=rules.loop_limit,
+            loop_window=rules.loop_window,
             lock_ttl=self._store.times.lock,
+            places=places,
         )
         match begun.word:
             case "begun":
-                done = await self._take_on(tracker, ticket, matches[0], run, begun.fence, lock, backoff, signal)
-                return done if isinstance(done, Rejected) else replace(done, gates=tuple(results))
+                attempts = await self._store.runs.attempts(ticket.id) or 0
+                request = new_request(
+                    ticket, pipeline, run=run, fence=begun.fence, attempt=attempts, wake=signal.cause, asked=asked
+                )
+                done = await self._take_on(tracker, ticket, request, lock, backoff, asked)
+                return done if isinstance(done, Rejected) else replace(done, gates=results)
             case "leased" | "queued":
                 keep = Status.IN_PROGRESS if begun.word == "leased" else Status.ENQUEUED
                 await tracker.tidy(ticket, keep=keep, deadline=lock.trust.until)
@@ -222,19 +217,24 @@ class Claims:
             case "loop":
                 return await self._park(tracker, ticket, begun.count, results, lock)
             case "full":
-                saw = f"{begun.count} tickets are queued or running, the capacity is {self._rules.capacity}"
-                shut = GateResult(Gate.CAPACITY, False, saw, "wait until there is room, or raise claim.capacity")
-                return Deferred(saw, backoff, (*results, shut))
+                return self._held(begun, places, results)
             case _:
                 return Deferred(begun.word, backoff)
 
+    def _held(self, begun: Begun, places: list[Place], results: tuple[GateResult, ...]) -> Held:
+        full = begun.full or places[0]
+        setting = self.rules.capacity.setting(full.name)
+        saw = f"{begun.count} tickets are queued or running, {setting} is {full.limit}"
+        shut = GateResult(Gate.CAPACITY, False, saw, f"wait until there is room, or raise {setting}")
+        return Held(saw, tuple(place.name for place in places), (*results, shut))
+
     async def _park(
-        self, tracker: Tracker, ticket: Ticket, claims: int, results: list[GateResult], lock: Lease
+        self, tracker: Tracker, ticket: Ticket, claims: int, results: tuple[GateResult, ...], lock: Lease
     ) -> ClaimOutcome:
         """Stop a loop before it costs: park the ticket with one comment that names the limit and the setting."""
-        saw = f"claimed {claims} times within {self._rules.loop_window:.0f} s"
+        saw = f"claimed {claims} times within {self.rules.loop_window:.0f} s"
         remedy = "find out what sets the trigger again; then retry, or raise claim.loop_limit"
-        note = f"It was {saw}; the limit is {self._rules.loop_limit} (`claim.loop_limit`). Something may go in circles."
+        note = f"It was {saw}; the limit is {self.rules.loop_limit} (`claim.loop_limit`). Something may go in circles."
         intent = Intent(
             ticket.id,
             tracker.name,
@@ -253,15 +253,12 @@ class Claims:
         self,
         tracker: Tracker,
         ticket: Ticket,
-        trigger: Trigger,
-        run: str,
-        fence: int,
+        request: PipelineRequest,
         lock: Lease,
         backoff: float,
-        signal: Signal,
+        asked: Asked | None,
     ) -> ClaimOutcome:
-        attempts = await self._store.runs.attempts(ticket.id) or 0
-        request = new_request(ticket, trigger.pipeline, run=run, fence=fence, attempt=attempts, wake=signal.cause)
+        run, fence = request.run, request.fence
         intent = Intent(
             ticket.id,
             tracker.name,
@@ -270,10 +267,11 @@ class Claims:
             Status.PENDING,
             Status.ENQUEUED,
             run,
-            attempt=attempts,
+            attempt=request.attempt,
             text=request.pinned.sha256,
+            note=in_queue(await self._store.queue.depth()) if asked is None else "",
         )
-        words = words_for(Status.ENQUEUED, intent)
+        words = await self._publisher.words(ticket, Status.ENQUEUED, intent)
         move = Move(Status.PENDING, Status.ENQUEUED, run, fence, deadline=lock.trust.until, say=words)
         outcome = await tracker.move(ticket, move)
         if isinstance(outcome, Unknown):
@@ -283,7 +281,7 @@ class Claims:
                 outcome = AlreadySo(seen)
         match outcome:
             case Applied(ticket=moved) | AlreadySo(ticket=moved):
-                return await self._push(tracker, moved, request, intent, lock)
+                return await self._push(tracker, moved, request, intent, lock, asked)
             case Unknown(reason=reason):
                 return Deferred(f"the tracker did not say whether it was written: {reason}", backoff)
         await self._store.intents.drop(ticket.id, fence)
@@ -299,9 +297,16 @@ class Claims:
                 return Deferred(reason, max(backoff, LOOK_AGAIN))
 
     async def _push(
-        self, tracker: Tracker, ticket: Ticket, request: PipelineRequest, intent: Intent, lock: Lease
+        self,
+        tracker: Tracker,
+        ticket: Ticket,
+        request: PipelineRequest,
+        intent: Intent,
+        lock: Lease,
+        asked: Asked | None,
     ) -> ClaimOutcome:
-        pushed = await self._store.queue.push(request, loop_window=self._rules.loop_window)
+        taken_by = asked.consumer if asked is not None else None
+        pushed = await self._store.queue.push(request, loop_window=self.rules.loop_window, taken_by=taken_by)
         if pushed is not Pushed.PUSHED:
             return AlreadyClaimed(f"not pushed: {pushed.value}")
         logs.transition(
@@ -321,12 +326,42 @@ class Claims:
         return Claimed(request.run, request.fence)
 
 
+async def under_lock(
+    store: Store, tracker: Tracker, signal: Signal, backoff: float, look: Callable[[Lease], Awaitable[ClaimOutcome]]
+) -> ClaimOutcome:
+    """What `look` makes of the ticket that the signal names; what a tracker fails at is tried again later."""
+    try:
+        async with holding(store, tracker.platform, signal.ticket, token=uuid.uuid4().hex) as lock:
+            return await look(lock)
+    except LockBusy:
+        return Deferred("somebody else is looking at it", min(backoff, _WHILE_BUSY))
+    except TicketNotFound as error:
+        return AlreadyClaimed(f"there is no such ticket: {error}")
+    except TrackerError as error:
+        wait = error.retry_at - time.time() if error.retry_at else backoff
+        return Deferred(f"the tracker failed: {error}", max(wait, 0.0))
+
+
+def turned_away(ticket: Ticket, rules: ClaimRules) -> str:
+    """What a rejection is remembered by: another revision of the ticket, or other rules, deserve another look."""
+    return f"{rules.digest}:{ticket.revision}"
+
+
 def new_run_id() -> str:
     """A name for a run that no other run has; it stands in logs, comments and folder names."""
     return f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{uuid.uuid4().hex[:8]}"
 
 
-def new_request(ticket: Ticket, pipeline: str, *, run: str, fence: int, attempt: int, wake: str) -> PipelineRequest:
+def _asked_for(payload: str) -> bool:
+    try:
+        return PipelineRequest.from_json(payload).asked_by is not None
+    except MalformedRequest:
+        return False
+
+
+def new_request(
+    ticket: Ticket, pipeline: str, *, run: str, fence: int, attempt: int, wake: str, asked: Asked | None = None
+) -> PipelineRequest:
     """The request that runs `pipeline` on the ticket's text as it is now."""
     return PipelineRequest(
         ticket=ticket.id,
@@ -342,4 +377,5 @@ def new_request(ticket: Ticket, pipeline: str, *, run: str, fence: int, attempt:
         wake_reason=wake or None,
         # W3C Trace Context, so that a worker's spans can be told to belong to this claim.
         trace=f"00-{secrets.token_hex(16)}-{secrets.token_hex(8)}-01",
+        asked_by=asked.by if asked is not None else None,
     )

@@ -19,10 +19,11 @@ from agentsmith.domain.intent import Intent
 from agentsmith.domain.lifecycle import Status
 from agentsmith.domain.request import MalformedRequest, PipelineRequest
 from agentsmith.domain.ticket import TicketId
-from agentsmith.run import RunContext, RunScope
-from agentsmith.store import AWAY, Acquired, DeadLetter, NotAcquired, Process, Store
+from agentsmith.run import RunScope
+from agentsmith.store import AWAY, Acquired, DeadLetter, NotAcquired, Process, RunLease, Store
 from agentsmith.ticketlock import LockBusy, holding
 from agentsmith.trackers.http import spending_for
+from agentsmith.work import RunContext
 
 log = structlog.get_logger()
 
@@ -41,6 +42,7 @@ class Consumer:
     take_wait: float
     _scopes: dict[str, RunScope] = field(default_factory=dict)
     _tasks: dict[str, asyncio.Task[None]] = field(default_factory=dict)
+    _leases: dict[str, RunLease] = field(default_factory=dict)
     _draining: asyncio.Event = field(default_factory=asyncio.Event)
     _freed: asyncio.Event = field(default_factory=asyncio.Event)
     _taking: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -94,20 +96,31 @@ class Consumer:
         await self._end_runs()
 
     @property
-    def running(self) -> tuple[TicketId, ...]:
-        """The tickets in hand."""
-        return tuple(scope.request.ticket for scope in self._scopes.values())
+    def running(self) -> dict[TicketId, int]:
+        """The tickets in hand, each with the fence of its run."""
+        return {lease.ticket: lease.fence for lease in self._leases.values()}
 
-    def stop_runs(self, reasons: Mapping[TicketId, str]) -> None:
-        """End the runs that somebody asked to stop."""
-        for scope in self._scopes.values():
-            if reason := reasons.get(scope.request.ticket):
-                scope.stop(reason)
+    async def run(self, payload: str) -> None:
+        """Carry out one request that is in our hands, to its end."""
+        self._begin(payload)
+        await asyncio.wait({self._tasks[payload]})
+
+    def stop_runs(self, reasons: Mapping[TicketId, str], *, asked: Mapping[TicketId, int]) -> None:
+        """End the runs that are to stop. `asked` is what `running` said when the question was sent.
+
+        A run may have ended since and the next one of its ticket begun: the answer does not concern that one.
+        """
+        for payload, scope in self._scopes.items():
+            ticket = scope.request.ticket
+            if ticket in reasons and asked.get(ticket) == self._leases[payload].fence:
+                scope.stop(reasons[ticket])
 
     async def restore(self) -> None:
         """Redis lost its memory: put the requests in hand back; leases are put back by their renewal."""
         for payload, scope in list(self._scopes.items()):
+            await self.store.places.occupy(scope.request)
             await scope.restore(self.process.name, payload)
+        self._adopt = True
 
     async def _end_runs(self) -> None:
         """Give back what still runs; not for ever, because Redis may stay away. Housekeeping finds what is left."""
@@ -126,6 +139,7 @@ class Consumer:
     async def _take(self, free: int) -> list[str]:
         queue, name = self.store.queue, self.process.name
         if self._adopt:
+            await self._disown()
             held = [p for p in await queue.in_hand(name) if p not in self._tasks]
             self._adopt = len(held) > free
             if held:
@@ -137,6 +151,20 @@ class Consumer:
         payload = await queue.take(name, wait=self.take_wait)
         return [payload] if payload is not None else []
 
+    async def _disown(self) -> None:
+        """Let go of runs that stand under our name and are not in our hands.
+
+        There are some when a run could not be settled, or Redis went back to what it knew before a run had settled.
+        While we live nobody else would doubt them.
+        """
+        running = [lease for lease in await self.store.runs.running() if lease.consumer == self.process.name]
+        for lease in running:
+            tracker = self.context.trackers.get(lease.tracker)
+            if tracker is not None and lease.run not in map(_run_of, self._tasks):
+                log.warning("a run that we do not carry out is let go", ticket=lease.ticket, run=lease.run)
+                lock_key = self.store.keys.claim_lock(tracker.platform, lease.ticket)
+                await self.store.runs.release_dead(lease, lock_key=lock_key)
+
     def _begin(self, payload: str) -> None:
         if payload in self._tasks:
             return
@@ -146,8 +174,12 @@ class Consumer:
 
     def _end(self, payload: str) -> None:
         task = self._tasks.pop(payload)
-        self._scopes.pop(payload, None)
+        scope = self._scopes.pop(payload, None)
+        self._leases.pop(payload, None)
         self._freed.set()
+        if scope is not None and scope.holds_request:
+            # The lease was lost before the request was acknowledged. Nobody but us may take it out of our list.
+            self._adopt = True
         if not task.cancelled() and (error := task.exception()) is not None:
             # Housekeeping brings the ticket back; the consumer goes on with the others.
             log.error("a run could not be settled", exc_info=error)
@@ -176,6 +208,7 @@ class Consumer:
         match acquired:
             case Acquired():
                 scope = self._scopes[payload] = RunScope(self.context, request, payload, acquired)
+                self._leases[payload] = acquired.lease
                 if self._draining.is_set():
                     scope.drain()
                 with spending_for("run"):
@@ -217,3 +250,10 @@ class Consumer:
         await self.store.outage.outlast(
             lambda: self.store.queue.bury(self.process.name, request.ticket, payload, letter)
         )
+
+
+def _run_of(payload: str) -> str:
+    try:
+        return PipelineRequest.from_json(payload).run
+    except MalformedRequest:
+        return ""

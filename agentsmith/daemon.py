@@ -13,33 +13,42 @@ import socket
 import time
 import uuid
 from collections.abc import Callable, Coroutine, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
 import structlog
 
-from agentsmith import __version__
-from agentsmith.claim import ClaimRules, Claims, new_request, new_run_id
+from agentsmith import __version__, logs
+from agentsmith.claim import Claims, new_request, new_run_id
 from agentsmith.config import Config
 from agentsmith.consumer import Consumer
-from agentsmith.domain.gates import Policy, Trigger
+from agentsmith.domain.errors import TrackerError
+from agentsmith.domain.forge import Forge
 from agentsmith.domain.request import PipelineRequest
 from agentsmith.domain.ticket import Ticket
 from agentsmith.domain.tracker import Tracker
 from agentsmith.housekeeping import Housekeeping, Intervals
 from agentsmith.intake import Intake
 from agentsmith.leadership import lead
-from agentsmith.opening import Opened, open_store, open_trackers, webhook_readers
-from agentsmith.pipelines.steps import Limits
+from agentsmith.opening import Opened, open_forges, open_store, open_trackers, webhook_readers
+from agentsmith.pipelines import cgroups
+from agentsmith.pipelines.context import Limits
+from agentsmith.pipelines.runner import user_called
 from agentsmith.poller import Poller
 from agentsmith.publish import Publisher
 from agentsmith.recover import Recovery
-from agentsmith.run import RunContext
+from agentsmith.reload import ConfigFile
+from agentsmith.retention import Retention
+from agentsmith.rulebook import LiveTriggers, Rulebook
+from agentsmith.shadow import ReadOnly
 from agentsmith.store import AWAY, Process, Store
-from agentsmith.web.app import make_app
+from agentsmith.talk import Talk
+from agentsmith.web.access import Doorkeeper
+from agentsmith.web.app import Answers, make_app
 from agentsmith.web.receiver import Desk, Receiver
 from agentsmith.web.server import WebServer, listen
+from agentsmith.work import RunContext
 
 log = structlog.get_logger()
 
@@ -60,65 +69,59 @@ class Parts:
     publisher: Publisher
     recovery: Recovery
     claims: Claims
-    triggers: tuple[Trigger, ...]
+    talk: Talk
+    book: Rulebook
+
+    @property
+    def triggers(self) -> LiveTriggers:
+        """The triggers in force."""
+        return self.book.triggers
 
 
-def triggers_of(config: Config) -> tuple[Trigger, ...]:
-    """The configured triggers as the domain knows them."""
-    return tuple(Trigger(t.label, t.pipeline, frozenset(t.tracker or ())) for t in config.triggers)
-
-
-def assemble(config: Config, store: Store, trackers: Mapping[str, Tracker]) -> Parts:
+def assemble(config: Config, store: Store, trackers: Mapping[str, Tracker], *, shadow: bool = False) -> Parts:
     """Build claim and recovery on top of a store and trackers."""
-    triggers = triggers_of(config)
-    publisher = Publisher(store, trackers)
+    book = Rulebook(config)
+    publisher = Publisher(store, trackers, book.triggers)
     recovery = Recovery(
         store,
         trackers,
         publisher,
-        triggers=triggers,
+        triggers=book.triggers,
         max_attempts=config.consumer.max_attempts,
         make_request=_request_again,
     )
-    policies = {}
-    for name in trackers:
-        allow = config.allow_for(name)
-        policies[name] = Policy(allow.access, frozenset(allow.users), allow.bots)
-    rules = ClaimRules(
-        triggers=triggers,
-        policies=policies,
-        loop_limit=config.claim.loop_limit.claims,
-        loop_window=config.claim.loop_limit.per,
-        capacity=config.claim.capacity,
-        retry_backoff=config.claim.retry_backoff,
-    )
-    claims = Claims(store, trackers, publisher, recovery, rules)
-    return Parts(publisher, recovery, claims, triggers)
+    claims = Claims(store, trackers, publisher, recovery, book, shadow=shadow)
+    talk = Talk(store, trackers, recovery, book, shadow=shadow)
+    return Parts(publisher, recovery, claims, talk, book)
 
 
 def _request_again(ticket: Ticket, pipeline: str, fence: int, attempts: int) -> PipelineRequest:
     return new_request(ticket, pipeline, run=new_run_id(), fence=fence, attempt=attempts, wake="re-enqueued")
 
 
-def run_context(config: Config, opened: Opened, trackers: Mapping[str, Tracker], parts: Parts) -> RunContext:
+def run_context(
+    config: Config,
+    opened: Opened,
+    trackers: Mapping[str, Tracker],
+    parts: Parts,
+    forges: Mapping[str, Forge] | None = None,
+) -> RunContext:
     """What the runs of this process share."""
-    limits = Limits(
-        run_timeout=config.run.timeout,
-        step_timeout=config.run.step_timeout,
-        log_limit=config.run.log_limit,
-        retry_backoff=config.run.retry_backoff,
-        max_attempts=config.consumer.max_attempts,
-    )
+    cgroups.check(config.run.limits)
     return RunContext(
         store=opened.store,
         redis_url=opened.url,
         trackers=trackers,
         publisher=parts.publisher,
-        pipelines=config.pipelines,
+        pipelines=parts.book.pipelines,
         triggers=parts.triggers,
-        limits=limits,
+        limits=Limits.of(config),
         kill_grace=config.consumer.kill_grace,
         data_dir=config.data_dir,
+        settings=config.run,
+        agents=config.agents,
+        forges=forges or {},
+        user=user_called(config.run.user),
     )
 
 
@@ -148,10 +151,15 @@ class Up:
 class Daemon:
     """One process of agentsmith."""
 
-    def __init__(self, config: Config, roles: frozenset[Role]) -> None:
-        self._config, self._roles = config, roles
+    def __init__(
+        self, config: Config, roles: frozenset[Role], *, file: ConfigFile | None = None, shadow: bool = False
+    ) -> None:
+        """`file` is watched for changes. A `shadow` decides and writes nothing: it takes signals in and polls."""
+        self._config, self._roles, self._file, self._shadow = config, roles, file, shadow
+        if shadow:
+            self._roles = roles & {Role.RECEIVER, Role.POLLER}
         self._stop = asyncio.Event()
-        self._process = this_process(config, roles)
+        self._process = this_process(config, self._roles)
 
     def stop(self) -> None:
         """Begin the bounded, draining shutdown; `run` returns when it is over."""
@@ -167,15 +175,22 @@ class Daemon:
                 held.callback(listener.close)
             async with (
                 open_store(self._config) as opened,
-                open_trackers(self._config, opened.store) as trackers,
+                open_trackers(self._config, opened.store) as reached,
+                open_forges(self._config, opened.store) as forges,
             ):
-                web = None
-                if listener is not None:
-                    readers = webhook_readers(self._config)
-                    desks = {name: Desk(tracker, readers[name]) for name, tracker in trackers.items()}
-                    app = make_app(Receiver(opened.store, desks), ready=lambda: _ready(opened.store))
-                    web = WebServer(app, listener)
-                await self._serve(opened, trackers, web, on_ready)
+                trackers = {name: ReadOnly(t) for name, t in reached.items()} if self._shadow else reached
+                desks = {name: Desk(trackers[name], reader) for name, reader in webhook_readers(self._config).items()}
+                web = self._web(opened.store, trackers, desks, listener) if listener is not None else None
+                await self._serve(opened, trackers, web, on_ready, desks, forges)
+
+    def _web(
+        self, store: Store, trackers: Mapping[str, Tracker], desks: Mapping[str, Desk], listener: socket.socket
+    ) -> WebServer:
+        server = self._config.server
+        token = server.api_token.get_secret_value() if server.api_token is not None else None
+        answers = Answers(store, trackers, Doorkeeper(server.host, token))
+        app = make_app(Receiver(store, desks), ready=lambda: _ready(store), answers=answers)
+        return WebServer(app, listener, trusted_proxies=server.trusted_proxies)
 
     async def _serve(
         self,
@@ -183,12 +198,15 @@ class Daemon:
         trackers: Mapping[str, Tracker],
         web: WebServer | None,
         on_ready: Callable[[Up], None],
+        desks: Mapping[str, Desk] | None = None,
+        forges: Mapping[str, Forge] | None = None,
     ) -> None:
-        store, parts = opened.store, assemble(self._config, opened.store, trackers)
+        desks = desks or {}
+        store, parts = opened.store, assemble(self._config, opened.store, trackers, shadow=self._shadow)
         consumer = None
         if Role.CONSUMER in self._roles:
             consumer = Consumer(
-                context=run_context(self._config, opened, trackers, parts),
+                context=run_context(self._config, opened, trackers, parts, forges),
                 process=self._process,
                 slots=self._config.consumer.slots,
                 max_deliveries=self._config.consumer.max_deliveries,
@@ -200,10 +218,17 @@ class Daemon:
                 return group.create_task(work, name=name)
 
             keeping = start("redis", opened.server.keep()) if opened.server is not None else None
-            ticking = start("presence", self._tick(store, consumer))
-            leaders = [start(role, work) for role, work in self._leading(store, trackers, parts)]
+            ticking = start("presence", tick(self._config, store, lambda: self._process, consumer))
+            heard = frozenset(name for name, desk in desks.items() if desk.reader is not None)
+            leaders = [start(role, work) for role, work in self._leading(store, trackers, parts, heard)]
             if {Role.RECEIVER, Role.POLLER} & self._roles:
-                leaders.append(start("intake", Intake(store, parts.claims, self._process).serve()))
+                leaders.append(start("intake", Intake(store, parts.claims, self._process, talk=parts.talk).serve()))
+            if web is not None:
+                leaders += [start("introduction", _introduce(desk)) for desk in desks.values() if desk.reader]
+            if self._file is not None:
+                leaders.append(start("configuration", self._watch(self._file, parts.book)))
+            if consumer is not None:
+                leaders.append(start("retention", Retention(store, self._config).serve()))
             serving = start("receiver", web.serve()) if web is not None else None
             consuming = start("consumer", consumer.serve()) if consumer is not None else None
             log.info("up", process=self._process.name, roles=self._process.roles, redis=opened.version)
@@ -222,56 +247,90 @@ class Daemon:
                 await asyncio.wait({consuming})
             ticking.cancel()
             await asyncio.wait({ticking})
-            await self._leave(store)
+            await leave(store, self._process)
             if keeping is not None:
                 keeping.cancel()
         log.info("stopped")
 
     def _leading(
-        self, store: Store, trackers: Mapping[str, Tracker], parts: Parts
+        self, store: Store, trackers: Mapping[str, Tracker], parts: Parts, heard: frozenset[str]
     ) -> list[tuple[str, Coroutine[Any, Any, None]]]:
         config, found = self._config, []
         if Role.POLLER in self._roles:
             intervals = {name: float(settings.poll_interval) for name, settings in config.trackers.items()}
             slowest = {name: float(settings.slowest_poll) for name, settings in config.trackers.items()}
-            poller = Poller(store, trackers, parts.triggers, intervals, slowest)
             lease = store.leadership(Role.POLLER, self._process.name)
+            poller = Poller(
+                store,
+                trackers,
+                parts.triggers,
+                intervals,
+                slowest,
+                lease,
+                announced=heard,
+                heal_every=config.housekeeping.heal_every,
+                public_url=config.server.public_url,
+            )
             found.append((Role.POLLER.value, lead(Role.POLLER, lease, poller.work, store.outage)))
         if Role.HOUSEKEEPING in self._roles:
             every = config.housekeeping
             intervals_ = Intervals(every.sweep_every, every.stale_every, every.reconcile_every)
-            keeper = Housekeeping(store, trackers, parts.recovery, intervals_)
             lease = store.leadership(Role.HOUSEKEEPING, self._process.name)
+            keeper = Housekeeping(store, trackers, parts.recovery, intervals_, lease)
             found.append((Role.HOUSEKEEPING.value, lead(Role.HOUSEKEEPING, lease, keeper.work, store.outage)))
         return found
 
-    async def _tick(self, store: Store, consumer: Consumer | None) -> None:
-        """Say that we live, hear what is to stop, and notice when Redis lost its memory."""
-        every, ttl = self._config.consumer.stop_poll, self._config.lease.renew_every
-        epoch: str | None = None
-        while True:
-            running = consumer.running if consumer is not None else ()
-            try:
-                tick = await store.presence.tick(self._process, ttl=ttl, running=running)
-                if consumer is not None:
-                    if epoch not in (None, tick.epoch):
-                        log.warning("redis lost its memory, putting back what we hold", runs=len(running))
-                        await consumer.restore()
-                    consumer.stop_runs(tick.stops)
-                epoch = tick.epoch
-                store.outage.over()
-            except AWAY as error:
-                await asyncio.sleep(store.outage.noticed(error))
-                continue
-            await asyncio.sleep(every)
+    async def _watch(self, file: ConfigFile, book: Rulebook) -> None:
+        """Put the file's rules in force whenever it changes; what is wrong with it is shown until it is right."""
 
-    async def _leave(self, store: Store) -> None:
-        """Put back what is left in our lists, so that others need not wait until we are missed."""
-        with contextlib.suppress(*AWAY, TimeoutError):
-            async with asyncio.timeout(2):
-                await store.presence.leave(self._process.name)
-                await store.queue.put_back(self._process.name)
-                await store.signals.put_back(self._process.name)
+        def apply(config: Config) -> list[str]:
+            for secret in config.secrets():
+                logs.register_secret(secret)
+            return book.replace(config)
+
+        async for problem in file.changes(apply):
+            self._process = replace(self._process, problem=problem)
+
+
+async def tick(config: Config, store: Store, process: Callable[[], Process], consumer: Consumer | None) -> None:
+    """Say that we live, hear what is to stop, and notice when Redis lost its memory; until cancelled."""
+    every, ttl = config.consumer.stop_poll, config.lease.renew_every
+    epoch: str | None = None
+    while True:
+        running = consumer.running if consumer is not None else {}
+        try:
+            told = await store.presence.tick(process(), ttl=ttl, running=running)
+            if consumer is not None:
+                if epoch not in (None, told.epoch):
+                    log.warning("redis lost its memory, putting back what we hold", runs=len(running))
+                    await consumer.restore()
+                consumer.stop_runs(told.stops, asked=running)
+            epoch = told.epoch
+            store.outage.over()
+        except AWAY as error:
+            await asyncio.sleep(store.outage.noticed(error))
+            continue
+        await asyncio.sleep(every)
+
+
+async def leave(store: Store, process: Process) -> None:
+    """Put back what is left in our lists, so that others need not wait until we are missed."""
+    with contextlib.suppress(*AWAY, TimeoutError):
+        async with asyncio.timeout(2):
+            await store.presence.leave(process.name)
+            await store.queue.put_back(process.name)
+            await store.signals.put_back(process.name)
+
+
+async def _introduce(desk: Desk) -> None:
+    """Learn which account is ours, so that what we say ourselves is no news to us. Nothing waits for it."""
+    pause = 1.0
+    while desk.me is None:
+        try:
+            desk.me = await desk.tracker.me()
+        except TrackerError:
+            await asyncio.sleep(pause)
+            pause = min(300.0, pause * 2)
 
 
 async def _ready(store: Store) -> str | None:

@@ -1,6 +1,7 @@
 """Housekeeping: one leader that walks the path from behind and brings back whatever got stuck on it.
 
-Each pass returns what it did, for the log and for tests. A tracker that fails never stops the work on others.
+Each pass returns what it did, for the log and for tests. A tracker that fails or is slow never holds up the work on
+others: everything that asks a tracker is done for all trackers at once.
 """
 
 from __future__ import annotations
@@ -8,23 +9,29 @@ from __future__ import annotations
 import asyncio
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any, Final
 
 import structlog
 
 from agentsmith.domain.errors import LeaseLost, TrackerError
 from agentsmith.domain.lifecycle import Status
-from agentsmith.domain.recovery import Leave
-from agentsmith.domain.ticket import TicketId
+from agentsmith.domain.recovery import Leave, Life, NotOurs
+from agentsmith.domain.ticket import Ticket, TicketId
 from agentsmith.domain.tracker import Tracker
 from agentsmith.recover import Recovery
 from agentsmith.rhythm import Beat, beating, repeat
-from agentsmith.store import Store
+from agentsmith.store import LeaderLease, Store
 from agentsmith.ticketlock import LockBusy, holding
 from agentsmith.trackers.http import spending_for
 
 log = structlog.get_logger()
+
+_HANDS: Final = 4
+"""Tickets of one tracker that are looked after at once."""
+
+Task = Callable[[], Awaitable[None]]
 
 
 @dataclass(slots=True)
@@ -34,13 +41,20 @@ class Swept:
     put_back: int = 0
     finished: int = 0
     recovered: int = 0
+    recalled: int = 0
     woken: int = 0
     troubles: list[str] = field(default_factory=list)
 
     @property
     def anything(self) -> bool:
         """Whether there was something to do."""
-        return bool(self.put_back or self.finished or self.recovered or self.woken or self.troubles)
+        return bool(self.counts or self.troubles)
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """What was done, how often."""
+        names = ("put_back", "finished", "recovered", "recalled", "woken")
+        return {name: count for name in names if (count := getattr(self, name))}
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +74,11 @@ class Housekeeping:
     trackers: Mapping[str, Tracker]
     recovery: Recovery
     intervals: Intervals
+    lease: LeaderLease | None = None
+    """The leadership under which cycles are noted; without one nobody contends."""
     _was_settling: bool = False
+    _foreign: dict[TicketId, str] = field(default_factory=dict)
+    """Revisions of tickets that turned out to be another installation's: until they change, they stay so."""
 
     async def work(self) -> None:
         """Keep house for ever; the leader's work."""
@@ -84,7 +102,9 @@ class Housekeeping:
             self._tell("stale detector", await self.look_at(Status.IN_PROGRESS))
 
         async def look_for_orphans() -> None:
+            await self.store.presence.find_owners()
             self._tell("enqueued reconciler", await self.look_at(Status.ENQUEUED))
+            self._tell("due times", await self.look_at_waiting())
 
         beats = {"sweep": sweep, "stale": stale, "reconcile": reconcile}
         async with beating(beats), asyncio.TaskGroup() as group:
@@ -99,23 +119,61 @@ class Housekeeping:
         await self._finish_intents(swept)
         await self._bring_back(swept)
         await self._wake(swept)
-        await self.store.presence.note_cycle("housekeeping", time.strftime("%H:%M:%S"))
+        fence = self.lease.fence if self.lease is not None else 0
+        done = ", ".join(f"{name.replace('_', ' ')} {count}" for name, count in swept.counts.items())
+        troubles = f"; {len(swept.troubles)} in trouble" if swept.troubles else ""
+        await self.store.presence.note_cycle("housekeeping", (done or "nothing to do") + troubles, fence=fence)
         return swept
 
     async def look_at(self, status: Status) -> Swept:
         """Read every ticket whose label says `status`, and bring back those that nobody has in hand."""
         swept = Swept()
-        for tracker in self.trackers.values():
+
+        async def look(tracker: Tracker) -> None:
+            listed = await _labelled(tracker, status)
+            found = [ticket for ticket in listed if await self._is_stuck(tracker, ticket, status)]
+            await _share(self._recovering(swept, tracker.name, ticket.key, ticket.id, ticket) for ticket in found)
+
+        await self._on_every_tracker(swept, look)
+        return swept
+
+    async def look_at_waiting(self) -> Swept:
+        """Read the times that waiting tickets wait for off the tickets, where Redis forgot them."""
+        swept = Swept()
+
+        async def look(tracker: Tracker) -> None:
+            for ticket in await _labelled(tracker, Status.WAITING):
+                if await self.store.runs.remembers(ticket.id):
+                    await self.store.intents.keep_where(ticket.id, tracker.name, ticket.key)
+                elif not self._is_foreign(ticket):
+                    await self._attempt(swept, ticket.id, self._recalling(swept, tracker, ticket))
+
+        await self._on_every_tracker(swept, look)
+        return swept
+
+    async def _on_every_tracker(self, swept: Swept, look: Callable[[Tracker], Awaitable[None]]) -> None:
+        """Do it for all trackers at once; one that fails is noted, and nothing is concluded from it (P9)."""
+
+        async def on(tracker: Tracker) -> None:
             try:
-                async for ticket in tracker.find(tracker.labels.label(status)):
-                    leased = await self.store.runs.lease(ticket.id)
-                    queued = status is Status.ENQUEUED and await self.store.queue.holds(ticket.id)
-                    if (leased or queued) and len(tracker.labels.statuses(ticket.labels)) == 1:
-                        continue
-                    await self._recover(swept, tracker.name, ticket.key, ticket.id)
+                await look(tracker)
             except TrackerError as error:
                 swept.troubles.append(f"{tracker.name}: {error}")
-        return swept
+
+        await _together(on(tracker) for tracker in self.trackers.values())
+
+    async def _is_stuck(self, tracker: Tracker, ticket: Ticket, status: Status) -> bool:
+        """Whether a listed ticket deserves a read of its own: nobody has it, or it shows several labels."""
+        if self._is_foreign(ticket):
+            return False
+        if len(tracker.labels.statuses(ticket.labels)) > 1:
+            return True
+        if await self.store.runs.lease(ticket.id) is not None:
+            return False
+        return status is not Status.ENQUEUED or not await self.store.queue.holds(ticket.id)
+
+    def _is_foreign(self, ticket: Ticket) -> bool:
+        return not self.recovery.routes(ticket) and self._foreign.get(ticket.id) == ticket.revision
 
     async def _put_back(self, swept: Swept) -> None:
         alive = {process.name for process in await self.store.presence.alive()}
@@ -126,63 +184,114 @@ class Housekeeping:
             swept.put_back += max(0, requests) + max(0, signals)
 
     async def _finish_intents(self, swept: Swept) -> None:
+        found: dict[str, list[Task]] = {}
         for ticket in await self.store.intents.to_look_at(now=time.time()):
             intent = await self.store.intents.of(ticket)
             tracker = self.trackers.get(intent.tracker) if intent else None
             if intent is None or tracker is None:
                 await self.store.intents.postpone(ticket, until=time.time() + self.intervals.stale)
                 continue
-            try:
-                token = uuid.uuid4().hex
-                async with holding(self.store, tracker.platform, ticket, token=token) as lock:
-                    await self.recovery.finish_intent(ticket, tracker, lock)
-                swept.finished += 1
-            except (LockBusy, LeaseLost):
-                continue  # somebody is at it
-            except TrackerError as error:
-                swept.troubles.append(f"{ticket}: {error}")
+            found.setdefault(tracker.name, []).append(self._finishing(swept, tracker, ticket))
+        await _share_each(found)
+
+    def _finishing(self, swept: Swept, tracker: Tracker, ticket: TicketId) -> Task:
+        async def finish() -> None:
+            async with holding(self.store, tracker.platform, ticket, token=uuid.uuid4().hex) as lock:
+                await self.recovery.finish_intent(ticket, tracker, lock)
+            swept.finished += 1
+
+        return lambda: self._attempt(swept, ticket, finish)
 
     async def _bring_back(self, swept: Swept) -> None:
         running = {lease.ticket: lease for lease in await self.store.runs.running()}
         alive = {process.name for process in await self.store.presence.alive()}
         orphaned = [lease.ticket for lease in running.values() if lease.consumer not in alive]
+        found: dict[str, list[Task]] = {}
         for ticket in dict.fromkeys((*await self.store.runs.released(), *await self.store.runs.suspects(), *orphaned)):
             lease = running.get(ticket)
             where = (lease.tracker, lease.key) if lease else await self.store.intents.where(ticket)
             if where is None:
                 await self.store.runs.forget_suspicion(ticket)
-                continue
-            await self._recover(swept, *where, ticket)
+            elif await self.store.runs.look(ticket, patient=True) is Life.DEAD:
+                # Only now is the tracker asked: a consumer that merely fell silent costs no requests.
+                found.setdefault(where[0], []).append(self._recovering(swept, *where, ticket))
+        await _share_each(found)
 
-    async def _recover(self, swept: Swept, tracker: str, key: str, ticket: TicketId) -> None:
-        try:
+    def _recovering(self, swept: Swept, tracker: str, key: str, ticket: TicketId, listed: Ticket | None = None) -> Task:
+        async def recover() -> None:
             action = await self.recovery.recover(tracker, key, ticket)
+            if isinstance(action, NotOurs) and listed is not None:
+                self._foreign[ticket] = listed.revision
+            elif not isinstance(action, Leave | NotOurs):
+                swept.recovered += 1
+                log.info("recovered", ticket=ticket, action=type(action).__name__)
+
+        return lambda: self._attempt(swept, ticket, recover)
+
+    def _recalling(self, swept: Swept, tracker: Tracker, ticket: Ticket) -> Task:
+        async def recall() -> None:
+            if await self.recovery.recall(tracker.name, ticket.key, ticket.id):
+                swept.recalled += 1
+            elif not await self.store.runs.remembers(ticket.id):
+                self._foreign[ticket.id] = ticket.revision
+
+        return recall
+
+    async def _wake(self, swept: Swept) -> None:
+        found: dict[str, list[Task]] = {}
+        for ticket, tracker, key in await self.store.intents.due(now=time.time()):
+            found.setdefault(tracker, []).append(self._waking(swept, tracker, key, ticket))
+        await _share_each(found)
+
+    def _waking(self, swept: Swept, tracker: str, key: str, ticket: TicketId) -> Task:
+        async def wake() -> None:
+            await self.recovery.wake(tracker, key, ticket)
+            swept.woken += 1
+
+        return lambda: self._attempt(swept, ticket, wake)
+
+    async def _attempt(self, swept: Swept, ticket: TicketId, task: Task) -> None:
+        try:
+            await task()
         except (LockBusy, LeaseLost):
             return  # somebody is at it
         except TrackerError as error:
             swept.troubles.append(f"{ticket}: {error}")
-            return
-        if not isinstance(action, Leave):
-            swept.recovered += 1
-            log.info("recovered", ticket=ticket, action=type(action).__name__)
-
-    async def _wake(self, swept: Swept) -> None:
-        for ticket, tracker, key in await self.store.intents.due(now=time.time()):
-            try:
-                await self.recovery.wake(tracker, key, ticket)
-                swept.woken += 1
-            except (LockBusy, LeaseLost):
-                continue
-            except TrackerError as error:
-                swept.troubles.append(f"{ticket}: {error}")
 
     def _tell(self, name: str, swept: Swept) -> None:
         if swept.anything:
-            log.info(
-                name,
-                put_back=swept.put_back,
-                finished=swept.finished,
-                recovered=swept.recovered,
-                woken=swept.woken,
-                troubles=swept.troubles or None,
-            )
+            log.info(name, **swept.counts, troubles=swept.troubles or None)
+
+
+async def _labelled(tracker: Tracker, status: Status) -> list[Ticket]:
+    """Every open ticket that shows `status`, also under a former prefix."""
+    return [ticket async for ticket in tracker.find(*tracker.labels.spellings(status))]
+
+
+async def _share_each(tasks: Mapping[str, list[Task]]) -> None:
+    """Do the tasks of all trackers at once."""
+    await _together(_share(of_tracker) for of_tracker in tasks.values())
+
+
+async def _share(tasks: Iterable[Task]) -> None:
+    """Do the tasks, a few at a time, in order."""
+    left = iter(tasks)
+
+    async def hand() -> None:
+        for task in left:
+            await task()
+
+    await _together(hand() for _ in range(_HANDS))
+
+
+async def _together(work: Iterable[Coroutine[Any, Any, None]]) -> None:
+    """Do all of it at once; the first failure ends the rest, and is raised as it is."""
+    try:
+        async with asyncio.TaskGroup() as group:
+            for part in work:
+                group.create_task(part)
+    except BaseExceptionGroup as failures:
+        first: BaseException = failures
+        while isinstance(first, BaseExceptionGroup):
+            first = first.exceptions[0]
+        raise first from None

@@ -9,9 +9,12 @@ from typing import Final
 
 import structlog
 
-from agentsmith.claim import Claimed, ClaimOutcome, Claims, Deferred, Rejected
-from agentsmith.domain.signal import MalformedSignal, Signal
+from agentsmith import metrics
+from agentsmith.claim import Claims
+from agentsmith.domain.claiming import AlreadyClaimed, Claimed, ClaimOutcome, Deferred, Held, Rejected, WouldClaim
+from agentsmith.domain.signal import MalformedSignal, Signal, SignalKind
 from agentsmith.store import AWAY, Process, Store
+from agentsmith.talk import Talk
 from agentsmith.trackers.http import spending_for
 
 log = structlog.get_logger()
@@ -30,6 +33,8 @@ class Intake:
     claims: Claims
     process: Process
     hands: int = 4
+    talk: Talk | None = None
+    """Who obeys commands in comments."""
     _adopt: bool = False
 
     async def serve(self) -> None:
@@ -45,7 +50,7 @@ class Intake:
                     self._adopt = False
                     for held in await self.store.signals.in_hand(self.process.name):
                         await self._deal_with(held)
-                soon = await self.store.signals.ripen()
+                soon = await self.store.signals.ripen(self.claims.rules.capacity.limits)
                 wait = min(_LONGEST_WAIT, max(_SHORTEST_WAIT, soon)) if soon is not None else _LONGEST_WAIT
                 payload = await self.store.signals.take(self.process.name, wait=wait)
                 self.store.outage.over()
@@ -67,7 +72,7 @@ class Intake:
         await self.store.signals.opened(signal)
         try:
             with spending_for("claim"):
-                outcome = await self.claims.consider(signal)
+                outcome = await self._outcome(signal)
         except AWAY:
             raise
         except Exception as error:
@@ -75,6 +80,7 @@ class Intake:
             log.error("looking at a ticket failed", ticket=signal.ticket, exc_info=error)
             outcome = Deferred(f"internal error: {type(error).__name__}", _AFTER_A_BUG)
         _tell(signal, outcome)
+        metrics.LOOKS.labels(signal.tracker, type(outcome).__name__).inc()
         await self.store.reasons.note(
             signal.ticket,
             at=time.time(),
@@ -83,10 +89,18 @@ class Intake:
             why="" if isinstance(outcome, Claimed | Rejected) else outcome.why,
             gates=outcome.gates,
         )
-        if isinstance(outcome, Deferred):
-            await self.store.signals.later(self.process.name, payload, signal, wait=outcome.wait)
-        else:
-            await self.store.signals.acknowledge(self.process.name, payload)
+        match outcome:
+            case Deferred(wait=wait):
+                await self.store.signals.later(self.process.name, payload, signal, wait=wait)
+            case Held(places=places):
+                await self.store.signals.hold(self.process.name, payload, signal, places=places)
+            case _:
+                await self.store.signals.acknowledge(self.process.name, payload)
+
+    async def _outcome(self, signal: Signal) -> ClaimOutcome:
+        if signal.kind is not SignalKind.COMMAND:
+            return await self.claims.consider(signal)
+        return await self.talk.obey(signal) if self.talk else AlreadyClaimed("no commands are taken here")
 
 
 def _tell(signal: Signal, outcome: ClaimOutcome) -> None:
@@ -99,5 +113,9 @@ def _tell(signal: Signal, outcome: ClaimOutcome) -> None:
             known.info("rejected", gate=closed.gate.value, saw=closed.saw, remedy=closed.remedy)
         case Deferred(why=why, wait=wait):
             known.info("deferred", why=why, wait=round(wait, 3))
+        case Held(why=why):
+            known.info("held back", why=why)
+        case WouldClaim(why=why):
+            known.info("shadow", would=why)
         case _:
             known.debug("left alone", why=outcome.why)

@@ -39,10 +39,11 @@ _SENSITIVE_KEY: Final = re.compile(
 _IN_TEXT: Final = (
     # Credentials inside an address.
     (re.compile(r"(://)[^\s/?#'\"<>]*@"), rf"\1{MASK}@"),
-    # `Authorization: Bearer x`, `token=x`, `'password': 'x'`; `tokens=12` is a count and stays.
+    # `Authorization: Bearer x`, `token=x`, `'password': 'x'`; `tokens=12` is a count and stays, and so does what is
+    # said about a setting: `trackers.web.token: is missing`.
     (
         re.compile(
-            r"\b(authorization|(?:access[_-]|private[_-]|api[_-]|x-)?token|client_secret|password|passwd|api[_-]?key)"
+            r"(?<!\w\.)\b(authorization|(?:access[_-]|private[_-]|api[_-]|x-)?token|client_secret|password|passwd|api[_-]?key)"
             r"(['\"]?\s*[=:]\s*)(?:'[^']*'|\"[^\"]*\"|(?:(?:bearer|basic|token)\s+)?[^\s'\",;&}\])]+)",
             re.IGNORECASE,
         ),

@@ -1,4 +1,4 @@
-"""Opening what a configuration names: the store, with our own Redis if none is configured, and the trackers."""
+"""Opening what a configuration names: the store, with our own Redis if none is configured, trackers and forges."""
 
 from __future__ import annotations
 
@@ -10,12 +10,14 @@ from pathlib import Path
 from agentsmith import logs
 from agentsmith.config import Config
 from agentsmith.domain.errors import StoreUnavailable
+from agentsmith.domain.forge import Forge
 from agentsmith.domain.tracker import Tracker
 from agentsmith.domain.webhook import WebhookReader
 from agentsmith.store import LeaseTimes, Store
 from agentsmith.store.server import EmbeddedServer
 from agentsmith.store.server_binary import ServerUnavailable
 from agentsmith.ticketlock import LabelLocks
+from agentsmith.trackers import forges as code
 from agentsmith.trackers import registry
 from agentsmith.trackers.http import Shared
 
@@ -28,6 +30,13 @@ class Opened:
     url: str
     server: EmbeddedServer | None
     version: str
+
+
+def shadow_of(config: Config) -> Config:
+    """The same configuration with a memory of its own: a shadow takes nothing from a daemon beside it."""
+    return config.model_copy(
+        update={"redis": config.redis.model_copy(update={"namespace": f"{config.redis.namespace}:shadow"})}
+    )
 
 
 def lease_times(config: Config) -> LeaseTimes:
@@ -74,11 +83,27 @@ async def open_trackers(config: Config, store: Store | None = None) -> AsyncIter
 
     With a store, all replicas on it keep within the platforms' limits together, and out of each other's way.
     """
-    shared = Shared()
-    if store is not None:
-        shared = Shared(governor=store.quotas, ledger=store.quotas, label_lock=LabelLocks(store))
     async with contextlib.AsyncExitStack() as stack:
-        trackers = registry.build(config, shared)
+        trackers = registry.build(config, _shared(store))
         for tracker in trackers.values():
             stack.push_async_callback(tracker.aclose)
         yield trackers
+
+
+@contextlib.asynccontextmanager
+async def open_forges(config: Config, store: Store | None = None) -> AsyncIterator[dict[str, Forge]]:
+    """Make the forge of every tracker whose tickets are about some code, by the tracker's name.
+
+    None of them is asked anything yet. With a store they keep within the platforms' limits together with the trackers.
+    """
+    async with contextlib.AsyncExitStack() as stack:
+        forges = code.build(config, _shared(store))
+        for forge in {id(forge): forge for forge in forges.values()}.values():
+            stack.push_async_callback(forge.aclose)
+        yield forges
+
+
+def _shared(store: Store | None) -> Shared:
+    if store is None:
+        return Shared()
+    return Shared(governor=store.quotas, ledger=store.quotas, label_lock=LabelLocks(store))

@@ -8,27 +8,36 @@ from __future__ import annotations
 
 import asyncio
 import random
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
 import structlog
 
+from agentsmith import metrics
+from agentsmith.claim import turned_away
 from agentsmith.domain.errors import Refused, TicketNotFound, TrackerError
-from agentsmith.domain.gates import Trigger
+from agentsmith.domain.hooks import KeepsDeliveries
 from agentsmith.domain.lifecycle import Status, resolve
 from agentsmith.domain.request import MalformedRequest, PipelineRequest
 from agentsmith.domain.signal import Signal
 from agentsmith.domain.ticket import Ticket, TicketId
 from agentsmith.domain.tracker import DefinesLabels, Tracker
 from agentsmith.rhythm import Beat, beating
-from agentsmith.store import Store
+from agentsmith.rulebook import LiveTriggers
+from agentsmith.store import LeaderLease, Store
 from agentsmith.trackers.http import spending_for
 
 log = structlog.get_logger()
 
 _LONGEST_BACKOFF: Final = 8
 """A failing tracker is asked at most this many intervals apart."""
+_MOST_NAMED: Final = 10
+_ON_ITS_WAY: Final = 10.0
+"""A webhook about a change that is younger than this may still arrive."""
+_CLOCKS_DIFFER: Final = 60.0
+"""A platform's clock may be ahead of ours by as much."""
 _DRIFT: Final = 1.5
 """Each look that shows nothing new makes the pause to the next so much longer."""
 
@@ -68,19 +77,29 @@ class Poller:
 
     store: Store
     trackers: Mapping[str, Tracker]
-    triggers: tuple[Trigger, ...]
+    triggers: LiveTriggers
     intervals: Mapping[str, float]
     slowest: Mapping[str, float] = field(default_factory=dict)
     """How far apart the looks may drift while nothing changes; for whoever is not named they do not."""
+    leading: LeaderLease | None = None
+    """What is found counts only while this stands: a leader that was paused may wake up long after it was replaced."""
+    announced: frozenset[str] = frozenset()
+    """The trackers whose webhooks we take, so that a poll should find nothing new."""
+    heal_every: float = 300.0
+    public_url: str | None = None
     _failures: dict[str, int] = field(default_factory=dict)
     _prepared: set[str] = field(default_factory=set)
 
     async def work(self) -> None:
         """Poll for ever; the leader's work."""
         beats = {name: Beat(self.intervals[name], jitter=self.intervals[name] / 10) for name in self.trackers}
-        async with beating(beats), asyncio.TaskGroup() as group:
+        healing = {name: Beat(self.heal_every, jitter=self.heal_every / 10) for name in self.announced}
+        every = beats | {f"{name} healer": beat for name, beat in healing.items()}
+        async with beating(every), asyncio.TaskGroup() as group:
             for name, beat in beats.items():
                 group.create_task(self._keep_polling(self.trackers[name], beat))
+            for name, beat in healing.items():
+                group.create_task(self._keep_healing(self.trackers[name], beat))
 
     async def _keep_polling(self, tracker: Tracker, beat: Beat) -> None:
         calm = Calm(beat.every, max(beat.every, self.slowest.get(tracker.name, beat.every)))
@@ -93,6 +112,7 @@ class Poller:
                     polled = await self.poll(tracker)
             except TrackerError as error:
                 self._failures[tracker.name] = failures + 1
+                metrics.POLLS.labels(tracker.name, "failed").inc()
                 if failures == 0:
                     log.warning("polling failed, trying again", tracker=tracker.name, error=str(error))
                 pause = beat.every * min(_LONGEST_BACKOFF, 2.0**failures)
@@ -101,7 +121,9 @@ class Poller:
             if failures:
                 log.info("polling works again", tracker=tracker.name)
             self._failures[tracker.name] = 0
-            await self.store.presence.note_cycle("poller", f"{tracker.name}: {polled.found} found")
+            metrics.POLLS.labels(tracker.name, "done").inc()
+            fence = self.leading.fence if self.leading is not None else 0
+            await self.store.presence.note_cycle("poller", f"{tracker.name}: {polled.found} found", fence=fence)
             pause = calm.after(polled)
             if pause > beat.every:
                 # The beat has rung meanwhile, so this is the whole pause.
@@ -124,22 +146,69 @@ class Poller:
         pending: dict[TicketId, Ticket] = {}
         async for ticket in tracker.find(*self._labels_on(tracker)):
             found[ticket.id] = ticket.revision
-            if resolve(tracker.labels.statuses(ticket.labels)) is Status.PENDING:
+            statuses = tracker.labels.statuses(ticket.labels)
+            # Several labels at once are to be repaired; here they are seen without asking for anything more.
+            if resolve(statuses) is Status.PENDING or len(statuses) > 1:
                 pending[ticket.id] = ticket
-        # A ticket that was turned away and has not changed since would only be turned away again.
+        # A ticket that was turned away and has not changed since would only be turned away again, and one that waits
+        # for room is looked at when there is some.
         rejected = await self.store.signals.rejected(tuple(pending))
-        signals = {
-            ticket.id: Signal(tracker.name, ticket.key, ticket.id, cause="poll")
+        held = await self.store.signals.held() if pending else frozenset()
+        rules = self.triggers.rules
+        fresh = [
+            ticket
             for ticket in pending.values()
-            if rejected.get(ticket.id) != ticket.revision
-        }
+            if ticket.id not in held and rejected.get(ticket.id) != turned_away(ticket, rules)
+        ]
+        signals = {t.id: Signal(tracker.name, t.key, t.id, cause="poll") for t in fresh}
         # What we have in hand and did not find lost its trigger or was closed: it wants to be stopped.
         in_hand = await self._in_hand(tracker.name)
         for ticket_id, key in in_hand:
             if ticket_id not in found:
                 signals[ticket_id] = Signal(tracker.name, key, ticket_id, cause="poll: its trigger is gone")
-        signalled = await self.store.signals.send(signals.values())
+        signalled = await self.store.signals.send(signals.values(), leading=self.leading)
+        if signalled is None:
+            log.warning("what a poll found is dropped: somebody else leads by now", tracker=tracker.name)
+            return Polled(len(found), 0, found, len(in_hand))
+        await self._mind_silence(tracker, fresh)
         return Polled(len(found), signalled, found, len(in_hand))
+
+    async def _mind_silence(self, tracker: Tracker, fresh: list[Ticket]) -> None:
+        """Say so when a poll finds what a webhook should have told."""
+        if tracker.name not in self.announced or not fresh:
+            return
+        told, now = await self.store.signals.announced([ticket.id for ticket in fresh]), time.time()
+        silent = [
+            ticket.id
+            for ticket in fresh
+            if (changed := ticket.updated_at.timestamp() if ticket.updated_at else 0.0) < now - _ON_ITS_WAY
+            and told.get(ticket.id, 0.0) < changed - _CLOCKS_DIFFER
+        ]
+        if silent:
+            metrics.UNANNOUNCED.labels(tracker.name).inc(len(silent))
+            log.warning(
+                "a poll found what no webhook announced; see: agentsmith webhooks check",
+                tracker=tracker.name,
+                count=len(silent),
+                tickets=silent[:_MOST_NAMED],
+            )
+
+    async def _keep_healing(self, tracker: Tracker, beat: Beat) -> None:
+        """Have failed deliveries sent again, where the platform keeps them."""
+        while isinstance(tracker, KeepsDeliveries):
+            await beat.next()
+            try:
+                with spending_for("heal"):
+                    healed = await tracker.redeliver_failed(tracker.name, self.public_url)
+            except (Refused, TicketNotFound) as error:
+                log.info("failed deliveries cannot be asked for again", tracker=tracker.name, why=str(error))
+                return
+            except TrackerError as error:
+                log.warning("healing failed, trying again", tracker=tracker.name, error=str(error))
+                continue
+            if healed:
+                metrics.HEALED.labels(tracker.name).inc(healed)
+                log.info("failed deliveries were asked for again", tracker=tracker.name, count=healed)
 
     def _labels_on(self, tracker: Tracker) -> list[str]:
         here = (t for t in self.triggers if not t.trackers or tracker.name in t.trackers)

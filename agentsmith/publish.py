@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import Final
 
 import structlog
 
 from agentsmith import logs
 from agentsmith.domain.errors import RateLimited, TicketNotFound, TrackerError
+from agentsmith.domain.gates import Trigger, matching
 from agentsmith.domain.intent import Intent
 from agentsmith.domain.lifecycle import Status
 from agentsmith.domain.memo import Memo
@@ -67,8 +68,8 @@ PublishOutcome = Published | NotYet | FencedOff
 class Publisher:
     """Writes decisions onto tickets."""
 
-    def __init__(self, store: Store, trackers: Mapping[str, Tracker]) -> None:
-        self._store, self._trackers = store, trackers
+    def __init__(self, store: Store, trackers: Mapping[str, Tracker], triggers: Iterable[Trigger] = ()) -> None:
+        self._store, self._trackers, self._triggers = store, trackers, triggers
 
     async def publish(self, intent: Intent, *, lock: Lease, ticket: Ticket | None = None) -> PublishOutcome:
         """Make the ticket show `intent.to`. The caller holds the ticket's lock under the intent's fence."""
@@ -77,7 +78,8 @@ class Publisher:
             return await self._later(intent, f"no tracker is called {intent.tracker!r}", _AFTER_REFUSAL)
         try:
             ticket = ticket or await tracker.get(intent.key)
-            if intent.to not in (Status.PENDING, Status.ENQUEUED):
+            intent = await self._or_once_more(tracker, ticket, intent)
+            if intent.to is not Status.ENQUEUED and (intent.to is not Status.PENDING or intent.note):
                 await self.comment(tracker, ticket, intent.to, intent, lock=lock)
             return await self._move(tracker, ticket, intent, lock)
         except TicketNotFound:
@@ -85,6 +87,21 @@ class Publisher:
         except TrackerError as error:
             wait = LOOK_AGAIN if error.retryable else _AFTER_REFUSAL
             return await self._later(intent, str(error), error.retry_at - time.time() if error.retry_at else wait)
+
+    async def _or_once_more(self, tracker: Tracker, ticket: Ticket, intent: Intent) -> Intent:
+        """The intent, or the one to run the ticket once more, if a person asked for that during the run."""
+        if intent.to not in (Status.DONE, Status.FAILED, Status.WAITING):
+            return intent
+        by = await self._store.runs.follow_up(ticket.id)
+        if by is None and intent.attempt and await self._store.runs.attempts(ticket.id) is None:
+            # The run outlived what Redis knew of it; the ticket itself remembers.
+            sticky = await tracker.read_sticky(ticket)
+            by = "someone" if sticky is not None and sticky.memo is not None and sticky.memo.follow_up else None
+        if by is None:
+            return intent
+        told = f"Run `{intent.run}` ended: {intent.outcome}. It runs once more, as {by} asked meanwhile."
+        note = f"{told}\n\n{intent.note}" if intent.note else told
+        return replace(intent, to=Status.PENDING, note=note, due=None, by_person=True)
 
     async def _move(self, tracker: Tracker, ticket: Ticket, intent: Intent, lock: Lease) -> PublishOutcome:
         move = Move(intent.source, intent.to, intent.run, intent.fence, deadline=lock.trust.until)
@@ -145,6 +162,21 @@ class Publisher:
         log.warning("not published yet", ticket=intent.ticket, to=intent.to, why=why)
         return NotYet(why, retry_at)
 
+    async def words(self, ticket: Ticket, status: Status | None, intent: Intent) -> Words:
+        """What our comment says of a ticket in `status`, and the memo that survives in it."""
+        history = await self._store.runs.history(ticket.id)
+        text = sticky_text(status, run=intent.run, attempt=intent.attempt, note=intent.note, history=history)
+        memo = Memo(
+            intent.run,
+            intent.fence,
+            intent.attempt,
+            intent.text,
+            intent.due,
+            follow_up=status is Status.IN_PROGRESS and await self._store.runs.follow_up(ticket.id) is not None,
+            trigger=next((trigger.label for trigger in matching(ticket, self._triggers)), ""),
+        )
+        return Words(text, memo)
+
     async def comment(
         self,
         tracker: Tracker,
@@ -160,7 +192,7 @@ class Publisher:
         `passing` says that it will be written again before the run ends: where every edit is kept for ever, and there
         is a comment already, it is left as it is.
         """
-        words = words_for(status, intent)
+        words = await self.words(ticket, status, intent)
         try:
             known = await self._known_sticky(ticket)
             if passing and known is not None and isinstance(tracker, KeepsEveryEdit):
@@ -175,12 +207,17 @@ class Publisher:
             return
         await self._store.remember_sticky(ticket.id, sticky.ref)
 
+    async def note_follow_up(self, tracker: Tracker, ticket: Ticket, by: str, *, lock: Lease) -> None:
+        """Have a running ticket run once more afterwards; noted beside the lease, and on the ticket, which survives."""
+        await self._store.runs.note_follow_up(ticket.id, by)
+        sticky = await tracker.read_sticky(ticket)
+        if sticky is None or sticky.memo is None or sticky.memo.follow_up:
+            return
+        memo = replace(sticky.memo, follow_up=True)
+        note = f"It will run once more afterwards, as {by or 'someone'} asked."
+        text = sticky_text(Status.IN_PROGRESS, run=memo.run, attempt=memo.attempt, note=note)
+        await tracker.write_sticky(ticket, text, memo, known=sticky, deadline=lock.trust.until)
+
     async def _known_sticky(self, ticket: Ticket) -> Sticky | None:
         ref = await self._store.remembered_sticky(ticket.id)
         return Sticky(ref=ref, text="", memo=None) if ref else None
-
-
-def words_for(status: Status | None, intent: Intent) -> Words:
-    """What our comment says of a ticket in `status`."""
-    text = sticky_text(status, run=intent.run, attempt=intent.attempt, note=intent.note)
-    return Words(text, Memo(intent.run, intent.fence, intent.attempt, intent.text, intent.due))

@@ -6,24 +6,38 @@ recoveries at once are harmless: each holds the ticket's lock, reads again, and 
 
 from __future__ import annotations
 
+import contextlib
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
 import structlog
 
 from agentsmith.domain import recovery
-from agentsmith.domain.errors import TicketNotFound
-from agentsmith.domain.gates import Trigger, matching
+from agentsmith.domain.errors import TicketNotFound, TrackerError
+from agentsmith.domain.gates import Trigger, chosen, matching
 from agentsmith.domain.intent import Intent
 from agentsmith.domain.lifecycle import Status, resolve
-from agentsmith.domain.recovery import Action, BackToPending, Facts, Fail, Leave, Life, PushAgain, Tidy, Withdraw
-from agentsmith.domain.request import PipelineRequest
+from agentsmith.domain.memo import Memo
+from agentsmith.domain.recovery import (
+    Action,
+    BackToPending,
+    Facts,
+    Fail,
+    Leave,
+    Life,
+    NotOurs,
+    Park,
+    PushAgain,
+    Tidy,
+    Withdraw,
+)
+from agentsmith.domain.request import PipelineRequest, text_hash
 from agentsmith.domain.ticket import Ticket, TicketId
 from agentsmith.domain.tracker import Tracker
 from agentsmith.publish import LOOK_AGAIN, Publisher
-from agentsmith.store import DeadLetter, Lease, Pushed, Store
+from agentsmith.store import Begun, DeadLetter, Lease, Pushed, Store
 from agentsmith.ticketlock import LockBusy, holding
 
 log = structlog.get_logger()
@@ -41,7 +55,7 @@ class Recovery:
         trackers: Mapping[str, Tracker],
         publisher: Publisher,
         *,
-        triggers: tuple[Trigger, ...],
+        triggers: Iterable[Trigger],
         max_attempts: int,
         make_request: MakeRequest,
     ) -> None:
@@ -57,7 +71,7 @@ class Recovery:
             try:
                 seen = await tracker.get(key)
             except TicketNotFound as error:
-                await self._forget(ticket)
+                await self._store.runs.forget(ticket)
                 return Leave(f"there is no such ticket: {error}")
             return await self.attend(tracker, seen, lock)
 
@@ -75,7 +89,7 @@ class Recovery:
             await tracker.tidy(ticket, keep=settled, deadline=lock.trust.until)
             log.warning("a late write was repaired", ticket=ticket.id, kept=settled.value)
             return Tidy(settled)
-        facts, pipeline = await self._facts(tracker, ticket)
+        facts, run = await self._facts(tracker, ticket)
         action = recovery.decide(facts)
         match action:
             case Tidy(keep=keep):
@@ -87,16 +101,23 @@ class Recovery:
             case Leave():
                 if facts.life is Life.SUSPECTED:
                     await self._store.intents.remember_where(ticket.id, tracker.name, ticket.key)
+                elif facts.life is Life.DEAD:
+                    await self._store.runs.forget(ticket.id)
                 elif facts.life is not Life.SETTLING:
-                    await self._forget(ticket.id)
+                    await self._store.runs.forget_suspicion(ticket.id)
+            case NotOurs():
+                log.debug("another installation's ticket is left alone", ticket=ticket.id)
             case PushAgain():
-                await self._push_again(tracker, ticket, pipeline, facts.attempts, lock)
+                await self._push_again(tracker, ticket, facts.attempts, lock)
             case BackToPending(why=why):
-                await self._publish(tracker, ticket, Status.PENDING, "recovered", why, lock)
+                await self._publish(tracker, ticket, Status.PENDING, "recovered", why, facts, run, lock)
             case Fail(why=why):
-                await self._publish(tracker, ticket, Status.FAILED, "given up", why, lock)
+                await self._publish(tracker, ticket, Status.FAILED, "given up", why, facts, run, lock)
+            case Park(why=why):
+                note = f"Parked: {why}. Look at it; then say `agentsmith retry`, or remove the label, to have it run."
+                await self._publish(tracker, ticket, Status.WAITING, "text changed", note, facts, run, lock)
             case Withdraw(why=why):
-                await self._publish(tracker, ticket, None, "withdrawn", why, lock)
+                await self._publish(tracker, ticket, None, "withdrawn", why, facts, run, lock)
         return action
 
     async def finish_intent(
@@ -123,7 +144,15 @@ class Recovery:
         unqueue: bool = False,
     ) -> str:
         """Take the ticket over, record the decision and publish it; answers the store's word."""
-        begun = await self._store.intents.decide(
+        begun = await self._decide(intent, lock, after_settling=after_settling, unqueue=unqueue)
+        if begun.word == "decided":
+            await self._publisher.publish(replace(intent, fence=begun.fence), lock=lock, ticket=ticket)
+        return begun.word
+
+    async def _decide(
+        self, intent: Intent, lock: Lease, *, after_settling: bool = False, unqueue: bool = False
+    ) -> Begun:
+        return await self._store.intents.decide(
             intent.ticket,
             intent,
             lock_key=lock.key,
@@ -132,9 +161,27 @@ class Recovery:
             after_settling=after_settling,
             unqueue=unqueue,
         )
-        if begun.word == "decided":
-            await self._publisher.publish(replace(intent, fence=begun.fence), lock=lock, ticket=ticket)
-        return begun.word
+
+    async def recall(self, tracker_name: str, key: str, ticket: TicketId) -> bool:
+        """Read the time that a waiting ticket waits for off the ticket, if Redis forgot it; True when there is one."""
+        tracker = self._trackers.get(tracker_name)
+        if tracker is None:
+            return False
+        async with holding(self._store, tracker.platform, ticket, token=uuid.uuid4().hex):
+            seen = await tracker.get(key)
+            if tracker.labels.statuses(seen.labels) != {Status.WAITING} or await self._store.runs.remembers(ticket):
+                return False
+            memo = await self._memo(tracker, seen)
+            if memo is None or not self._took_on(seen, memo):
+                return False
+            restored = await self._store.intents.restore_waiting(
+                ticket, tracker.name, key, fence=memo.fence, due=memo.due
+            )
+            return restored and memo.due is not None
+
+    def routes(self, ticket: Ticket) -> bool:
+        """Whether one of our triggers is on the ticket."""
+        return bool(matching(ticket, self._triggers))
 
     async def wake(self, tracker_name: str, key: str, ticket: TicketId) -> None:
         """The time that a waiting ticket waited for has come."""
@@ -168,56 +215,109 @@ class Recovery:
         return again, told if still & in_hand and told not in still else None
 
     async def _facts(self, tracker: Tracker, ticket: Ticket) -> tuple[Facts, str]:
+        """What there is to know about the ticket, and the run that it is about."""
         statuses = tracker.labels.statuses(ticket.labels)
         status = resolve(statuses)
         # An enqueued ticket that is neither queued nor leased while we hold its lock is in nobody's hands; a
         # running one may merely have missed a beat.
         life = await self._store.runs.look(ticket.id, patient=status is Status.IN_PROGRESS)
-        matches = matching(ticket, self._triggers)
+        triggered, remembered = self.routes(ticket), await self._store.runs.remembers(ticket.id)
+        # What Redis forgot stands on the ticket; it is asked only when something would be done about it.
+        asked = not remembered and (life is Life.DEAD or not triggered)
+        memo = await self._memo(tracker, ticket) if asked else None
+        attempts = 0
+        if life is Life.DEAD:
+            attempts = await self._store.runs.attempts(ticket.id) or 0
+            if memo is not None and memo.attempt:
+                attempts = await self._store.runs.restore_attempts(ticket.id, memo.attempt)
+        told = await self._store.intents.last_published(ticket.id)
         facts = Facts(
             statuses=statuses,
             open=ticket.open,
-            triggered=bool(matches),
+            triggered=triggered,
             life=life,
             queued=await self._store.queue.holds(ticket.id),
-            attempts=await self._attempts(tracker, ticket) if life is Life.DEAD else 0,
+            attempts=attempts,
             max_attempts=self._max_attempts,
+            # An end that we published stands (P4), whatever a late write put beside it.
+            intended=told if told is not None and told.final else None,
+            ours=triggered or remembered or (memo is not None and self._took_on(ticket, memo)),
+            text_changed=memo is not None and memo.text not in ("", text_hash(ticket.title, ticket.body)),
         )
-        return facts, matches[0].pipeline if matches else ""
+        last = await self._store.runs.unsettled(ticket.id)
+        return facts, last.run if last is not None else memo.run if memo is not None else "unknown"
 
-    async def _attempts(self, tracker: Tracker, ticket: Ticket) -> int:
-        known = await self._store.runs.attempts(ticket.id)
-        if known is not None:
-            return known
+    async def _memo(self, tracker: Tracker, ticket: Ticket) -> Memo | None:
         sticky = await tracker.read_sticky(ticket)
-        if sticky is None or sticky.memo is None or not sticky.memo.attempt:
-            return 0
-        return await self._store.runs.restore_attempts(ticket.id, sticky.memo.attempt)
+        return sticky.memo if sticky is not None else None
 
-    async def _push_again(self, tracker: Tracker, ticket: Ticket, pipeline: str, attempts: int, lock: Lease) -> None:
+    def _took_on(self, ticket: Ticket, memo: Memo) -> bool:
+        """Whether the ticket was taken on by one of our triggers, which may be gone from it by now."""
+        return self.routes(replace(ticket, labels=frozenset({memo.trigger})))
+
+    async def _push_again(self, tracker: Tracker, ticket: Ticket, attempts: int, lock: Lease) -> None:
         begun = await self._store.intents.decide(
             ticket.id, None, lock_key=lock.key, token=lock.token, look_in=LOOK_AGAIN, after_settling=True
         )
         if begun.word != "decided":
             return
-        request = self._make_request(ticket, pipeline, begun.fence, attempts)
-        if await self._store.queue.push(request, after_settling=True) is Pushed.PUSHED:
-            log.warning("re-enqueued orphan ticket", ticket=ticket.id, platform=tracker.platform, run=request.run)
+        request = self._request(ticket, begun.fence, attempts)
+        if await self._store.queue.push(request, after_settling=True) is not Pushed.PUSHED:
+            return
+        log.warning(
+            f"re-enqueued orphan ticket {ticket.id}", ticket=ticket.id, platform=tracker.platform, run=request.run
+        )
+        await self._comment_on_push(tracker, ticket, request, lock)
+
+    async def _comment_on_push(self, tracker: Tracker, ticket: Ticket, request: PipelineRequest, lock: Lease) -> None:
+        """Tell the ticket, and pin the text that the new request carries; a comment never stops the work."""
+        intent = Intent(
+            ticket.id,
+            tracker.name,
+            ticket.key,
+            request.fence,
+            Status.ENQUEUED,
+            Status.ENQUEUED,
+            request.run,
+            note="Its place in the queue was lost; it has a new one.",
+            attempt=request.attempt,
+            text=request.pinned.sha256,
+        )
+        with contextlib.suppress(TrackerError):
+            await self._publisher.comment(tracker, ticket, Status.ENQUEUED, intent, lock=lock)
+
+    def _request(self, ticket: Ticket, fence: int, attempts: int) -> PipelineRequest:
+        wanted = chosen(ticket, self._triggers) or matching(ticket, self._triggers)
+        return self._make_request(ticket, wanted[0].pipeline, fence, attempts)
 
     async def _publish(
-        self, tracker: Tracker, ticket: Ticket, to: Status | None, outcome: str, note: str, lock: Lease
+        self,
+        tracker: Tracker,
+        ticket: Ticket,
+        to: Status | None,
+        outcome: str,
+        note: str,
+        facts: Facts,
+        run: str,
+        lock: Lease,
     ) -> None:
-        source = resolve(tracker.labels.statuses(ticket.labels))
-        dead = await self._store.runs.unsettled(ticket.id)
-        run = dead.run if dead else "unknown"
-        intent = Intent(ticket.id, tracker.name, ticket.key, 0, source, to, run, outcome=outcome, note=note)
-        word = await self.decide_and_publish(intent, ticket=ticket, lock=lock, after_settling=True)
-        if word == "decided" and to is Status.FAILED:
-            letter = DeadLetter(payload="", reason=f"{ticket.id}: {note}", at=time.time())
-            await self._store.queue.add_dead_letter(letter)
+        source = resolve(facts.statuses)
+        intent = Intent(ticket.id, tracker.name, ticket.key, 0, source, to, run, outcome, note, attempt=facts.attempts)
+        begun = await self._decide(intent, lock, after_settling=True)
+        if begun.word != "decided":
+            return
+        if to is Status.PENDING:
+            await self._store.runs.note_history(ticket.id, _lost(run, facts.attempts))
+        elif to is Status.FAILED:
+            request = self._request(ticket, begun.fence, facts.attempts)
+            await self._store.queue.add_dead_letter(DeadLetter(request.to_json(), note, time.time()))
+        await self._publisher.publish(replace(intent, fence=begun.fence), lock=lock, ticket=ticket)
 
-    async def _forget(self, ticket: TicketId) -> None:
-        await self._store.runs.forget_suspicion(ticket)
+
+def _lost(run: str, attempts: int) -> str:
+    """A line for the ticket about a run that died."""
+    at = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime())
+    return f"{at}: run `{run}` died" + (f" in attempt {attempts}" if attempts else "") + "; it was queued again"
 
 
 __all__ = ["LockBusy", "Recovery"]

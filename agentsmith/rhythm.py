@@ -20,8 +20,14 @@ class Beat:
     ring: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def next(self) -> None:
-        """Wait for the next ring."""
-        await self.ring.wait()
+        """Wait for the next ring, but not much longer than the interval.
+
+        The scheduler goes by the wall clock. When that is set back, it would ring again only once the clock has caught
+        up, and whoever leads would keep everybody else from the work until then.
+        """
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(1.5 * self.every + 2 * self.jitter):
+                await self.ring.wait()
         self.ring.clear()
 
 

@@ -1,51 +1,46 @@
 """One run of one ticket, from lease to settle: `lease → read by id → in-progress → acknowledge → steps → settle`.
 
 `RunScope` is the one object that settles on every way out: success, failure, exception, cancellation, drain, lost
-lease. Whatever it decides is recorded in Redis before the tracker hears of it.
+lease. Whatever it decides is recorded in Redis before the tracker hears of it, and work that is not finished is pushed
+before that.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Mapping
-from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Final, Protocol
+from dataclasses import replace
+from typing import Final
 
 import structlog
 
 from agentsmith import logs
-from agentsmith.boottime import boottime
-from agentsmith.config import Pipeline, Step
+from agentsmith.config import Pipeline
 from agentsmith.domain.errors import LeaseLost, TicketNotFound, TrackerError
-from agentsmith.domain.gates import Trigger, matching
+from agentsmith.domain.gates import matching
 from agentsmith.domain.intent import Intent
 from agentsmith.domain.lifecycle import Status, resolve
+from agentsmith.domain.report import StepLine
 from agentsmith.domain.request import PipelineRequest
 from agentsmith.domain.signal import Signal
 from agentsmith.domain.ticket import Ticket
 from agentsmith.domain.tracker import AlreadySo, Applied, LostRace, Move, Tracker
 from agentsmith.farewell import farewell_for
-from agentsmith.pipelines.guarded import Farewell, Guard, GuardDied
+from agentsmith.keeping import KeptLease
+from agentsmith.pipelines import cgroups
+from agentsmith.pipelines.guarded import Guard, GuardDied
 from agentsmith.pipelines.outcome import Outcome
-from agentsmith.pipelines.steps import Limits, Workplace, environment, passed_on, run_steps
-from agentsmith.publish import LOOK_AGAIN, Publisher
-from agentsmith.store import AWAY, Acquired, Lease, Store, Trust
+from agentsmith.progress import LiveComment
+from agentsmith.publish import LOOK_AGAIN
+from agentsmith.store import AWAY, TAKEN_OVER, Acquired, Lease
 from agentsmith.ticketlock import LockBusy, holding
+from agentsmith.work import RunContext, Work, account_of
 
 log = structlog.get_logger()
 
 WITHDRAWN: Final = "withdrawn: "
 """How a stop request begins when the person took the ticket back, rather than cancelled it."""
-_RENEW_RETRY: Final = 0.2
 _LOOK_AFTER_TROUBLE: Final = 30.0
-
-
-class OpenGuard(Protocol):
-    """Start a guard; see `Guard.open`."""
-
-    def __call__(self, *, trusted_until: float, grace: float, farewell: Farewell | None) -> Awaitable[Guard]: ...
 
 
 class Dropped(Exception):
@@ -56,60 +51,46 @@ class Dropped(Exception):
         self.look, self.uncount = look, uncount
 
 
-@dataclass(frozen=True, slots=True)
-class RunContext:
-    """What every run of this process shares."""
-
-    store: Store
-    redis_url: str
-    trackers: Mapping[str, Tracker]
-    publisher: Publisher
-    pipelines: Mapping[str, Pipeline]
-    triggers: tuple[Trigger, ...]
-    limits: Limits
-    kill_grace: float
-    data_dir: Path
-    open_guard: OpenGuard = Guard.open
-    """A model of the protocol puts its own workers in place of processes."""
-
-
 class RunScope:
     """A leased run. Enter it, `carry_out` the work, and leave: leaving settles."""
 
     def __init__(self, context: RunContext, request: PipelineRequest, payload: str, acquired: Acquired) -> None:
         self.request = replace(request, delivery=acquired.deliveries)
-        self.step = ""
         self._context, self._payload, self._lease = context, payload, acquired.lease
         self._attempt = acquired.attempts
         self._counted = False
-        times = context.store.times
-        self._trust = Trust(times.ttl, times.margin)
-        self._trust.renewed(sent_at=acquired.sent_at)
+        self._kept = KeptLease(context.store, acquired, self._end_work)
         self._tracker: Tracker | None = context.trackers.get(request.tracker)
         self._ticket: Ticket | None = None
         self._guard: Guard | None = None
+        self._work: Work | None = None
         self._outcome: Outcome | None = None
         self._stop: str | None = None
-        self._lost: str | None = None
         self._draining = False
         self._acknowledged = False
-        self._renew_now = asyncio.Event()
-        self._work: asyncio.Task[None] | None = None
+        self._doing: asyncio.Task[None] | None = None
         self._log = log.bind(ticket=request.ticket, run=request.run, fence=acquired.lease.fence)
+
+    @property
+    def step(self) -> str:
+        """The step that runs now, or ran last."""
+        return self._work.step if self._work is not None else ""
 
     async def carry_out(self) -> None:
         """Do the work and settle it; returns when the run is over, however it ended."""
-        self._work = asyncio.create_task(self._do())
-        renewing = asyncio.create_task(self._renew())
+        self._doing = asyncio.create_task(self._do())
+        renewing = asyncio.create_task(self._kept.keep())
         if self._draining:
             self._end_work()
         try:
             try:
-                await asyncio.wait({self._work})
+                await asyncio.wait({self._doing})
             except asyncio.CancelledError:
                 self.drain()  # we are being cancelled ourselves: end the work before going
-                await asyncio.wait({self._work})
+                await asyncio.wait({self._doing})
             dropped = self._judge()
+            if self._work is not None and self._outcome is not None:
+                await self._work.wind_up(self._outcome)
         finally:
             if self._guard is not None:
                 await self._guard.close()
@@ -119,8 +100,10 @@ class RunScope:
         await self._settle(dropped)
 
     def stop(self, reason: str) -> None:
-        """A person cancelled or withdrew the ticket: end the work."""
-        if self._stop is None and self._lost is None:
+        """A person cancelled or withdrew the ticket, or somebody took it over: end the work."""
+        if reason == TAKEN_OVER:
+            self._kept.lose(reason)  # no outcome: whoever took it over decides
+        elif self._stop is None and self._kept.lost is None:
             self._stop = reason
             self._end_work()
 
@@ -129,60 +112,29 @@ class RunScope:
         self._draining = True
         self._end_work()
 
+    @property
+    def holds_request(self) -> bool:
+        """Whether the request is neither acknowledged nor settled, and so still in our consumer's list."""
+        return not self._acknowledged
+
     async def restore(self, consumer: str, payload: str) -> None:
         """Redis lost its memory: put back the request, if it is not acknowledged, and the lease, now."""
         store = self._context.store
         if not self._acknowledged:
             await store.queue.restore(consumer, self.request.ticket, payload)
-        self._renew_now.set()
-
-    def _lose(self, why: str) -> None:
-        if self._lost is None:
-            self._lost = why
-            self._trust.end()
-            self._log.warning("the lease is lost, stopping the run", why=why)
-            self._end_work()
+        self._kept.renew_now()
 
     def _end_work(self) -> None:
-        if self._work is not None:
-            self._work.cancel()
-
-    async def _renew(self) -> None:
-        store, times = self._context.store, self._context.store.times
-        wait = times.renew_every
-        while self._lost is None:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(min(wait, max(0.0, self._trust.until - boottime()))):
-                    await self._renew_now.wait()
-            self._renew_now.clear()
-            if not self._trust.holds:
-                self._lose("the trust window closed before the lease could be renewed")
-                return
-            sent = boottime()
-            try:
-                async with asyncio.timeout(max(0.01, self._trust.until - sent)):
-                    word = await store.runs.renew(self._lease, ttl=times.ttl)
-            except (*AWAY, TimeoutError) as error:
-                store.outage.noticed(error)
-                wait = min(_RENEW_RETRY, times.renew_every)
-                continue
-            store.outage.over()
-            wait = times.renew_every
-            if word == "lost":
-                self._lose("a newer fence stands")
-                return
-            if word == "restored":
-                self._log.warning("redis had lost the lease; it is put back")
-            self._trust.renewed(sent_at=sent)
-            if self._guard is not None:
-                self._guard.trust(self._trust.until)
+        if self._doing is not None:
+            self._doing.cancel()
 
     async def _do(self) -> None:
         context, store = self._context, self._context.store
         if self._tracker is None:
             raise Dropped(f"no tracker is called {self.request.tracker!r}", look=_LOOK_AFTER_TROUBLE)
+        cgroup = cgroups.make(context.settings.limits, self.request.run)
         self._guard = await context.open_guard(
-            trusted_until=self._trust.until,
+            trusted_until=self._kept.until,
             grace=context.kill_grace,
             farewell=farewell_for(
                 self._lease,
@@ -191,13 +143,15 @@ class RunScope:
                 times=store.times,
                 lock_key=store.keys.claim_lock(self._tracker.platform, self.request.ticket),
             ),
+            **({"cgroup": cgroup} if cgroup is not None else {}),
         )
+        self._kept.watch_over(self._guard)
         if reason := await store.runs.stop_requested(self.request.ticket):
             self._stop = reason
             return
         pipeline = await self._begin(self._tracker)
         if pipeline is not None:
-            await self._steps(pipeline)
+            await self._steps(pipeline, self._tracker, self._guard)
 
     async def _begin(self, tracker: Tracker) -> Pipeline | None:
         """Read the ticket, put it in progress and acknowledge the request; None when an outcome stands already."""
@@ -213,7 +167,7 @@ class RunScope:
                 return None
             if not await self._count_attempt():
                 return None
-            await self._show_in_progress(tracker, ticket)
+            await self._show_in_progress(tracker, ticket, pipeline)
         except TicketNotFound as error:
             raise Dropped(f"there is no such ticket: {error}") from None
         except (TrackerError, LockBusy) as error:
@@ -228,7 +182,8 @@ class RunScope:
         # In progress with the lease in our hand: an earlier taker died between its label and its acknowledge.
         if status not in (Status.ENQUEUED, Status.IN_PROGRESS):
             raise Dropped(f"its label says {status.value}", look=0.0)
-        if not ticket.open or not matching(ticket, self._context.triggers):
+        wanted = self.request.asked_by is not None or matching(ticket, self._context.triggers)
+        if not ticket.open or not wanted:
             self._stop = WITHDRAWN + ("the trigger was removed" if ticket.open else "the ticket was closed")
             return False
         return True
@@ -246,9 +201,9 @@ class RunScope:
         self.request = replace(self.request, attempt=attempts)
         return True
 
-    async def _show_in_progress(self, tracker: Tracker, ticket: Ticket) -> None:
+    async def _show_in_progress(self, tracker: Tracker, ticket: Ticket, pipeline: Pipeline) -> None:
         async with self._lock(tracker) as lock:
-            deadline = min(lock.trust.until, self._trust.until)
+            deadline = min(lock.trust.until, self._kept.until)
             move = Move(Status.ENQUEUED, Status.IN_PROGRESS, self.request.run, self._lease.fence, deadline)
             match await tracker.move(ticket, move):
                 case Applied(ticket=moved) | AlreadySo(ticket=moved):
@@ -268,50 +223,61 @@ class RunScope:
                 to=Status.IN_PROGRESS,
                 outcome="started",
             )
-            intent = self._intent(Outcome(Status.IN_PROGRESS, "started"))
+            started = Outcome(Status.IN_PROGRESS, "started")
+            steps = [StepLine(step.name, "waiting") for step in pipeline.steps]
+            note = account_of(self._context, self.request, started, steps, ticket=moved)
             try:
+                intent = self._intent(started, note)
                 await self._context.publisher.comment(
                     tracker, moved, Status.IN_PROGRESS, intent, lock=lock, passing=True
                 )
             except TrackerError as error:
                 self._log.warning("the comment could not be written", error=str(error))
 
-    async def _steps(self, pipeline: Pipeline) -> None:
-        assert self._guard is not None  # noqa: S101
+    async def _steps(self, pipeline: Pipeline, tracker: Tracker, guard: Guard) -> None:
         assert self._ticket is not None  # noqa: S101
-        assert self._tracker is not None  # noqa: S101
-        place = Workplace.make(self._context.data_dir, self.request)
-        env = {
-            **passed_on(pipeline),
-            **environment(self.request, self._ticket, self._tracker.platform, place),
-        }
+        live = LiveComment(
+            self._context.publisher,
+            tracker,
+            every=self._context.settings.comment_every,
+            lock=lambda: self._lock(tracker),
+            intent=self._tell,
+        )
+        work = self._work = Work(
+            self._context,
+            self.request,
+            pipeline,
+            tracker=tracker,
+            ticket=self._ticket,
+            guard=guard,
+            kept=self._kept,
+            lock=lambda: self._lock(tracker),
+            live=live,
+        )
+        commenting = asyncio.create_task(live.keep())
         try:
-            self._outcome = await run_steps(
-                pipeline,
-                self._guard,
-                place,
-                env,
-                self._context.limits,
-                attempt=self._attempt,
-                on_step=self._at_step,
-            )
+            self._outcome = await work.carry_out()
         finally:
-            place.clear_temporary()
+            commenting.cancel()
+            await asyncio.wait({commenting})
+            self._ticket = work.ticket
 
-    def _at_step(self, step: Step) -> None:
-        self.step = step.name
-        self._log.info("step", step=step.name)
+    def _tell(self) -> Intent:
+        """How the run stands, for the comment."""
+        assert self._work is not None  # noqa: S101
+        started = Outcome(Status.IN_PROGRESS, "started")
+        return self._intent(started, self._work.account(started))
 
     def _judge(self) -> Dropped | None:
         """Turn the way out into an outcome."""
-        assert self._work is not None  # noqa: S101
-        error = None if self._work.cancelled() else self._work.exception()
+        assert self._doing is not None  # noqa: S101
+        error = None if self._doing.cancelled() else self._doing.exception()
         if isinstance(error, Dropped):
             return error
         if isinstance(error, LeaseLost):
-            self._lose(str(error))
+            self._kept.lose(str(error))
         elif isinstance(error, GuardDied):
-            self._lose(str(error))  # its trust window closed, or somebody killed it: either way nothing is left
+            self._kept.lose(str(error))  # its trust window closed, or somebody killed it: either way nothing is left
         elif isinstance(error, AWAY):
             return Dropped(f"redis is away: {error}", look=0.0, uncount=True)
         elif error is not None:
@@ -320,14 +286,16 @@ class RunScope:
             self._outcome = Outcome(Status.FAILED, "internal error", note)
         if self._stop is not None:
             withdrawn = self._stop.startswith(WITHDRAWN)
-            self._outcome = Outcome(None if withdrawn else Status.FAILED, self._stop, f"Stopped: {self._stop}.")
+            note = f"Stopped: {self._stop}."
+            self._outcome = Outcome(None if withdrawn else Status.FAILED, self._stop, note, step=self.step)
         elif self._outcome is None:
-            self._outcome = Outcome(Status.ENQUEUED, "given back", "The daemon was stopped.", give_back=True)
+            note = "The daemon was stopped."
+            self._outcome = Outcome(Status.ENQUEUED, "given back", note, give_back=True, step=self.step)
         return None
 
     async def _settle(self, dropped: Dropped | None) -> None:
         store = self._context.store
-        if self._lost is not None and dropped is None and self._outcome is not None and self._outcome.give_back:
+        if self._kept.lost is not None and dropped is None and self._outcome is not None and self._outcome.give_back:
             # Nothing may be written any more (P6); the children are gone, so the ticket may be taken over.
             lock_key = store.keys.claim_lock(self._tracker.platform if self._tracker else "", self.request.ticket)
             await store.outage.outlast(lambda: store.runs.release_dead(self._lease, lock_key=lock_key))
@@ -339,11 +307,13 @@ class RunScope:
                     self._lease, self._payload, None, look_in=0, uncount=self._counted and dropped.uncount
                 )
             )
+            self._acknowledged = self._acknowledged or settled
             if settled and dropped.look is not None:
                 await self._look_again(dropped)
             return
         assert self._outcome is not None  # noqa: S101
-        outcome, intent = self._outcome, self._intent(self._outcome)
+        outcome = self._outcome
+        intent = self._intent(outcome, self._work.account(outcome) if self._work is not None else outcome.note)
         settled = await store.outage.outlast(
             lambda: store.runs.settle(
                 self._lease, self._payload, intent, look_in=LOOK_AGAIN, uncount=self._counted and outcome.give_back
@@ -352,6 +322,7 @@ class RunScope:
         if not settled:
             self._log.warning("fenced off: the outcome is not published", outcome=outcome.word)
             return
+        self._acknowledged = True
         await self._publish(intent)
 
     async def _publish(self, intent: Intent) -> None:
@@ -368,7 +339,7 @@ class RunScope:
         store = self._context.store
         await store.outage.outlast(lambda: store.signals.send_later(signal, wait=dropped.look or 0.0))
 
-    def _intent(self, outcome: Outcome) -> Intent:
+    def _intent(self, outcome: Outcome, note: str) -> Intent:
         status = Status.IN_PROGRESS
         if self._ticket is not None and self._tracker is not None:
             status = resolve(self._tracker.labels.statuses(self._ticket.labels))
@@ -381,7 +352,7 @@ class RunScope:
             to=outcome.to,
             run=self.request.run,
             outcome=outcome.word,
-            note=outcome.note,
+            note=note,
             due=outcome.due,
             request=self.request.to_json() if outcome.give_back else "",
             attempt=self._attempt,

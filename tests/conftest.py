@@ -46,7 +46,7 @@ def redis_server() -> Iterator[RedisServer]:
 
 @pytest.fixture
 def tenant(redis_server: RedisServer) -> Iterator[Tenant]:
-    tenant = Tenant(redis_server, f"t{next(_numbers)}")
+    tenant = redis_server.tenant(f"t{next(_numbers)}")
     yield tenant
     left = complaints(tenant.dump(), (tenant.namespace, "agentsmith"))
     tenant.close()
@@ -65,7 +65,7 @@ def redis_url(tenant: Tenant) -> str:
 
 @pytest.fixture
 async def raw(redis_server: RedisServer) -> AsyncIterator[Redis]:
-    async with Redis.from_url(redis_server.url, decode_responses=True, encoding_errors="surrogateescape") as client:
+    async with redis_server.client() as client:
         yield client
 
 

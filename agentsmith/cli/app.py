@@ -15,7 +15,16 @@ from typing import Annotated, Final
 import typer
 
 from agentsmith import __version__
-from agentsmith.cli import commands, config_commands, output, ticket_commands
+from agentsmith.cli import (
+    commands,
+    config_commands,
+    dead_letter_commands,
+    output,
+    run_commands,
+    setup_commands,
+    ticket_commands,
+    webhook_commands,
+)
 from agentsmith.cli.options import help_without_command
 from agentsmith.domain.errors import AgentSmithError
 
@@ -59,9 +68,12 @@ def agentsmith(
 
 
 commands.add_to(app)
+setup_commands.add_to(app)
+run_commands.add_to(app)
 app.add_typer(ticket_commands.app, name="ticket")
 app.add_typer(config_commands.app, name="config")
-app.add_typer(commands.dead_letters_app, name="dead-letters")
+app.add_typer(webhook_commands.app, name="webhooks")
+app.add_typer(dead_letter_commands.app, name="dead-letters")
 
 
 def main() -> None:

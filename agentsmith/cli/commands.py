@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from agentsmith.cli.options import Actor, AsJson, ConfigFile, Ticket, group, prose
+from agentsmith.cli.options import Actor, AsJson, ConfigFile, Ticket, prose
 
 
 class RoleName(StrEnum):
@@ -22,12 +22,9 @@ class RoleName(StrEnum):
     HOUSEKEEPING = "housekeeping"
 
 
-dead_letters_app = group("Look at requests that nobody could run.")
-
-
 def add_to(app: typer.Typer) -> None:
     """Make the commands part of `app`, in the order in which a newcomer meets them."""
-    for command in (demo, up, status, why, cancel, retry, quota, simulator, bench):
+    for command in (demo, up, status, why, cancel, retry, quota, labels, replay, simulator, bench):
         app.command(help=prose(command.__doc__ or ""))(command)
 
 
@@ -70,6 +67,9 @@ def up(
             show_default=False,
         ),
     ] = None,
+    shadow: Annotated[
+        bool, typer.Option("--shadow", help="Look and decide, but write nothing: no label, no comment, no run.")
+    ] = False,
     config: ConfigFile = None,
 ) -> None:
     """Start agentsmith, and serve until Ctrl-C.
@@ -83,10 +83,11 @@ def up(
     Example:
       agentsmith up
       agentsmith up --role consumer --config /etc/agentsmith.yaml
+      agentsmith up --shadow
     """
     from agentsmith.cli import up as command
 
-    command.up(config, role or ())
+    command.up(config, role or (), shadow=shadow)
 
 
 def status(
@@ -133,6 +134,51 @@ def quota(as_json: AsJson = False, config: ConfigFile = None) -> None:
     from agentsmith.cli import quota as command
 
     command.quota(config, as_json=as_json)
+
+
+def labels(
+    create: Annotated[bool, typer.Option("--create", help="Make those that a platform does not have yet.")] = False,
+    as_json: AsJson = False,
+    config: ConfigFile = None,
+) -> None:
+    """See the labels that agentsmith sets, those that start work, and make the former where they are missing.
+
+    The poller makes them by itself, where the credential may. Exit code 1 says that it could not be done somewhere.
+
+    \b
+    Example:
+      agentsmith labels
+      agentsmith labels --create
+    """
+    from agentsmith.cli import labels as command
+
+    if not command.labels(config, create=create, as_json=as_json):
+        raise typer.Exit(1)
+
+
+def replay(
+    delivery: Annotated[
+        str | None, typer.Argument(metavar="[DELIVERY]", help="Which; without it, they are listed.", show_default=False)
+    ] = None,
+    tracker: Annotated[
+        str | None, typer.Option("--tracker", metavar="NAME", help="Of this tracker only.", show_default=False)
+    ] = None,
+    as_json: AsJson = False,
+    config: ConfigFile = None,
+) -> None:
+    """Feed a webhook delivery in again, or list those of the last days.
+
+    The last hundred of each tracker are kept for three days, without anything secret. A command in a comment that was
+    carried out is not carried out again.
+
+    \b
+    Example:
+      agentsmith replay
+      agentsmith replay 72d3162e-cc78-11e3-81ab-4c9367dc0958
+    """
+    from agentsmith.cli import replay as command
+
+    command.replay(config, delivery, tracker=tracker, as_json=as_json)
 
 
 def simulator(
@@ -202,16 +248,3 @@ def retry(ticket: Ticket, actor: Actor = None, as_json: AsJson = False, config: 
 
     if not runs.retry(config, ticket, actor=actor, as_json=as_json):
         raise typer.Exit(1)
-
-
-@dead_letters_app.command("list")
-def dead_letters_list(as_json: AsJson = False, config: ConfigFile = None) -> None:
-    """Show them, oldest first, each with its reason.
-
-    \b
-    Example:
-      agentsmith dead-letters list
-    """
-    from agentsmith.cli import runs
-
-    runs.dead_letters(config, as_json=as_json)

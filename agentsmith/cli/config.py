@@ -10,7 +10,7 @@ from agentsmith.cli import output, reach, session
 from agentsmith.config import Config, Duration, find_file, json_schema
 from agentsmith.domain.errors import ConfigError
 from agentsmith.opening import open_trackers
-from agentsmith.trackers import registry
+from agentsmith.trackers import forges, registry
 
 
 def check(file: Path | None, *, as_json: bool) -> None:
@@ -74,4 +74,4 @@ async def _found(config: Config, file: Path | None) -> dict[str, Any]:
 
 def schema() -> None:
     """The JSON schema of the file."""
-    output.json_result(json_schema(registry.settings_models()))
+    output.json_result(json_schema(registry.settings_models(), forges.settings_models()))

@@ -9,7 +9,7 @@ from typing import Final
 from urllib.parse import quote, urlsplit
 
 from agentsmith.config import Config
-from agentsmith.domain.signal import Signal
+from agentsmith.domain.signal import Signal, SignalKind
 from agentsmith.domain.ticket import Ticket
 from agentsmith.opening import Opened, lease_times
 from agentsmith.store import Process, Store
@@ -53,9 +53,13 @@ def listening(processes: list[Process]) -> bool:
     return any(_TAKES_SIGNALS & set(process.roles) for process in processes)
 
 
-async def announce(config: Config, ticket: Ticket) -> bool:
-    """Have the ticket looked at now; False when no daemon heard it. Polling finds it in any case."""
-    signal = Signal(ticket.tracker, ticket.key, ticket.id, cause="a person changed it")
+async def announce(config: Config, ticket: Ticket, *, remark: str = "") -> bool:
+    """Have the ticket looked at now, or a command in a comment obeyed; False when no daemon heard it.
+
+    Polling finds the ticket in any case, but no command.
+    """
+    kind = SignalKind.COMMAND if remark else SignalKind.LOOK
+    signal = Signal(ticket.tracker, ticket.key, ticket.id, kind, cause="a person changed it", remark=remark)
     try:
         async with asyncio.timeout(_PATIENCE), store_if_up(config) as opened:
             if opened is None:

@@ -1,4 +1,4 @@
-"""`agentsmith cancel`, `agentsmith retry` and `agentsmith dead-letters`: a person's word about runs."""
+"""`agentsmith cancel` and `agentsmith retry`: a person's word about runs."""
 
 from __future__ import annotations
 
@@ -7,26 +7,23 @@ import contextlib
 import uuid
 from collections.abc import AsyncIterator
 from dataclasses import asdict, dataclass, replace
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from agentsmith.boottime import boottime
+from agentsmith.calloff import UNDER_WAY, CalledOff, call_off
 from agentsmith.cli import finding, output, reach, session
 from agentsmith.config import Config
 from agentsmith.daemon import Parts, assemble
 from agentsmith.domain.gates import is_open, is_triggered, matching
-from agentsmith.domain.intent import Intent
 from agentsmith.domain.lifecycle import Status, resolve
-from agentsmith.domain.request import MalformedRequest, PipelineRequest
 from agentsmith.domain.signal import Signal, SignalKind
 from agentsmith.domain.ticket import Ticket, TicketId
 from agentsmith.domain.tracker import Tracker
 from agentsmith.opening import open_store, open_trackers
-from agentsmith.store import Lease, Store
+from agentsmith.store import Store
 from agentsmith.ticketlock import holding
 
-_UNDER_WAY: Final = (Status.ENQUEUED, Status.IN_PROGRESS)
 _LOOK_EVERY: Final = 0.02
 _READ_EVERY: Final = 0.25
 """A look at Redis is cheap; one at a tracker may count against a quota."""
@@ -88,7 +85,7 @@ def cancel(file: Path | None, text: str, *, actor: str | None, as_json: bool) ->
         async with _case(config, text, session.whoever(actor)) as case:
             return await _cancel(case)
 
-    return _tell(asyncio.run(work()), as_json=as_json)
+    return tell(asyncio.run(work()), as_json=as_json)
 
 
 async def _cancel(case: Case) -> Answer:
@@ -96,12 +93,11 @@ async def _cancel(case: Case) -> Answer:
     token = uuid.uuid4().hex
     async with holding(store, case.tracker.platform, case.id, token=token, wait=store.times.lock) as lock:
         case = replace(case, ticket=await case.tracker.get(case.ticket.key))
-        leased, queued = await store.runs.lease(case.id) is not None, await store.queue.holds(case.id)
-        if not leased and not queued and case.status not in _UNDER_WAY:
-            return case.answer("not running", _nothing_to_cancel(case), ok=False)
-        if queued and not leased and await _unqueue(case, reason, lock) == "decided":
-            return case.answer("unqueued", f"{case.id} was taken off the queue; its label says failed")
-        await store.runs.request_stop(case.id, reason)
+        word = await call_off(store, case.parts.recovery, case.tracker, case.ticket, reason=reason, lock=lock)
+    if word is CalledOff.NOTHING:
+        return case.answer("not running", _nothing_to_cancel(case), ok=False)
+    if word is CalledOff.UNQUEUED:
+        return case.answer("unqueued", f"{case.id} was taken off the queue; its label says failed")
     return await _await_end(case, reason)
 
 
@@ -113,31 +109,6 @@ def _nothing_to_cancel(case: Case) -> str:
     return f"{case.id} is neither running nor queued: no label asks for it"
 
 
-async def _unqueue(case: Case, reason: str, lock: Lease) -> str:
-    """Take the waiting request off and publish the end; the store's word says whether a consumer was faster."""
-    intent = Intent(
-        ticket=case.id,
-        tracker=case.tracker.name,
-        key=case.ticket.key,
-        fence=0,
-        source=case.status,
-        to=Status.FAILED,
-        run=await _waiting_run(case) or "none",
-        outcome=reason,
-        note=f"Stopped before it started: {reason}.",
-    )
-    return await case.parts.recovery.decide_and_publish(intent, ticket=case.ticket, lock=lock, unqueue=True)
-
-
-async def _waiting_run(case: Case) -> str | None:
-    for payload in await case.store.queue.waiting():
-        with contextlib.suppress(MalformedRequest):
-            request = PipelineRequest.from_json(payload)
-            if request.ticket == case.id:
-                return request.run
-    return None
-
-
 async def _await_end(case: Case, reason: str) -> Answer:
     """Wait until the run has settled and its outcome is on the ticket."""
     consumer = case.config.consumer
@@ -147,7 +118,7 @@ async def _await_end(case: Case, reason: str) -> Answer:
         pause = _LOOK_EVERY
         if not await _in_hand(case):
             case = replace(case, ticket=await case.tracker.get(case.ticket.key))
-            if case.status not in _UNDER_WAY and not _will_start(case):
+            if case.status not in UNDER_WAY and not _will_start(case):
                 break
             pause = _READ_EVERY
         if boottime() > give_up:
@@ -182,17 +153,18 @@ async def _in_hand(case: Case) -> bool:
 def retry(file: Path | None, text: str, *, actor: str | None, as_json: bool) -> bool:
     """Have the ticket run again; False when it cannot be."""
     config = session.begin(file)
+    return tell(asyncio.run(retried(config, text, session.whoever(actor))), as_json=as_json)
 
-    async def work() -> Answer:
-        async with _case(config, text, session.whoever(actor)) as case:
-            return await _retry(case)
 
-    return _tell(asyncio.run(work()), as_json=as_json)
+async def retried(config: Config, text: str, who: str) -> Answer:
+    """Have the ticket run again on behalf of `who`, and say what became of it."""
+    async with _case(config, text, who) as case:
+        return await _retry(case)
 
 
 async def _retry(case: Case) -> Answer:
     triggers = case.parts.triggers
-    for gate in (is_open(case.ticket), is_triggered(matching(case.ticket, triggers), triggers)):
+    for gate in (is_open(case.ticket), is_triggered(case.ticket, triggers)):
         if not gate.passed:
             return case.answer("not possible", f"{case.id} cannot run: {gate.saw}; {gate.remedy}", ok=False)
     store = case.store
@@ -228,7 +200,8 @@ async def _taken_on(case: Case, before: str | None) -> Answer | None:
     return case.answer("ended", f"{case.id} ran again: {now}")
 
 
-def _tell(answer: Answer, *, as_json: bool) -> bool:
+def tell(answer: Answer, *, as_json: bool) -> bool:
+    """Show the answer; True when it is a yes."""
     if as_json:
         output.json_result(asdict(answer))
     elif answer.ok:
@@ -236,27 +209,3 @@ def _tell(answer: Answer, *, as_json: bool) -> bool:
     else:
         output.note(output.clean(answer.message))
     return answer.ok
-
-
-def dead_letters(file: Path | None, *, as_json: bool) -> None:
-    """Show what nobody could run."""
-    config = session.begin(file)
-
-    async def work() -> list[dict[str, Any]]:
-        async with open_store(config) as opened:
-            return [
-                {
-                    "at": datetime.fromtimestamp(x.at, UTC).isoformat(timespec="seconds"),
-                    "reason": x.reason,
-                    "payload": x.payload,
-                }
-                for x in await opened.store.queue.dead_letters()
-            ]
-
-    letters = asyncio.run(work())
-    if as_json:
-        output.json_result(letters)
-    elif not letters:
-        output.say("there are no dead letters")
-    else:
-        output.rows(("When", "Why"), [(x["at"], x["reason"]) for x in letters])

@@ -8,16 +8,21 @@ from pathlib import Path
 
 from agentsmith import logs
 from agentsmith.config import Config, load
-from agentsmith.trackers import registry
+from agentsmith.trackers import forges, registry
 
 
 def begin(file: Path | None) -> Config:
     """The configuration; logs are kept to what a person at the terminal has to know."""
     logs.configure("console", "debug" if os.environ.get("AGENTSMITH_DEBUG") else "warning")
-    config = load(file, platforms=registry.settings_models())
+    config = read(file)
     for secret in config.secrets():
         logs.register_secret(secret)
     return config
+
+
+def read(file: Path | None) -> Config:
+    """The configuration as the file has it now."""
+    return load(file, platforms=registry.settings_models(), hosts=forges.settings_models())
 
 
 def whoever(actor: str | None) -> str:

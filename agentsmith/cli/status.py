@@ -15,6 +15,7 @@ from agentsmith.domain.errors import ConfigError
 from agentsmith.domain.lifecycle import Status
 from agentsmith.domain.request import MalformedRequest, PipelineRequest
 from agentsmith.opening import Opened, open_trackers
+from agentsmith.store import Presence
 
 _REFRESH: Final = 1.0
 _LEADERS: Final = ("poller", "housekeeping")
@@ -114,10 +115,7 @@ async def _staff(opened: Opened) -> dict[str, Any]:
     presence = opened.store.presence
     processes = await presence.alive()
     return {
-        "leaders": [
-            {"role": role, "holder": await presence.leader(role), "last_cycle": await presence.last_cycle(role)}
-            for role in _LEADERS
-        ],
+        "leaders": [await _leader(presence, role) for role in _LEADERS],
         "processes": [
             {
                 "name": process.name,
@@ -127,9 +125,24 @@ async def _staff(opened: Opened) -> dict[str, Any]:
                 "slots": process.slots,
                 "version": process.version,
                 "started": _iso(process.started),
+                "problem": process.problem or None,
             }
             for process in sorted(processes, key=lambda process: process.started)
         ],
+    }
+
+
+async def _leader(presence: Presence, role: str) -> dict[str, Any]:
+    leader, cycle = await presence.leader(role), await presence.last_cycle(role)
+    return {
+        "role": role,
+        "holder": leader.holder if leader else None,
+        "since": _iso(leader.since) if leader else None,
+        "for_seconds": _age(leader.since) if leader else None,
+        "fence": leader.fence if leader else None,
+        "last_cycle": _iso(cycle.at) if cycle else None,
+        "last_cycle_seconds_ago": _age(cycle.at) if cycle else None,
+        "last_cycle_did": cycle.what if cycle else None,
     }
 
 
@@ -137,7 +150,7 @@ async def _left_over(opened: Opened) -> dict[str, Any]:
     store = opened.store
     noted = [await store.intents.of(ticket) for ticket in await store.intents.to_look_at(now=float("inf"))]
     return {
-        "dead_letters": len(await store.queue.dead_letters()),
+        "dead_letters": await store.queue.count_dead_letters(),
         "unpublished": [
             {"ticket": intent.ticket, "to": intent.to.value if intent.to else None, "outcome": intent.outcome}
             for intent in noted

@@ -69,11 +69,25 @@ def _staff(seen: dict[str, Any], *, fancy: bool) -> Iterator[RenderableType]:
         [(p["host"], str(p["pid"]), ", ".join(p["roles"]), str(p["slots"] or ""), p["version"]) for p in processes],
         fancy=fancy,
     )
+    for process in processes:
+        if process["problem"]:
+            yield Text(output.clean(f"  {process['host']} {process['pid']}: {process['problem']}"), style="red")
     yield from _part(
         "Leaders",
-        ("Role", "Held by", "Last cycle"),
-        [(x["role"], x["holder"] or "nobody", x["last_cycle"] or "none yet") for x in seen["leaders"]],
+        ("Role", "Held by", "For", "Last successful cycle"),
+        [_leader(leader) for leader in seen["leaders"]],
         fancy=fancy,
+    )
+
+
+def _leader(leader: dict[str, Any]) -> tuple[str, ...]:
+    held = leader["holder"] is not None
+    ago, did = leader["last_cycle_seconds_ago"], leader["last_cycle_did"]
+    return (
+        leader["role"],
+        leader["holder"] if held else "nobody",
+        output.ago(leader["for_seconds"]) if held else "",
+        f"{output.ago(ago)} ago: {did}" if ago is not None else "none yet",
     )
 
 

@@ -136,23 +136,16 @@ def comment(
     as_json: AsJson = False,
     config: ConfigFile = None,
 ) -> None:
-    """Write a comment on a ticket.
+    """Write a comment on a ticket. Its first line may be a command: /agent-smith retry, cancel or why.
 
     \b
     Example:
       agentsmith ticket comment 3 "Please also update the docs."
+      agentsmith ticket comment 3 "/agent-smith why"
     """
-    from agentsmith.cli import session, tickets
+    from agentsmith.cli import tickets
 
-    by = session.whoever(actor)
-    tickets.change(
-        config,
-        ticket,
-        lambda desk, key: desk.comment(key, text, actor=by),
-        tracker=tracker,
-        did="commented on",
-        as_json=as_json,
-    )
+    tickets.comment(config, ticket, text, tracker=tracker, actor=actor, as_json=as_json)
 
 
 @app.command()

@@ -12,6 +12,7 @@ from rich.text import Text
 
 from agentsmith.cli import finding, output, reach, session
 from agentsmith.config import Config
+from agentsmith.domain.conversation import command_in
 from agentsmith.domain.errors import ConfigError, TicketNotFound
 from agentsmith.domain.lifecycle import Status, resolve
 from agentsmith.domain.ticket import Ticket
@@ -61,6 +62,28 @@ def change(file: Path | None, text: str, edit: Edit, *, tracker: str | None, did
 
     ticket, heard = asyncio.run(work())
     _tell(config, ticket, heard, f"{did} {ticket.id}: {ticket.title}", as_json=as_json)
+
+
+def comment(file: Path | None, text: str, body: str, *, tracker: str | None, actor: str | None, as_json: bool) -> None:
+    """Write a comment; one that is a command is handed to the daemon."""
+    config = session.begin(file)
+
+    async def work() -> tuple[Ticket, bool, bool]:
+        name, key = await _which(config, text, tracker)
+        async with _desk(config, name) as desk:
+            try:
+                ticket = await desk.comment(key, body, actor=session.whoever(actor))
+            except TicketNotFound as error:
+                raise finding.unknown(error) from None
+            command = command_in(body, config.label_prefix) is not None
+            said = (await desk.show(key)).comments[-1] if command else None
+        heard = await reach.announce(config, ticket, remark=str(said.id) if said else "")
+        return ticket, heard, command
+
+    ticket, heard, command = asyncio.run(work())
+    _tell(config, ticket, heard, f"commented on {ticket.id}: {ticket.title}", as_json=as_json)
+    if command and not heard:
+        output.note("no daemon is up to obey the command; start one (agentsmith up) and say it again")
 
 
 def list_them(

@@ -14,12 +14,14 @@ import structlog
 
 from agentsmith import __version__, logs
 from agentsmith.cli import output, session
-from agentsmith.config import Config
+from agentsmith.config import Config, Trigger, find_file
 from agentsmith.daemon import Daemon, Role, Up
 from agentsmith.domain.errors import TrackerError
+from agentsmith.domain.hooks import PATH
 from agentsmith.domain.lifecycle import Status
 from agentsmith.domain.tracker import Tracker
-from agentsmith.opening import open_trackers
+from agentsmith.opening import open_trackers, shadow_of
+from agentsmith.reload import ConfigFile
 
 log = structlog.get_logger()
 
@@ -28,16 +30,23 @@ _ASK_WITHIN: Final = 5.0
 """Start-up waits no longer than this for a tracker to say who we are."""
 
 
-def up(file: Path | None, roles: Sequence[str]) -> None:
-    """Serve the roles, all of them if none is named."""
-    config = session.begin(file)
+def up(file: Path | None, roles: Sequence[str], *, shadow: bool = False) -> None:
+    """Serve the roles, all of them if none is named; a `shadow` only looks."""
+    path = find_file(file)
+
+    def read() -> Config:
+        return shadow_of(session.read(file)) if shadow else session.read(file)
+
+    # Made before the file is read: what changes in between is noticed.
+    watched = ConfigFile(path, read) if path is not None else None
+    config = shadow_of(session.begin(file)) if shadow else session.begin(file)
     logs.configure(config.log.format, config.log.level)
     chosen = frozenset(Role(role) for role in roles) or frozenset(Role)
-    asyncio.run(_serve(config, chosen))
+    asyncio.run(_serve(config, chosen, watched, shadow=shadow))
 
 
-async def _serve(config: Config, roles: frozenset[Role]) -> None:
-    daemon = Daemon(config, roles)
+async def _serve(config: Config, roles: frozenset[Role], file: ConfigFile | None, *, shadow: bool) -> None:
+    daemon = Daemon(config, roles, file=file, shadow=shadow)
     asked = False
 
     def stop() -> None:
@@ -54,10 +63,17 @@ async def _serve(config: Config, roles: frozenset[Role]) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop)
+    if file is not None:
+        loop.add_signal_handler(signal.SIGHUP, file.look_now)
     async with open_trackers(config) as trackers:
         await _ask_trackers(trackers)
         described = _describe(config, trackers)
-    await daemon.run(on_ready=lambda ready: _tell(config, ready, described))
+
+    def ready(up: Up) -> None:
+        _warn(config, shadow=shadow)
+        _tell(config, up, described)
+
+    await daemon.run(on_ready=ready)
 
 
 async def _ask_trackers(trackers: Mapping[str, Tracker]) -> None:
@@ -78,15 +94,48 @@ def _describe(config: Config, trackers: Mapping[str, Tracker]) -> dict[str, dict
     """What people want to know of a daemon, by topic."""
     return {
         "trackers": {
-            name: f"{tracker.project}, looked at {config.trackers[name].rhythm}" for name, tracker in trackers.items()
+            name: f"{tracker.project}, looked at {config.trackers[name].rhythm}, {_hearing(config, name)}"
+            for name, tracker in trackers.items()
         },
-        "triggers": {trigger.label: trigger.pipeline for trigger in config.triggers},
+        "triggers": {_ruled(trigger): trigger.pipeline for trigger in config.triggers},
         "filters": {
             f"{name} {status.value}": tracker.filter_hint(status)
             for name, tracker in trackers.items()
             for status in Status
         },
     }
+
+
+def _hearing(config: Config, tracker: str) -> str:
+    """Whether a tracker's webhooks are taken."""
+    settings = config.trackers[tracker]
+    if settings.webhook_secret:
+        return f"webhooks at /{PATH}/{tracker}"
+    if settings.insecure:
+        return f"webhooks at /{PATH}/{tracker} FROM ANYBODY (insecure: true)"
+    return "no webhooks (there is no webhook_secret)"
+
+
+def _ruled(trigger: Trigger) -> str:
+    """A trigger's label with its filters."""
+    filters = [f"{name} {_listed(getattr(trigger, name))}" for name in trigger.filtered]
+    return trigger.label + (f" ({', '.join(filters)})" if filters else "")
+
+
+def _listed(value: str | Sequence[str]) -> str:
+    return value if isinstance(value, str) else " or ".join(value)
+
+
+def _warn(config: Config, *, shadow: bool) -> None:
+    """What nobody may overlook, whatever the log level shows first."""
+    if shadow:
+        log.warning("this is a shadow: it looks and decides, and writes nothing; see: agentsmith why TICKET")
+    for name, settings in config.trackers.items():
+        if settings.insecure and not settings.webhook_secret:
+            log.warning(
+                "INSECURE: webhooks of this tracker are taken from anybody; set a webhook_secret and remove insecure",
+                tracker=name,
+            )
 
 
 def _for_people(config: Config) -> bool:

@@ -5,11 +5,14 @@ This package knows no platform, no store and no command line; platforms hand in 
 
 from __future__ import annotations
 
+from agentsmith.config.agents import Agent
 from agentsmith.config.durations import Duration, Grace, Size
 from agentsmith.config.loading import find_file, load
 from agentsmith.config.models import Config
-from agentsmith.config.pipelines import HELLO, STEP_KINDS, Pipeline, Section, Step, Trigger
+from agentsmith.config.pipelines import Pipeline, Step, Trigger
+from agentsmith.config.presets import HELLO, PRESETS
 from agentsmith.config.schema import json_schema
+from agentsmith.config.section import Section
 from agentsmith.config.sections import (
     Allow,
     Claim,
@@ -19,14 +22,19 @@ from agentsmith.config.sections import (
     Log,
     LoopLimit,
     Redis,
+    RepositorySettings,
     Run,
+    RunLimits,
     Server,
     TrackerSettings,
+    Workspaces,
 )
+from agentsmith.config.steps import StepKind, StepSettings
 
 __all__ = [
     "HELLO",
-    "STEP_KINDS",
+    "PRESETS",
+    "Agent",
     "Allow",
     "Claim",
     "Config",
@@ -39,13 +47,18 @@ __all__ = [
     "LoopLimit",
     "Pipeline",
     "Redis",
+    "RepositorySettings",
     "Run",
+    "RunLimits",
     "Section",
     "Server",
     "Size",
     "Step",
+    "StepKind",
+    "StepSettings",
     "TrackerSettings",
     "Trigger",
+    "Workspaces",
     "find_file",
     "json_schema",
     "load",

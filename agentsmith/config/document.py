@@ -2,7 +2,8 @@
 
 Only texts, numbers, true/false, null, lists and mappings come out; no tag ever makes an object. The plain-value
 rules are those of YAML 1.2 (`on`, `yes` and `012` stay texts). `${NAME}` is filled in from the environment, but
-not in the commands of `run` steps: there `${…}` belongs to the shell, and a secret has no business in them.
+not in commands (`run` and `verify` steps, agents): there `${…}` belongs to the shell, and a secret has no business
+in them.
 """
 
 from __future__ import annotations
@@ -257,7 +258,11 @@ class _Build:
 
 
 def _belongs_to_shell(path: Path) -> bool:
-    return len(path) >= 5 and path[0] == "pipelines" and path[2] == "steps" and path[4] == "run"
+    if path[:1] == ("agents",):
+        return len(path) >= 3 and path[2] in ("command", "resume")
+    if len(path) < 5 or path[0] != "pipelines" or path[2] != "steps":
+        return False
+    return path[4] in ("run", "verify") or path[4:6] in (("with", "command"), ("with", "args"))
 
 
 def prefixes(path: Path) -> Iterator[Path]:

@@ -13,10 +13,11 @@ from pydantic import ValidationError
 
 from agentsmith.config.document import LARGEST_FILE, BrokenDocument, Document, Problem, prefixes, read_document
 from agentsmith.config.document import Path as KeyPath
-from agentsmith.config.models import ENV_PREFIX, NESTING, Config, for_platforms
+from agentsmith.config.models import ENV_PREFIX, NESTING, NO_HOSTS, Config, for_platforms
 from agentsmith.config.names import default_data_dir
 from agentsmith.config.problems import Explainer, dotted, one_line, place, relevant, unknown_key
-from agentsmith.config.sections import TrackerSettings
+from agentsmith.config.sections import RepositorySettings, TrackerSettings
+from agentsmith.config.steps import AgentSettings, CommandSettings
 from agentsmith.domain.errors import ConfigError
 
 FILE_VARIABLE: Final = f"{ENV_PREFIX}CONFIG"
@@ -40,11 +41,13 @@ def load(
     path: Path | None = None,
     *,
     platforms: Mapping[str, type[TrackerSettings]],
+    hosts: Mapping[str, type[RepositorySettings]] = NO_HOSTS,
     environ: Mapping[str, str] = os.environ,
     flags: Mapping[str, object] | None = None,
 ) -> Config:
     """The configuration; flags (`{"server.port": 9000}`) win over environment, file and defaults.
 
+    `platforms` are the kinds of trackers, `hosts` the kinds of repositories, by name.
     Raises ConfigError, and nothing else: one line per problem, with file and line, key and remedy. No value
     of a secret is ever part of it.
     """
@@ -64,7 +67,7 @@ def load(
     data.setdefault("data_dir", default_data_dir(environ))
     if BUILT_IN_TRACKER in platforms:
         _add_built_in_tracker(data)
-    config = _checked(data, platforms, sources)
+    config = _checked(data, platforms, hosts, sources)
     _check_passed_on(config, environ, sources)
     return config
 
@@ -140,7 +143,7 @@ def _without_nulls(data: Mapping[str, object], path: KeyPath = ()) -> dict[str, 
             kept[key] = _without_nulls(value, here)
         elif value is not None:
             kept[key] = value
-        elif len(here) == 2 and here[0] in ("trackers", "pipelines"):
+        elif len(here) == 2 and here[0] in ("trackers", "repositories", "pipelines", "agents"):
             kept[key] = {}  # a tracker without settings is not the same as no tracker
     return kept
 
@@ -185,15 +188,20 @@ def _put(data: dict[str, Any], key: KeyPath, value: object) -> None:
     data[str(key[-1])] = value
 
 
-def _checked(data: dict[str, Any], platforms: Mapping[str, type[TrackerSettings]], sources: _Sources) -> Config:
+def _checked(
+    data: dict[str, Any],
+    platforms: Mapping[str, type[TrackerSettings]],
+    hosts: Mapping[str, type[RepositorySettings]],
+    sources: _Sources,
+) -> Config:
     known = list(Config.model_fields)
     # Taken out first: BaseSettings would take a key like `_env_file` as an instruction to itself.
     told: list[tuple[KeyPath, str]] = [
         ((key,), unknown_key(key, known)) for key in data if key not in Config.model_fields
     ]
     accepted = {key: value for key, value in data.items() if key in Config.model_fields}
-    model = for_platforms(platforms)
-    explainer = Explainer(model, accepted, platforms)
+    model = for_platforms(platforms, hosts)
+    explainer = Explainer(model, accepted, {TrackerSettings: platforms, RepositorySettings: hosts})
     config: Config | None = None
     try:
         config = model(**accepted)
@@ -216,13 +224,29 @@ def _check_passed_on(config: Config, environ: Mapping[str, str], sources: _Sourc
     secrets = set(config.secrets())
     leaks = [
         sources.line(
-            ("pipelines", name, "env"),
+            key,
             f"{variable} holds a secret of agentsmith itself, which no step may see; "
             "give the steps a credential of their own, under another name",
         )
-        for name, pipeline in config.pipelines.items()
-        for variable in pipeline.env
+        for key, names in _allow_lists(config)
+        for variable in names
         if environ.get(variable) in secrets
     ]
     if leaks:
         raise ConfigError("\n".join(leaks))
+
+
+def _allow_lists(config: Config) -> Iterator[tuple[KeyPath, tuple[str, ...]]]:
+    """Where names of variables stand that steps may see; the presets' only where a pipeline uses them."""
+    used = {config.run.agent}
+    for name, pipeline in config.pipelines.items():
+        yield ("pipelines", name, "env"), pipeline.env
+        for index, step in enumerate(pipeline.steps):
+            match step.settings:
+                case CommandSettings(env=env):
+                    yield ("pipelines", name, "steps", index, "env"), env
+            match step.settings:
+                case AgentSettings(agent=str(agent)):
+                    used.add(agent)
+    for name in sorted(used):
+        yield ("agents", name, "env"), config.agents[name].env

@@ -7,10 +7,11 @@ and knows no platform: the settings of a tracker are a subclass in that platform
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, Final, Self
+from types import MappingProxyType
+from typing import Annotated, Any, Final, Self, TypeVar
 from urllib.parse import unquote, urlsplit
 
 from pydantic import (
@@ -29,18 +30,24 @@ from pydantic import (
 from pydantic_core import InitErrorDetails, PydanticCustomError
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
+from agentsmith.config.agents import PRESETS as AGENTS
+from agentsmith.config.agents import Agent
 from agentsmith.config.durations import Duration
 from agentsmith.config.names import (
     Names,
     PipelineName,
+    RepositoryName,
     TrackerName,
     absolute,
     choices,
     default_data_dir,
     legal_prefix,
 )
-from agentsmith.config.pipelines import HELLO, Pipeline, Trigger
+from agentsmith.config.pipelines import Pipeline, Trigger
+from agentsmith.config.presets import HELLO
+from agentsmith.config.presets import PRESETS as PIPELINES
 from agentsmith.config.rules import Loc, broken_rules
+from agentsmith.config.section import Section
 from agentsmith.config.sections import (
     Allow,
     Claim,
@@ -49,14 +56,17 @@ from agentsmith.config.sections import (
     Lease,
     Log,
     Redis,
+    RepositorySettings,
     Run,
     Server,
     TrackerSettings,
+    Workspaces,
 )
 from agentsmith.domain.lifecycle import DEFAULT_PREFIX, LabelSet
 
 ENV_PREFIX: Final = "AGENTSMITH_"
 NESTING: Final = "__"
+Kind = TypeVar("Kind", bound=Section)
 
 
 class Config(BaseSettings):
@@ -82,14 +92,19 @@ class Config(BaseSettings):
     lease: Lease = Lease()
     consumer: Consumer = Consumer()
     run: Run = Run()
+    workspaces: Workspaces = Workspaces()
     claim: Claim = Claim()
     housekeeping: Housekeeping = Housekeeping()
     allow: Allow = Allow()
     log: Log = Log()
     trackers: dict[TrackerName, SerializeAsAny[TrackerSettings]] = Field(default_factory=dict)
     """Where tickets live; with none, `local` is there under the name `local`."""
+    repositories: dict[RepositoryName, SerializeAsAny[RepositorySettings]] = Field(default_factory=dict)
+    """Where code lives that is not beside its tickets; trackers name one of these as their `code`."""
+    agents: dict[PipelineName, Agent] = Field(default_factory=dict)
+    """Coding agents; the presets are there besides, unless one of the same name takes their place."""
     pipelines: dict[PipelineName, Pipeline] = Field(default_factory=dict)
-    """What runs; with none, `hello` is there."""
+    """What runs; with none, `hello` is there. The presets are there in any case."""
     triggers: tuple[Trigger, ...] = ()
     """Which label starts what; with none, the label prefix itself starts the first pipeline."""
 
@@ -113,6 +128,14 @@ class Config(BaseSettings):
     def allow_for(self, tracker: str) -> Allow:
         """Who may start work on the tracker of that name."""
         return self.trackers[tracker].allow or self.allow
+
+    def code_of(self, tracker: str) -> tuple[str, RepositorySettings] | None:
+        """The repository that the tickets of a tracker are about, with its name (else the tracker's); None: no code."""
+        settings = self.trackers[tracker]
+        if settings.code is not None:
+            return settings.code, self.repositories[settings.code]
+        own = settings.own_repository()
+        return None if own is None else (tracker, own)
 
     def triggers_for(self, tracker: str) -> tuple[Trigger, ...]:
         """The triggers that count on the tracker of that name."""
@@ -147,10 +170,16 @@ class Config(BaseSettings):
                 raise ValueError(f"lists {prefix}, which is the label_prefix of today; remove it here")
         return prefixes
 
+    @field_validator("agents")
+    @classmethod
+    def _preset_agents(cls, agents: dict[str, Agent]) -> dict[str, Agent]:
+        return {**agents, **{name: agent for name, agent in AGENTS.items() if name not in agents}}
+
     @field_validator("pipelines")
     @classmethod
-    def _some_pipeline(cls, pipelines: dict[str, Pipeline]) -> dict[str, Pipeline]:
-        return pipelines or {"hello": HELLO}
+    def _preset_pipelines(cls, pipelines: dict[str, Pipeline]) -> dict[str, Pipeline]:
+        own = pipelines or {"hello": HELLO}
+        return {**own, **{name: pipeline for name, pipeline in PIPELINES.items() if name not in own}}
 
     @field_validator("triggers")
     @classmethod
@@ -203,26 +232,47 @@ def _secrets_in(value: object) -> Iterator[str]:
                 yield from _secrets_in(item)
 
 
-def for_platforms(platforms: Mapping[str, type[TrackerSettings]]) -> type[Config]:
-    """Config whose trackers are read by the settings class of their own platform."""
-    return _for_platforms(tuple(sorted(platforms.items(), key=lambda item: item[0])))
+NO_HOSTS: Final[Mapping[str, type[RepositorySettings]]] = MappingProxyType({})
+
+
+def for_platforms(
+    platforms: Mapping[str, type[TrackerSettings]], hosts: Mapping[str, type[RepositorySettings]] = NO_HOSTS
+) -> type[Config]:
+    """Config whose trackers and repositories are read by the settings class of their own platform."""
+    return _for_platforms(_in_order(platforms), _in_order(hosts))
+
+
+def _in_order(known: Mapping[str, type[Kind]]) -> tuple[tuple[str, type[Kind]], ...]:
+    return tuple(sorted(known.items(), key=lambda item: item[0]))
 
 
 @cache
-def _for_platforms(known: tuple[tuple[str, type[TrackerSettings]], ...]) -> type[Config]:
-    platforms = dict(known)
+def _for_platforms(
+    platforms: tuple[tuple[str, type[TrackerSettings]], ...], hosts: tuple[tuple[str, type[RepositorySettings]], ...]
+) -> type[Config]:
+    tracker: Any = Annotated[SerializeAsAny[TrackerSettings], BeforeValidator(_by_platform(dict(platforms)))]
+    repository: Any = Annotated[SerializeAsAny[RepositorySettings], BeforeValidator(_by_platform(dict(hosts)))]
+    return create_model(
+        "Config",
+        __base__=Config,
+        trackers=(dict[TrackerName, tracker], Field(default_factory=dict)),
+        repositories=(dict[RepositoryName, repository], Field(default_factory=dict)),
+    )
+
+
+def _by_platform(known: Mapping[str, type[Section]]) -> Callable[[object], object]:
+    """Reads a section by the class that its `platform` names."""
 
     def read(value: object) -> object:
-        if isinstance(value, TrackerSettings) or not isinstance(value, Mapping):
+        if isinstance(value, Section) or not isinstance(value, Mapping):
             return value
         platform = value.get("platform")
-        if isinstance(platform, str) and platform in platforms:
-            return platforms[platform].model_validate(value)
+        if isinstance(platform, str) and platform in known:
+            return known[platform].model_validate(value)
         if platform is None:
-            text = f"is missing; name one of {', '.join(platforms)}"
+            text = f"is missing; name one of {', '.join(known)}"
         else:
-            text = f"is not a platform{choices(str(platform), platforms)}"
-        raise ValidationError.from_exception_data("TrackerSettings", [_detail(("platform",), text)])
+            text = f"is not a platform{choices(str(platform), known)}"
+        raise ValidationError.from_exception_data("Config", [_detail(("platform",), text)])
 
-    entry: Any = Annotated[SerializeAsAny[TrackerSettings], BeforeValidator(read)]
-    return create_model("Config", __base__=Config, trackers=(dict[TrackerName, entry], Field(default_factory=dict)))
+    return read

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import os
 import re
 import sys
@@ -13,6 +14,7 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, PlainSerializer, SecretStr, WithJsonSchema
 
+from agentsmith.domain.filters import Query
 from agentsmith.domain.lifecycle import Status
 from agentsmith.domain.tracker import Access
 
@@ -110,6 +112,16 @@ TrackerName = Annotated[
         )
     ),
 ]
+RepositoryName = Annotated[
+    str,
+    AfterValidator(
+        _matching(
+            _TRACKER,
+            "is not a repository name; use up to 63 of a-z, 0-9, - and _, starting with a letter or digit "
+            "(where the repository is stands in the settings below it)",
+        )
+    ),
+]
 PipelineName = Annotated[
     str,
     AfterValidator(
@@ -167,6 +179,45 @@ def legal_label(label: str) -> str:
     if "," in label or ";" in label:
         raise ValueError("holds ',' or ';', which separate labels on GitLab and Azure DevOps; use another name")
     return label
+
+
+def legal_link(address: str) -> str:
+    """The address as it is, if it is one that a browser opens and has a place for the run's name."""
+    if not address.startswith(("https://", "http://")) or not address.isprintable() or " " in address:
+        raise ValueError("must be an address that starts with https:// or http://")
+    if "{run}" not in address or address.replace("{run}", "").count("{"):
+        raise ValueError("must hold `{run}`, and no other `{…}`: https://runs.example/{run}")
+    return address
+
+
+def legal_query(text: str) -> str:
+    """The query as it is, if it asks for anything."""
+    Query.of(text)
+    return text
+
+
+def _networks(texts: tuple[str, ...]) -> tuple[str, ...]:
+    for text in texts:
+        try:
+            ipaddress.ip_network(text, strict=False)
+        except ValueError:
+            raise ValueError(f"holds {text!r}, which is no address; write 10.0.0.5 or 10.0.0.0/8") from None
+    return texts
+
+
+Networks = Annotated[Names, AfterValidator(_networks)]
+"""Addresses and networks: `10.0.0.5`, `10.0.0.0/8`."""
+
+
+def _public_url(url: str) -> str:
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment or parts.username:
+        raise ValueError("is not the address of a server; write https://agentsmith.example.com, nothing behind it")
+    return url.rstrip("/")
+
+
+PublicUrl = Annotated[str, AfterValidator(_public_url)]
+"""An address below which platforms can send webhooks; without a slash at the end."""
 
 
 def legal_address(secret: SecretStr) -> SecretStr:

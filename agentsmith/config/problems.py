@@ -11,7 +11,8 @@ from pydantic_core import ErrorDetails
 
 from agentsmith.config.document import Path
 from agentsmith.config.names import choices
-from agentsmith.config.sections import TrackerSettings
+from agentsmith.config.pipelines import Step, kind_of
+from agentsmith.config.section import Section
 
 _LONGEST_SHOWN: Final = 40
 _LONGEST_KEY: Final = 100
@@ -73,7 +74,10 @@ def place(path: Path) -> Path:
 class Explainer:
     """Turns the errors of one validation into sentences; it knows the models and the data, to name what is near."""
 
-    def __init__(self, model: type[BaseModel], data: object, platforms: Mapping[str, type[TrackerSettings]]) -> None:
+    def __init__(
+        self, model: type[BaseModel], data: object, platforms: Mapping[type[Section], Mapping[str, type[Section]]]
+    ) -> None:
+        """`platforms` are the classes that stand for a general one, by what the section calls its `platform`."""
         self._model = model
         self._data = data
         self._platforms = platforms
@@ -121,7 +125,7 @@ class Explainer:
     def _secret(self, path: Path) -> bool:
         kind = self._type_at(path)
         # What we do not know, where credentials live, may be one.
-        return _holds_secret(kind) or (kind is None and path[:1] in (("trackers",), ("redis",)))
+        return _holds_secret(kind) or (kind is None and path[:1] in (("trackers",), ("repositories",), ("redis",)))
 
     def _keys(self, path: Path) -> list[str]:
         kind = self._type_at(path)
@@ -142,14 +146,16 @@ class Explainer:
                 value = value[part]  # type: ignore[index]
             except (LookupError, TypeError):
                 value = None
-            if kind is TrackerSettings and isinstance(value, Mapping):
-                kind = self._platforms.get(str(value.get("platform")))
+            if kind in self._platforms and isinstance(value, Mapping):
+                kind = self._platforms[kind].get(str(value.get("platform")))
+            elif kind is Step:
+                kind = kind_of(value) or kind  # where something is unknown, it is one of the kind's own settings
         return kind
 
 
 def unknown_key(name: str, known: list[str]) -> str:
     """What to say about a key that is not one, naming the nearest that is."""
-    return f"unknown key{choices(name, known)}"
+    return f"unknown key{choices(name, known)}" if known else "unknown key; there is nothing to set here"
 
 
 def _bare(kind: Any) -> Any:

@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, ClassVar, Final, Literal
 
 from pydantic import AfterValidator, Field, SecretStr, field_validator
 
 from agentsmith.config.durations import Duration, Grace, Size
-from agentsmith.config.names import AccessName, Names, Namespace, Secrets, legal_address
-from agentsmith.config.pipelines import Section
+from agentsmith.config.names import (
+    AccessName,
+    Names,
+    Namespace,
+    Networks,
+    PublicUrl,
+    RepositoryName,
+    Secret,
+    Secrets,
+    absolute,
+    legal_address,
+    legal_link,
+)
+from agentsmith.config.section import Section
 from agentsmith.domain.tracker import Access
 
 _SLOWEST_POLL: Final = Duration(86400)
@@ -29,6 +42,12 @@ class Server(Section):
 
     host: Annotated[str, Field(min_length=1)] = "127.0.0.1"
     port: Annotated[int, Field(ge=0, le=65535)] = 8080
+    public_url: PublicUrl | None = None
+    """Where the platforms reach this server; `agentsmith webhooks` and the healer need to know."""
+    api_token: Secret | None = None
+    """What `/api/v1` and `/metrics` ask for as a bearer token; without it they answer this machine only."""
+    trusted_proxies: Networks = ()
+    """Proxies in front of us whose X-Forwarded-For is believed; without any, it is not looked at."""
 
 
 class Lease(Section):
@@ -58,15 +77,60 @@ class Consumer(Section):
     """How often a run looks whether it was asked to stop."""
 
 
+class RunLimits(Section):
+    """What one run may use of the machine, where the platform lets us say so; no limit where none is given."""
+
+    memory: Size | None = None
+    """By the run's cgroup, else for each process by itself."""
+    cpus: Annotated[float, Field(gt=0, le=1024)] | None = None
+    """By the run's cgroup, else rounded up to whole processors."""
+    processes: Annotated[int, Field(ge=1)] | None = None
+    """By the run's cgroup only."""
+    cgroup: Annotated[Path, AfterValidator(absolute)] | None = None
+    """A folder of a cgroup v2 tree that was delegated to us; each run gets a group of its own below it."""
+
+
 class Run(Section):
-    """The limits of one run."""
+    """How a run goes, and its limits."""
 
     timeout: Duration = Duration(7200)
     step_timeout: Duration = Duration(3600)
+    stall_timeout: Duration = Duration(1800)
+    """A command that prints nothing for so long is stopped."""
     log_limit: Size = Size(10 * 1024 * 1024)
-    """How much of a run's output is kept."""
+    """How much of a step's output is kept."""
+    artifact_limit: Size = Size(50 * 1024 * 1024)
+    """How much of the files that a run hands over is kept."""
     retry_backoff: Duration = Duration(60)
     """The first wait after exit code 75; it doubles each time."""
+    agent: Annotated[str, Field(min_length=1)] = "claude"
+    """Who works where an `agent` step names nobody."""
+    comment_every: Duration = Duration(60)
+    """How often, at most, a run's comment is brought up to date while it runs."""
+    checkpoint_every: Duration | None = None
+    """How often a running step's work is pushed as a [wip] commit; only at the end when it is not given."""
+    link: Annotated[str, AfterValidator(legal_link)] | None = None
+    """Where people can see a run, for the comment: an address with `{run}` in it."""
+    runner: Literal["process"] = "process"
+    """What commands run in: processes of this machine."""
+    user: Annotated[str, Field(min_length=1)] | None = None
+    """The user that commands run as; our own when it is not given."""
+    limits: RunLimits = RunLimits()
+    keep_for: Duration = Duration(30 * 86400)
+    """How long the records and logs of runs are kept."""
+    keep_size: Size = Size(2 * 1024**3)
+    """How much room they may take; the oldest go first."""
+
+
+class Workspaces(Section):
+    """How long the folders of tickets are kept on the machine that worked on them."""
+
+    keep_for: Duration = Duration(14 * 86400)
+    """Counted from the last change in a folder; a ticket in hand keeps its own."""
+    keep_unsaved_for: Duration = Duration(60 * 86400)
+    """The same where work was never pushed."""
+    keep_size: Size = Size(20 * 1024**3)
+    """How much room they may take together; the oldest go first."""
 
 
 class LoopLimit(Section):
@@ -81,7 +145,8 @@ class Claim(Section):
 
     loop_limit: LoopLimit = LoopLimit()
     capacity: Annotated[int, Field(ge=1)] | None = None
-    """How many tickets may be queued and running together; no limit when it is not given."""
+    """How many tickets may be queued and running together; no limit when it is not given. A tracker and a pipeline
+    may have a `capacity` of their own."""
     retry_backoff: Duration = Duration(5)
 
 
@@ -91,6 +156,9 @@ class Housekeeping(Section):
     sweep_every: Duration = Duration(5)
     stale_every: Duration = Duration(60)
     reconcile_every: Duration = Duration(600)
+    heal_every: Duration = Duration(300)
+    """How often failed webhook deliveries are asked for again, where the platform keeps them."""
+    tidy_every: Duration = Duration(3600)
 
 
 class Allow(Section):
@@ -100,6 +168,10 @@ class Allow(Section):
     """What a person must at least be allowed in the project."""
     users: Names = ()
     """These may in any case."""
+    teams: Names = ()
+    """Members of these may: teams (GitHub, Azure DevOps) or groups (GitLab, Jira)."""
+    roles: Names = ()
+    """Whoever has one of these roles in the project may, in the platform's own words."""
     bots: bool = False
     """Whether programs may."""
 
@@ -109,6 +181,12 @@ class Log(Section):
 
     format: Literal["auto", "console", "json"] = "auto"
     level: Literal["debug", "info", "warning", "error"] = "info"
+
+
+class RepositorySettings(Section):
+    """What every repository has; a code host adds its own settings in a subclass."""
+
+    platform: str
 
 
 class TrackerSettings(Section):
@@ -128,6 +206,15 @@ class TrackerSettings(Section):
     """Take webhooks without a secret. Anybody who can reach the port can then make us look at tickets."""
     allow: Allow | None = None
     """Who may start work here; None means the top-level `allow`."""
+    code: RepositoryName | None = None
+    """Where the code of its tickets is, one of `repositories`; None means the tracker's own repository, if any."""
+    capacity: Annotated[int, Field(ge=1)] | None = None
+    """How many tickets of this tracker may be queued and running together; no limit when it is not given."""
+
+    case_counts: ClassVar[bool] = False
+    """Whether the platform takes `Fix` and `fix` for two labels."""
+    untold: ClassVar[frozenset[str]] = frozenset()
+    """The filters of triggers that tickets of this platform can never fit, because it does not know of such a thing."""
 
     @field_validator("poll_interval", "idle_poll_interval")
     @classmethod
@@ -154,6 +241,10 @@ class TrackerSettings(Section):
     def webhook_secrets(self) -> tuple[str, ...]:
         """The secrets that a webhook may be signed with."""
         return tuple(secret.get_secret_value() for secret in self.webhook_secret)
+
+    def own_repository(self) -> RepositorySettings | None:
+        """The code beside the tickets, where the platform keeps both in one place; None where it does not."""
+        return None
 
     def project_identity(self) -> str:
         """What this tracker watches, in canonical spelling: two trackers on one project are an error."""

@@ -29,7 +29,7 @@ from agentsmith.domain.ticket import TicketId, slug
 from agentsmith.domain.tracker import Tracker
 from agentsmith.opening import open_store, open_trackers
 from agentsmith.store import AWAY, Store
-from agentsmith.trackers import registry
+from agentsmith.trackers import forges, registry
 from agentsmith.trackers.local.settings import DEFAULT_FILE
 
 ENGINE: Final = "engine"
@@ -89,7 +89,7 @@ class Stage:
 
     def history(self, key: str) -> list[list[str]]:
         """What the runs of a ticket noted: `begin`, `child` or `end`, the run, and a pid or an exit code."""
-        file = self.config.data_dir / "workspaces" / slug(key, self.tracker.name) / "history"
+        file = self.config.data_dir / "workspaces" / slug(key, self.tracker.name) / "home" / "history"
         try:
             return [words for line in file.read_text().splitlines() if len(words := line.split()) == 3]
         except FileNotFoundError:
@@ -220,12 +220,12 @@ def write_config(folder: Path, factor: float, tracker: str, settings: Mapping[st
         },
     }
     file.write_text(yaml.safe_dump(document, sort_keys=False))
-    platforms = registry.settings_models()
-    scaled = load(file, platforms=platforms, environ={}).scaled(factor).model_dump(mode="json")
+    platforms, hosts = registry.settings_models(), forges.settings_models()
+    scaled = load(file, platforms=platforms, hosts=hosts, environ={}).scaled(factor).model_dump(mode="json")
     document |= {section: scaled[section] for section in _SCALED}
     document["trackers"][tracker]["poll_interval"] = scaled["trackers"][tracker]["poll_interval"]
     file.write_text(yaml.safe_dump(_without_nulls(document), sort_keys=False))
-    return load(file, platforms=platforms, environ={})
+    return load(file, platforms=platforms, hosts=hosts, environ={})
 
 
 def _without_nulls(value: Any) -> Any:

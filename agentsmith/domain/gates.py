@@ -6,9 +6,10 @@ Gates are functions of facts that others gathered, so that cheap facts can be lo
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
+from agentsmith.domain.filters import Filters
 from agentsmith.domain.lifecycle import LabelSet, Status, resolve
 from agentsmith.domain.ticket import Ticket
 from agentsmith.domain.tracker import Access, Labelling
@@ -43,11 +44,21 @@ class Trigger:
     label: str
     pipeline: str
     trackers: frozenset[str] = frozenset()
+    filters: Filters = field(default_factory=Filters)
+    exact_on: frozenset[str] = frozenset()
+    """The trackers on which `Fix` and `fix` are two labels."""
 
     def matches(self, ticket: Ticket) -> bool:
         """Whether the ticket carries this label and lives where the trigger counts."""
-        here = not self.trackers or ticket.tracker in self.trackers
-        return here and self.label.casefold() in {label.casefold() for label in ticket.labels}
+        if self.trackers and ticket.tracker not in self.trackers:
+            return False
+        if ticket.tracker in self.exact_on:
+            return self.label in ticket.labels
+        return self.label.casefold() in {label.casefold() for label in ticket.labels}
+
+    def name_on(self, tracker: str) -> str:
+        """What the label is compared by on this tracker."""
+        return self.label if tracker in self.exact_on else self.label.casefold()
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,14 +68,36 @@ class Policy:
     access: Access = Access.WRITE
     users: frozenset[str] = frozenset()
     bots: bool = False
+    teams: frozenset[str] = frozenset()
+    roles: frozenset[str] = frozenset()
+
+    @property
+    def circles(self) -> bool:
+        """Whether belonging somewhere can let a person in."""
+        return bool(self.teams or self.roles)
 
 
 def matching(ticket: Ticket, triggers: Iterable[Trigger]) -> tuple[Trigger, ...]:
-    """The triggers that the ticket carries, one per pipeline."""
+    """The triggers whose label the ticket carries, one per pipeline: what tells whether work is still wanted.
+
+    Filters have no say here: they decide what is started, and a run changes the very things that they look at.
+    """
     by_pipeline: dict[str, Trigger] = {}
     for trigger in triggers:
         if trigger.matches(ticket):
             by_pipeline.setdefault(trigger.pipeline, trigger)
+    return tuple(by_pipeline.values())
+
+
+def chosen(ticket: Ticket, triggers: Iterable[Trigger]) -> tuple[Trigger, ...]:
+    """The triggers that ask for work to begin, one per pipeline: of each label's, the first whose filters fit."""
+    by_label: dict[str, Trigger] = {}
+    for trigger in triggers:
+        if trigger.matches(ticket) and not trigger.filters.misfit(ticket):
+            by_label.setdefault(trigger.name_on(ticket.tracker), trigger)
+    by_pipeline: dict[str, Trigger] = {}
+    for trigger in by_label.values():
+        by_pipeline.setdefault(trigger.pipeline, trigger)
     return tuple(by_pipeline.values())
 
 
@@ -77,15 +110,25 @@ def is_open(ticket: Ticket) -> GateResult:
     return GateResult(Gate.OPEN, True, "it is open")
 
 
-def is_triggered(matches: tuple[Trigger, ...], triggers: Iterable[Trigger]) -> GateResult:
+def is_asked_for(by: str) -> GateResult:
+    """Pass a ticket that somebody asked for by hand: no trigger is needed then."""
+    return GateResult(Gate.TRIGGER, True, f"{by} asked for this run by hand, so no trigger is needed")
+
+
+def is_triggered(ticket: Ticket, triggers: Iterable[Trigger]) -> GateResult:
     """Pass when exactly one pipeline is asked for."""
-    if len(matches) == 1:
-        return GateResult(Gate.TRIGGER, True, f"{matches[0].label!r} asks for {matches[0].pipeline!r}")
-    if matches:
-        found = ", ".join(repr(t.label) for t in matches)
+    known = tuple(triggers)
+    wanted = chosen(ticket, known)
+    if len(wanted) == 1:
+        return GateResult(Gate.TRIGGER, True, f"{wanted[0].label!r} asks for {wanted[0].pipeline!r}")
+    if wanted:
+        found = ", ".join(repr(t.label) for t in wanted)
         return GateResult(Gate.TRIGGER, False, f"{found} ask for different pipelines", "leave one of them on")
-    known = ", ".join(sorted({repr(t.label) for t in triggers})) or "no trigger is configured"
-    return GateResult(Gate.TRIGGER, False, "no trigger label is on the ticket", f"add one of: {known}")
+    if near := [trigger for trigger in known if trigger.matches(ticket)]:
+        told = "; ".join(dict.fromkeys(f"{t.label!r} is set, but {t.filters.misfit(ticket)}" for t in near))
+        return GateResult(Gate.TRIGGER, False, told, "change the ticket, or the trigger's filters in the configuration")
+    names = ", ".join(sorted({repr(t.label) for t in known})) or "no trigger is configured"
+    return GateResult(Gate.TRIGGER, False, "no trigger label is on the ticket", f"add one of: {names}")
 
 
 def is_pending(ticket: Ticket, labels: LabelSet) -> GateResult:
@@ -101,19 +144,30 @@ def is_pending(ticket: Ticket, labels: LabelSet) -> GateResult:
     return GateResult(Gate.STATUS, False, f"it is {status.value}", remedy)
 
 
-def is_allowed(labelling: Labelling | None, trigger: Trigger, policy: Policy) -> GateResult:
+def is_allowed(labelling: Labelling | None, trigger: Trigger, policy: Policy, circle: str = "") -> GateResult:
     """Pass when the person who set the trigger may; an unknown person may not (P7)."""
     if labelling is None:
         return GateResult(Gate.ACTOR, False, f"nobody is known to have set {trigger.label!r}", "set the label again")
-    actor, access = labelling.actor, labelling.access
-    saw = f"{actor.name!r} set {trigger.label!r} and has {access.name.lower()} access"
+    return may(labelling, f"set {trigger.label!r}", policy, circle)
+
+
+def may(who: Labelling, deed: str, policy: Policy, circle: str = "") -> GateResult:
+    """Pass whoever did this, if they may start work; `circle` names what they belong to that `policy` names."""
+    actor, access = who.actor, who.access
+    saw = f"{actor.name!r} {deed} and has {access.name.lower()} access"
     if actor.name.casefold() in {user.casefold() for user in policy.users}:
         return GateResult(Gate.ACTOR, True, f"{saw}; allow.users names them")
     if actor.bot and not policy.bots:
         return GateResult(Gate.ACTOR, False, f"{saw}, but is a bot", "set allow.bots: true, or name it in allow.users")
+    if circle:
+        return GateResult(Gate.ACTOR, True, f"{saw}; they belong to {circle}")
     if access < policy.access:
+        outside = f", and is in none of {_named(policy)}" if policy.circles else ""
         need = policy.access.name.lower()
-        return GateResult(
-            Gate.ACTOR, False, saw, f"give them {need} access, name them in allow.users, or set it yourself"
-        )
+        remedy = f"give them {need} access, name them in allow.users, or do it yourself"
+        return GateResult(Gate.ACTOR, False, f"{saw}{outside}", remedy)
     return GateResult(Gate.ACTOR, True, saw)
+
+
+def _named(policy: Policy) -> str:
+    return ", ".join(repr(name) for name in (*sorted(policy.teams), *sorted(policy.roles)))

@@ -65,15 +65,19 @@ EDGES: Final = frozenset(
         Edge(Status.IN_PROGRESS, Status.FAILED, Owner.RUN, "a step failed or the run was cancelled"),
         Edge(Status.IN_PROGRESS, Status.WAITING, Owner.RUN, "parked on a time or a person"),
         Edge(Status.IN_PROGRESS, Status.ENQUEUED, Owner.RUN, "given back by a drain"),
+        Edge(Status.IN_PROGRESS, Status.PENDING, Owner.RUN, "asked for again while it was running"),
         Edge(Status.IN_PROGRESS, None, Owner.RUN, "trigger removed or ticket closed"),
         Edge(Status.ENQUEUED, None, Owner.RUN, "trigger removed or ticket closed"),
         Edge(Status.ENQUEUED, Status.FAILED, Owner.RUN, "cancelled before it started"),
+        Edge(Status.ENQUEUED, Status.PENDING, Owner.RUN, "cancelled before it started, but asked for again"),
         Edge(Status.ENQUEUED, Status.ENQUEUED, Owner.HOUSEKEEPING, "pushed again"),
         Edge(Status.IN_PROGRESS, Status.PENDING, Owner.HOUSEKEEPING, "the lease is gone"),
         Edge(Status.ENQUEUED, Status.FAILED, Owner.HOUSEKEEPING, "deliveries used up"),
         Edge(Status.IN_PROGRESS, Status.FAILED, Owner.HOUSEKEEPING, "attempts used up"),
         Edge(Status.ENQUEUED, None, Owner.HOUSEKEEPING, "trigger removed or ticket closed"),
         Edge(Status.IN_PROGRESS, None, Owner.HOUSEKEEPING, "trigger removed or ticket closed"),
+        Edge(Status.ENQUEUED, Status.WAITING, Owner.HOUSEKEEPING, "its text changed while Redis was lost"),
+        Edge(Status.IN_PROGRESS, Status.WAITING, Owner.HOUSEKEEPING, "its text changed while Redis was lost"),
         Edge(Status.WAITING, Status.PENDING, Owner.HOUSEKEEPING, "what it waited for has come"),
         Edge(Status.WAITING, Status.PENDING, Owner.PERSON, "label removed, or retry"),
         Edge(Status.DONE, Status.PENDING, Owner.PERSON, "label removed, or retry"),
@@ -108,6 +112,11 @@ class LabelSet:
     def label(self, status: Status) -> str:
         """The label that shows `status`."""
         return f"{self.prefix}:{status.value}"
+
+    def spellings(self, status: Status) -> tuple[str, ...]:
+        """Every label that counts as `status`, that of today first: what to look for to find all such tickets."""
+        prefixes = dict.fromkeys((self.prefix, *self.former_prefixes))
+        return tuple(f"{prefix}:{status.value}" for prefix in prefixes)
 
     def status_of(self, label: str) -> Status | None:
         """The status that `label` stands for, or None when the label is not ours to touch."""

@@ -21,10 +21,13 @@ class Memo:
     """Hash of the pinned title and body."""
     due: float | None = None
     follow_up: bool = False
+    trigger: str = ""
+    """The label that had the ticket taken on: tells our tickets from those of another installation."""
 
     def to_line(self) -> str:
         """One line of JSON without `--`, so that it can stand inside an HTML comment."""
-        packed = json.dumps({"v": VERSION, **asdict(self)}, separators=(",", ":"), sort_keys=True)
+        told = {name: value for name, value in asdict(self).items() if name != "trigger" or value}
+        packed = json.dumps({"v": VERSION, **told}, separators=(",", ":"), sort_keys=True)
         return packed.replace("--", "-\\u002d")
 
     @classmethod
@@ -55,4 +58,5 @@ _TYPES: Final[dict[str, type | UnionType]] = {
     "text": str,
     "due": int | float | None,
     "follow_up": bool,
+    "trigger": str,
 }

@@ -36,6 +36,10 @@ class Facts:
     attempts: int = 0
     max_attempts: int = 3
     intended: Status | None = None
+    ours: bool = True
+    """Whether it was taken on here: our triggers route it here, or did so when it was claimed."""
+    text_changed: bool = False
+    """Redis lost the request, and the text that was pinned in it is not the ticket's text any more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +47,11 @@ class Leave:
     """Nothing to do, and why."""
 
     why: str
+
+
+@dataclass(frozen=True, slots=True)
+class NotOurs:
+    """Another installation's ticket: it is left alone, whatever its labels say."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,17 +81,26 @@ class Fail:
 
 
 @dataclass(frozen=True, slots=True)
+class Park:
+    """A person has to decide before it runs again."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
 class Withdraw:
     """The person took the trigger away or closed the ticket: take our label off."""
 
     why: str
 
 
-Action = Leave | Tidy | BackToPending | PushAgain | Fail | Withdraw
+Action = Leave | NotOurs | Tidy | BackToPending | PushAgain | Fail | Park | Withdraw
 
 
 def decide(facts: Facts) -> Action:
     """The one thing to do about a ticket with these facts."""
+    if not facts.ours:
+        return NotOurs()
     leased = Status.IN_PROGRESS if facts.life is Life.ALIVE else None
     status = resolve(facts.statuses, intended=facts.intended, leased=leased)
     if len(facts.statuses) > 1:
@@ -97,6 +115,8 @@ def decide(facts: Facts) -> Action:
         return Withdraw("the ticket was closed" if not facts.open else "the trigger was removed")
     if facts.attempts >= facts.max_attempts:
         return Fail(f"given up after {facts.attempts} attempts: the run died each time")
+    if facts.text_changed:
+        return Park("its text was changed while it was in hand, and what it said before is lost")
     if status is Status.ENQUEUED:
         return PushAgain()
     return BackToPending("the run died")

@@ -54,6 +54,8 @@ class PipelineRequest:
     priority: int = 0
     workspace: str | None = None
     trace: str | None = None
+    asked_by: str | None = None
+    """Who asked for this one run by hand; then no trigger is needed."""
 
     def to_json(self) -> str:
         """The wire form; `from_json` of it gives an equal request."""
@@ -88,7 +90,7 @@ class PipelineRequest:
 
 _TEXT: Final = ("ticket", "tracker", "key", "pipeline", "run")
 _WHOLE: Final = ("fence", "attempt", "delivery", "priority")
-_OPTIONAL_TEXT: Final = ("wake_reason", "workspace", "trace")
+_OPTIONAL_TEXT: Final = ("wake_reason", "workspace", "trace", "asked_by")
 
 
 def _check_types(data: dict[str, Any]) -> None:

@@ -20,6 +20,8 @@ class SignalKind(StrEnum):
     """Something may have changed: claim it, stop it, or leave it."""
     RETRY = "retry"
     """A person wants it run again."""
+    COMMAND = "command"
+    """A person wrote a comment that may be a command."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,12 +35,14 @@ class Signal:
     cause: str = ""
     """Where it came from: `poll`, `webhook`, `recovered`, `retry`, …"""
     by: str = ""
+    remark: str = ""
+    """The platform's name for the comment, where it is about one."""
     tries: int = 0
 
     @property
     def topic(self) -> str:
         """What merging compares."""
-        return f"{self.kind.value}:{self.ticket}"
+        return f"{self.kind.value}:{self.ticket}" + (f":{self.remark}" if self.remark else "")
 
     def again(self) -> Signal:
         """The same hint after a failed try."""

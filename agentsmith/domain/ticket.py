@@ -32,6 +32,12 @@ class Ticket:
     assignees: frozenset[str] = frozenset()
     updated_at: datetime | None = None
     pull_request: bool = False
+    state: str = ""
+    """What the platform calls the state that it is in: `open`, `In Progress`; `open` above is what that amounts to."""
+    type: str = ""
+    """`Bug`, `Task`, `incident`; empty where the platform has no types."""
+    components: frozenset[str] = frozenset()
+    """Components, or the path of the area, that it belongs to; empty where the platform has none."""
     native: object = field(default=None, compare=False, repr=False)
     """What the platform needs for its next call (an ETag, a node id); opaque to everybody else."""
 

@@ -19,13 +19,18 @@ T13 `write_sticky` twice leaves one comment, edited in place, cut to the platfor
     somebody else wrote. Unchanged text is not written again. `read_sticky` believes only our own comment.
 T14 Failures are the typed errors of `errors.py`; no secret and no whole body in any message.
 T15 `identify` accepts key, canonical id and URL of its own tickets and answers None for anything else.
-T16 A move that carries words may write them together with the label, where that is one write; then the `write_sticky`
+T16 `say` posts one comment of its own, made harmless and cut like the sticky one, which it never is taken for. It is
+    sent once: a lost answer raises, and whoever repeats it may say it twice.
+T17 `relabel` adds and removes foreign labels, one by one or in one request that names them, never as a whole set except
+    under a test of the revision. A lifecycle label, in any spelling that counts as one, raises ConfigError before
+    anything is written (P3), and so does what would be read as several labels. What is so already is not written again.
+T18 A move that carries words may write them together with the label, where that is one write; then the `write_sticky`
     that follows with the same words writes nothing. Elsewhere they are left to it. A move never adds a second comment.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Protocol, runtime_checkable
@@ -154,6 +159,14 @@ class DefinesLabels(Protocol):
 
 
 @runtime_checkable
+class KnowsCircles(Protocol):
+    """A tracker that can tell who belongs where, for `allow.teams` and `allow.roles`."""
+
+    async def belongs_to(self, actor: Actor, *, teams: frozenset[str], roles: frozenset[str]) -> str:
+        """The first of these, in words, that the actor belongs to: `team 'core'`; empty when to none."""
+
+
+@runtime_checkable
 class KeepsEveryEdit(Protocol):
     """A tracker on whose platform every edit of a comment stays in the ticket for ever, and their number is limited.
 
@@ -212,6 +225,14 @@ class Tracker(Protocol):
         self, ticket: Ticket, text: str, memo: Memo, *, known: Sticky | None, deadline: float
     ) -> Sticky:
         """Make or edit our comment (T13). `known` is what the last call answered; it saves a look-up."""
+
+    async def say(self, ticket: Ticket, text: str, *, deadline: float) -> None:
+        """Post a comment beside our sticky one (T16)."""
+
+    async def relabel(
+        self, ticket: Ticket, *, add: Collection[str] = (), remove: Collection[str] = (), deadline: float
+    ) -> Ticket:
+        """Change labels that are not ours (T17); answers the ticket as it is then."""
 
     async def me(self) -> Actor:
         """Who the credential belongs to."""

@@ -5,6 +5,8 @@ W2  It raises BadSignature, BadPayload or nothing at all, for any headers and an
 W3  A delivery that is authentic but says nothing about a ticket of this project is Uninteresting, with the reason.
 W4  `id` is the platform's own stable name of the delivery, the same when it is sent again.
 W5  Several secrets may be valid at once, for rotation.
+W6  `understand` reads a delivery that was verified before, from its body and the headers named in `telling`, none of
+    which holds a secret: what may be kept, and fed in again.
 """
 
 from __future__ import annotations
@@ -69,7 +71,14 @@ class Uninteresting:
 
 
 class WebhookReader(Protocol):
-    """Verifies and reads one tracker's deliveries (W1 to W5)."""
+    """Verifies and reads one tracker's deliveries (W1 to W6)."""
+
+    @property
+    def telling(self) -> frozenset[str]:
+        """The headers, in small letters, that say what a delivery is."""
+
+    def understand(self, incoming: Incoming) -> TicketEvent | Uninteresting:
+        """What a delivery says that is known to be authentic (W6)."""
 
     def read(self, incoming: Incoming, *, now: float) -> TicketEvent | Uninteresting:
         """What the delivery says; `now` is seconds since the epoch, for platforms that sign a time."""

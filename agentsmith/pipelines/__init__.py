@@ -1,3 +1,8 @@
-"""Running a ticket's commands, and making sure that they end."""
+"""Running a ticket's pipeline, and making sure that what it starts ends.
+
+A step of one's own needs `StepContext` (`context.py`) and `StepEnd` (`outcome.py`) from here, and `StepSettings` and
+`StepKind` from `agentsmith.config`; docs/pipelines.md shows one. This module imports nothing, because the guard's
+farewell has to be quick.
+"""
 
 from __future__ import annotations

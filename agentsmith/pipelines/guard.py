@@ -7,7 +7,7 @@ It is two processes, so that kill -9 of any one leaves nothing of the run behind
 the consumer sees) only waits, and ends what is left if the guard proper vanishes; the guard proper does the
 work, and ends the run if the keeper vanishes. Both collect orphans (Linux: child subreaper), so a process
 that forks away or opens a session of its own is still found below them. Elsewhere it is found only while it
-stays in the guard's session.
+stays in the guard's session. Given a cgroup, it puts commands in there, and finds them there too.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import ctypes
 import errno
 import json
 import os
+import resource
 import selectors
 import signal
 import subprocess
@@ -49,6 +50,7 @@ LEAVINGS = (ENDED, ORPHANED, DISTRUSTED, UNKEPT, STUBBORN)
 _CLOCK: int = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 _PDEATHSIG, _DUMPABLE, _SUBREAPER = 1, 4, 36
 _libc = ctypes.CDLL(None)
+_cgroup = sys.argv[1] if __name__ == "__main__" and len(sys.argv) > 1 else ""
 
 
 def boottime() -> float:
@@ -89,8 +91,20 @@ def session_of(pid: int) -> int | None:
         return None
 
 
+def members() -> set[int]:
+    """Every process in the run's cgroup, those in groups below it included."""
+    found: set[int] = set()
+    for folder, _, _ in os.walk(_cgroup) if _cgroup else ():
+        try:
+            with open(os.path.join(folder, "cgroup.procs"), "rb") as procs:
+                found.update(map(int, procs.read().split()))
+        except OSError:  # it was removed meanwhile
+            continue
+    return found
+
+
 def descendants() -> dict[int, int]:
-    """Every process below this one, as pid -> process group."""
+    """Every process below this one or in the run's cgroup, as pid -> process group."""
     table, me, session = process_table(), os.getpid(), os.getsid(0)
     below: dict[int, list[int]] = {}
     for pid, (parent, _) in table.items():
@@ -101,6 +115,7 @@ def descendants() -> dict[int, int]:
         for pid in below.get(unseen.pop(), ()):
             found[pid] = table[pid][1]
             unseen.append(pid)
+    found |= {pid: table[pid][1] for pid in members() if pid in table}
     if not LINUX:  # orphans went to init
         found |= {p: g for p, (_, g) in table.items() if p not in (me, session) and session_of(p) == session}
     return found
@@ -239,6 +254,23 @@ class Output:
         self._line = data[start : start + LINE_LIMIT]  # of a line that goes on, only the beginning matters
 
 
+def confine(order: dict[str, Any]) -> None:
+    """Binds this process, and all that come of it, to what the order allows; called between fork and exec."""
+    if _cgroup:
+        with open(os.path.join(_cgroup, "cgroup.procs"), "w") as procs:
+            procs.write("0")
+    if memory := order.get("memory"):
+        resource.setrlimit(resource.RLIMIT_DATA, (memory, memory))
+    if (cpus := order.get("cpus")) and LINUX:
+        usable = sorted(os.sched_getaffinity(0))
+        first = os.getpid() % len(usable)  # not always the same ones
+        os.sched_setaffinity(0, (usable + usable)[first : first + cpus])
+    if user := order.get("user"):
+        os.setgroups(user["groups"])
+        os.setgid(user["gid"])
+        os.setuid(user["uid"])
+
+
 class Step:
     """One command, from its start until nothing of it is left."""
 
@@ -250,26 +282,29 @@ class Step:
         os.set_blocking(self.pipe, False)
         guard = os.getpid()
 
-        def die_with_the_guard() -> None:
-            prctl(_PDEATHSIG, signal.SIGKILL)
+        def prepare() -> None:
+            confine(order)
+            prctl(_PDEATHSIG, signal.SIGKILL)  # last: a change of the user undoes it
             if os.getppid() != guard:  # it died before that took hold
                 os._exit(1)
 
         try:
-            self.process = subprocess.Popen(
-                order["argv"], env=order["env"], cwd=order["cwd"], process_group=0,
-                stdin=subprocess.DEVNULL, stdout=inlet, stderr=inlet,
-                preexec_fn=die_with_the_guard,  # safe: this process has one thread
-            )  # fmt: skip
+            with open(order.get("stdin") or os.devnull, "rb") as stdin:
+                self.process = subprocess.Popen(
+                    order["argv"], env=order["env"], cwd=order["cwd"], process_group=0,
+                    stdin=stdin, stdout=inlet, stderr=inlet,
+                    preexec_fn=prepare,  # safe: this process has one thread
+                )  # fmt: skip
         except BaseException:
             os.close(self.pipe)
             self.output.close()
             raise
         finally:
             os.close(inlet)
-        self.started = boottime()
+        self.started = self.heard = boottime()
         self.deadline = float("inf") if order["timeout"] is None else self.started + order["timeout"]
-        self.timed_out = False
+        self.patience = order.get("stall") or float("inf")
+        self.timed_out = self.stalled = False
         self.stopped: str | None = None
         self.eof = False
 
@@ -280,6 +315,7 @@ class Step:
         except BlockingIOError:
             return False
         self.eof = not data
+        self.heard = boottime()
         self.output.feed(data)
         return bool(data)
 
@@ -295,6 +331,7 @@ class Step:
             "code": None if code is None or code < 0 else code,
             "signal": None if code is None or code >= 0 else -code,
             "timed_out": self.timed_out,
+            "stalled": self.stalled,
             "stopped": self.stopped,
             "tail": self.output.close(),
             "truncated": self.output.truncated,
@@ -305,10 +342,14 @@ class Step:
 def why_not_started(error: Exception, order: dict[str, Any]) -> str:
     """Says what to mend when a command could not be started; quotes neither arguments nor environment."""
     program, cwd = (order["argv"] or [""])[0], order["cwd"]
+    if isinstance(error, subprocess.SubprocessError):  # all that Python tells of a failure in `prepare`
+        return "it could not be confined to its user, limits and cgroup; check run.user and run.limits"
     if not isinstance(error, OSError):
         return f"not a valid command: {error}"
     if error.filename == order["log"]:
         return f"cannot write the log {order['log']}: {error.strerror}"
+    if error.filename and error.filename == order.get("stdin"):
+        return f"cannot read its input {order['stdin']}: {error.strerror}"
     if not os.path.isdir(cwd):
         return f"working directory not found: {cwd}"
     if not os.access(cwd, os.X_OK):
@@ -364,7 +405,8 @@ class Guard:
         """How long the loop may sleep."""
         if self.kill_at is not None:
             return ENDING_TICK
-        due = min(self.trusted_until, self.step.deadline if self.step else float("inf"))
+        step = self.step
+        due = min(self.trusted_until, step.deadline, step.heard + step.patience) if step else self.trusted_until
         return max(0.0, min(IDLE_TICK, due - boottime()))
 
     def listen(self) -> None:
@@ -431,8 +473,10 @@ class Guard:
             self.leave(DISTRUSTED)
         if os.getppid() != self.keeper:
             self.leave(UNKEPT)
-        if self.step and now > self.step.deadline and self.step.process.returncode is None:
-            self.step.timed_out = True
+        step = self.step
+        if step and step.process.returncode is None and not step.timed_out:
+            step.stalled = now > step.heard + step.patience
+            step.timed_out = step.stalled or now > step.deadline
 
     def settle(self) -> bool:
         """Brings what must end nearer to its end, and reports it then; True when the guard may go."""

@@ -9,7 +9,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, cast
 
@@ -39,6 +39,26 @@ class Exit:
     tail: str
     truncated: bool
     duration: float
+    stalled: bool = False
+    """It timed out because it printed nothing for too long."""
+
+
+@dataclass(frozen=True, slots=True)
+class User:
+    """Who a command runs as."""
+
+    uid: int
+    gid: int
+    groups: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Confinement:
+    """What a command is bound to, beside its cgroup: `memory` in bytes for each process, `cpus` whole processors."""
+
+    user: User | None = None
+    memory: int | None = None
+    cpus: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,11 +125,16 @@ class Guard:
         wire.gone.add_done_callback(self._finish)
 
     @classmethod
-    async def open(cls, *, trusted_until: float, grace: float, farewell: Farewell | None) -> Guard:
-        """Starts a guard that ends everything once boottime() passes `trusted_until` or this process dies."""
+    async def open(
+        cls, *, trusted_until: float, grace: float, farewell: Farewell | None, cgroup: Path | None = None
+    ) -> Guard:
+        """Starts a guard that ends everything once boottime() passes `trusted_until` or this process dies.
+
+        Commands are put into the cgroup, if there is one, and looked for there.
+        """
         transport, wire = await asyncio.get_running_loop().subprocess_exec(
             _Wire,
-            *(sys.executable, "-I", "-S", program.__file__),
+            *(sys.executable, "-I", "-S", program.__file__, *([str(cgroup)] if cgroup else [])),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=None,
@@ -137,12 +162,15 @@ class Guard:
         log_limit: int,
         tail_limit: int = 16384,
         timeout: float | None = None,
+        stall: float | None = None,
+        stdin: Path | None = None,
+        confinement: Confinement | None = None,
         on_line: Callable[[str], None] | None = None,
     ) -> Exit:
         """Runs one command and returns when nothing of it is left; if cancelled, it stops the command first.
 
-        `env` is the command's whole environment. `on_line` gets each line of output that begins with `::`;
-        what it raises stops the command and is raised here.
+        `env` is the command's whole environment. It is stopped after `timeout` seconds, or `stall` without output.
+        `on_line` gets each line of output that begins with `::`; what it raises stops the command and is raised here.
         """
         if self._closing or self._over.done():
             raise self._death()
@@ -152,7 +180,8 @@ class Guard:
         self._tell(
             "start",
             argv=list(argv), env=dict(env), cwd=str(cwd), log=str(log),
-            log_limit=log_limit, tail_limit=tail_limit, timeout=timeout,
+            log_limit=log_limit, tail_limit=tail_limit, timeout=timeout, stall=stall,
+            stdin=str(stdin) if stdin else None, **asdict(confinement or Confinement()),
         )  # fmt: skip
         try:
             await self._until(step.outcome)

@@ -1,10 +1,11 @@
-"""How a run can end, in the words that the lifecycle understands."""
+"""How a step can end, and how a run can, in the words that the lifecycle understands."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import IntEnum
+from enum import IntEnum, StrEnum
 
+from agentsmith.config.conditions import State
 from agentsmith.domain.lifecycle import Status
 
 
@@ -18,9 +19,66 @@ class ExitCode(IntEnum):
     QUESTION = 79
 
 
+class Verdict(StrEnum):
+    """What a step's end means for the run."""
+
+    DONE = "done"
+    RED = "red"
+    """It failed, and the run goes on: its pull request is a draft."""
+    FAILED = "failed"
+    TIMED_OUT = "timed out"
+    STOPPED = "stopped"
+    TRY_LATER = "try later"
+    QUESTION = "question"
+    NOT_PERMITTED = "not permitted"
+    BAD_CONFIGURATION = "bad configuration"
+
+    @property
+    def state(self) -> State:
+        """What conditions see."""
+        return State.SUCCEEDED if self is Verdict.DONE else State.FAILED
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether the steps after it run as if nothing had happened."""
+        return self in (Verdict.DONE, Verdict.RED)
+
+    @property
+    def parks(self) -> bool:
+        """Whether the run ends here without having failed."""
+        return self in (Verdict.TRY_LATER, Verdict.QUESTION)
+
+    @property
+    def worth_retrying(self) -> bool:
+        """Whether the same again, at once, may end better."""
+        return self in (Verdict.FAILED, Verdict.RED, Verdict.TIMED_OUT)
+
+
+@dataclass(frozen=True, slots=True)
+class StepEnd:
+    """How a step ended. `note` is for people, a sentence or two; `output` the last that it printed."""
+
+    verdict: Verdict
+    note: str = ""
+    output: str = ""
+    code: int | None = None
+    signal: int | None = None
+    truncated: bool = False
+
+
+def done(note: str = "") -> StepEnd:
+    """The step did what it should."""
+    return StepEnd(Verdict.DONE, note)
+
+
+def failed(note: str, *, output: str = "") -> StepEnd:
+    """The step did not, and the run fails with it."""
+    return StepEnd(Verdict.FAILED, note, output)
+
+
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Where the ticket goes from here. `word` stands in the log, `note` on the ticket."""
+    """Where the ticket goes from here. `word` stands in the log, `note` and `output` on the ticket."""
 
     to: Status | None
     word: str
@@ -28,3 +86,6 @@ class Outcome:
     due: float | None = None
     give_back: bool = False
     """The run did nothing wrong: it goes back to the head of the queue and is not counted."""
+    output: str = ""
+    step: str = ""
+    """The step that decided it, if one did."""

@@ -22,6 +22,8 @@ from starlette.routing import compile_path
 
 from agentsmith.simulators.clock import Clock
 from agentsmith.simulators.faults import REQUEST_KINDS, WEBHOOK_KINDS, Fault, FaultBox
+from agentsmith.simulators.git.bare import GitHome
+from agentsmith.simulators.git.smart_http import GitAsked, GitVisit
 from agentsmith.simulators.journal import Journal, Recorded
 from agentsmith.simulators.outbox import Outbox
 
@@ -107,6 +109,7 @@ class Simulator(ABC):
         """Where it is served; `serve` sets it, and webhook payloads carry it."""
         self.faults = FaultBox(REQUEST_KINDS | WEBHOOK_KINDS | set(self.quirk_kinds), self.quirk_kinds)
         self.outbox = Outbox(self.clock, self.faults, timeout=delivery_timeout)
+        self.git = GitHome()
         self.requests = Journal()
         self.unknown_requests: list[Recorded] = []
         self.crashes: list[str] = []
@@ -131,6 +134,10 @@ class Simulator(ABC):
     @abstractmethod
     def clear_state(self) -> None:
         """Go back to an empty platform."""
+
+    def git_door(self, call: Call, asked: GitAsked) -> GitVisit | Response:  # noqa: ARG002 - for platforms with code
+        """Let a git client in, or refuse it; sets `call.caller_name`. Platforms without code know no such place."""
+        return Response("Not Found", 404, media_type="text/plain")
 
     def canonical_path(self, path: str) -> str:
         """The path under which an alias is routed and logged."""
@@ -174,6 +181,7 @@ class Simulator(ABC):
         self.crashes.clear()
         self.clock.reset()
         self.clear_state()
+        self.git.clear()
 
     def assert_understood(self) -> None:
         """Fail if any request was unknown or any handler crashed; for the end of a test."""

@@ -105,12 +105,16 @@ class Outbox:
         """Send a logged delivery once more with the same guid; LookupError where there is none."""
         for old in self.log:
             if old.id == delivery_id:
-                again = replace(old, id=0, redelivery=True, due=0.0, status="pending", status_code=0, delivered_at=None)
-                self.log.append(self._number(again))
-                self._waiting.append(again)
-                self._wake.set()
-                return again
+                return self.send_again(old)
         raise LookupError(f"no delivery {delivery_id}")
+
+    def send_again(self, old: Delivery) -> Delivery:
+        """The same for a delivery at hand, which need not stand in the log."""
+        again = replace(old, id=0, redelivery=True, due=0.0, status="pending", status_code=0, delivered_at=None)
+        self.log.append(self._number(again))
+        self._waiting.append(again)
+        self._wake.set()
+        return again
 
     def release(self) -> None:
         """Let everything that is held back leave now."""

@@ -16,6 +16,7 @@ from starlette.types import Receive, Scope, Send
 from agentsmith.simulators.control import control_plane
 from agentsmith.simulators.faults import REQUEST_KINDS, Fault
 from agentsmith.simulators.frame import Call, Simulator
+from agentsmith.simulators.git.smart_http import GitAsked, talk
 from agentsmith.simulators.journal import Recorded, public_body, public_headers
 
 PROXY_PAGE = "<!DOCTYPE html>\n<html><head><title>Oops</title></head><body><p>Try again.</p></body></html>"
@@ -31,6 +32,7 @@ class Line:
 
     def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
         self.scope, self._receive, self._send = scope, receive, send
+        self._whole = False
 
     async def read(self) -> bytes:
         """The whole request body."""
@@ -42,6 +44,17 @@ class Line:
             body += bytes(message.get("body", b""))
             if not message.get("more_body"):
                 return body
+
+    async def part(self) -> bytes | None:
+        """The next part of the request body: b"" at its end, None when the client has hung up."""
+        while not self._whole:
+            message = await self._receive()
+            if message["type"] == "http.disconnect":
+                return None
+            self._whole = not message.get("more_body")
+            if body := bytes(message.get("body", b"")):
+                return body
+        return b""
 
     async def write(self, response: Response) -> None:
         """Send an answer as it is."""
@@ -62,16 +75,18 @@ class Line:
         """Send about `size` bytes of valid JSON in pieces, without telling how many will come."""
         chunk = b"x" * 65_536
         headers = [(b"content-type", b"application/json; charset=utf-8")]
-        await self._start(response.status_code, headers)
-        await self._piece(b'{"message":"')
+        await self.start(response.status_code, headers)
+        await self.piece(b'{"message":"')
         for _ in range(max(1, size // len(chunk))):
-            await self._piece(chunk)
-        await self._piece(b'"}', more=False)
+            await self.piece(chunk)
+        await self.piece(b'"}', more=False)
 
-    async def _start(self, status: int, headers: list[tuple[bytes, bytes]]) -> None:
+    async def start(self, status: int, headers: list[tuple[bytes, bytes]]) -> None:
+        """Send the head of an answer whose body comes in pieces."""
         await self._send({"type": "http.response.start", "status": status, "headers": headers})
 
-    async def _piece(self, body: bytes, *, more: bool = True) -> None:
+    async def piece(self, body: bytes, *, more: bool = True) -> None:
+        """Send a piece of the body."""
         await self._send({"type": "http.response.body", "body": body, "more_body": more})
 
     async def drop(self) -> None:
@@ -114,8 +129,13 @@ class Gate:
         """Answer one request, faults permitting."""
         line = Line(scope, receive, send)
         simulator = self.simulator
-        call = _call(simulator, scope, await line.read())
+        asked = GitAsked.of(scope["method"], scope["path"], QueryParams(scope["query_string"]))
+        # A pack may be large: it is handed on as it comes.
+        call = _call(simulator, scope, b"" if asked else await line.read())
         entry = _entry(simulator, call)
+        if asked is not None:
+            await self._git(line, call, asked, entry)
+            return
         handler = simulator.match(call)
         if handler is None:
             await self._reply(line, entry, simulator.unknown(entry, f"{call.method} {call.raw_path}"))
@@ -144,6 +164,46 @@ class Gate:
         if slow and slow.after:
             await line.hold(slow)
         await self._send_off(line, entry, response, by_kind)
+
+    async def _git(self, line: Line, call: Call, asked: GitAsked, entry: Recorded) -> None:
+        """Answer one request of a git client, faults permitting."""
+        faults = self.simulator.faults.for_request(call.method, call.path)
+        entry.faults = [f.kind for f in faults]
+        by_kind = {f.kind: f for f in faults}
+        call.quirks = {kind: fault for kind, fault in by_kind.items() if kind not in REQUEST_KINDS}
+        if slow := by_kind.get("slow"):
+            await line.hold(slow)
+        if "refuse" in by_kind:
+            await line.drop()
+            return
+        visit = _instead(by_kind) or self.simulator.git_door(call, asked)
+        entry.caller = call.caller_name
+        if isinstance(visit, Response):
+            await line.read()
+            await self._reply(line, entry, visit)
+            return
+        if meanwhile := by_kind.get("meanwhile"):
+            assert meanwhile.action is not None  # noqa: S101 - such a fault has one
+            meanwhile.action()
+        lost, broken = "applied_then_lost" in by_kind, "reset_mid_body" in by_kind
+
+        async def start(status: int, headers: list[tuple[bytes, bytes]]) -> None:
+            entry.status, entry.answer_headers = status, {k.decode(): v.decode() for k, v in headers}
+            if not lost:
+                await line.start(status, headers)
+
+        async def send(chunk: bytes) -> None:
+            if not lost:
+                await line.piece(chunk[: len(chunk) // 2] if broken else chunk)
+
+        await talk(
+            visit, asked, query=call.query_string, headers=call.headers, receive=line.part, start=start, send=send
+        )
+        if lost or broken:
+            entry.status = None
+            await line.drop()
+        else:
+            await line.piece(b"", more=False)
 
     async def _send_off(self, line: Line, entry: Recorded, response: Response, faults: dict[str, Fault]) -> None:
         if response.status_code == 204 and faults.keys() & _IN_THE_BODY:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from agentsmith.store.connection import AWAY, Outage
 from agentsmith.store.intents import Begun, Intents
-from agentsmith.store.leases import Lease, Trust
-from agentsmith.store.presence import Presence, Process
+from agentsmith.store.leases import LeaderLease, Lease, Trust
+from agentsmith.store.presence import TAKEN_OVER, Cycle, Leader, Presence, Process
 from agentsmith.store.queue import DeadLetter, Pushed, Queue
 from agentsmith.store.runs import Acquired, NotAcquired, RunLease, Runs
 from agentsmith.store.signals import Signals
@@ -13,10 +13,14 @@ from agentsmith.store.store import LeaseTimes, Store
 
 __all__ = [
     "AWAY",
+    "TAKEN_OVER",
     "Acquired",
     "Begun",
+    "Cycle",
     "DeadLetter",
     "Intents",
+    "Leader",
+    "LeaderLease",
     "Lease",
     "LeaseTimes",
     "NotAcquired",

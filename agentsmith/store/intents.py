@@ -7,6 +7,7 @@ repeat it. A decided intent is finished, never rolled back.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -15,7 +16,8 @@ from agentsmith.domain.lifecycle import Status
 from agentsmith.domain.signal import Signal, SignalKind
 from agentsmith.domain.ticket import TicketId
 from agentsmith.store.commands import Commands, Value
-from agentsmith.store.keys import PUBLISHED_MS, WHERE_MS, Keys
+from agentsmith.store.keys import FENCE_MS, PUBLISHED_MS, WHERE_MS, Keys
+from agentsmith.store.places import COUNTING, Place
 from agentsmith.store.scripting import Script
 
 RECORD: Final = """
@@ -32,9 +34,11 @@ end
 """
 _BEGIN_CLAIM: Final = Script(
     RECORD
+    + COUNTING
     + """
 local lock, fence, heartbeat, index, intent, intents, claims, reservations, running = unpack(KEYS)
-local ticket, token, loop_limit, loop_window, capacity, lock_ms = unpack(ARGV)
+local ticket, token, loop_limit, loop_window, lock_ms = unpack(ARGV)
+local places = #KEYS - 9
 local now = now_us()
 if redis.call('GET', lock) ~= token then return {'unlocked', 0} end
 if (redis.call('HGET', intent, 'outcome') or '') ~= '' then return {'unpublished', 0} end
@@ -43,15 +47,18 @@ if redis.call('HEXISTS', index, ticket) == 1 then return {'queued', 0} end
 redis.call('ZREMRANGEBYSCORE', claims, '-inf', now - tonumber(loop_window) * 1000)
 local recent = redis.call('ZCARD', claims)
 if recent >= tonumber(loop_limit) then return {'loop', recent} end
-if tonumber(capacity) > 0 then
-  redis.call('ZREMRANGEBYSCORE', reservations, '-inf', now / 1000)
-  redis.call('ZREM', reservations, ticket)
-  local taken = redis.call('HLEN', index) + redis.call('HLEN', running) + redis.call('ZCARD', reservations)
-  if taken >= tonumber(capacity) then return {'full', taken} end
-  redis.call('ZADD', reservations, now / 1000 + tonumber(lock_ms), ticket)
+redis.call('ZREMRANGEBYSCORE', reservations, '-inf', now / 1000)
+for i = 1, places do
+  local limit = tonumber(ARGV[5 + i])
+  redis.call('HDEL', KEYS[9 + i], ticket)
+  local count = taken(KEYS[9 + i], limit, index, running, reservations)
+  if limit and count >= limit then return {'full', count, i} end
 end
+-- Longer than the slowest tracker takes; whoever finds the claim dead gives the place back at once.
+redis.call('ZADD', reservations, now / 1000 + 10 * tonumber(lock_ms), ticket)
+for i = 1, places do occupy(KEYS[9 + i], ticket) end
 local mine = raise_fence(fence)
-record(intent, intents, ticket, mine, tonumber(lock_ms), from(7))
+record(intent, intents, ticket, mine, tonumber(lock_ms), from(6 + places))
 return {'begun', text(mine)}
 """
 )
@@ -97,7 +104,7 @@ redis.call('ZADD', intents, now_us() / 1000 + tonumber(look_in), ticket)
 return redis.call('HGETALL', intent)
 """)
 _PUBLISHED: Final = Script(f"""
-local intent, intents, fence, published, counters, due, follow_up, inbox, inbox_index, where, reservations =
+local intent, intents, fence, published, counters, due, follow_up, inbox, inbox_index, where, reservations, history =
   unpack(KEYS)
 local ticket, mine, status, fresh_start, due_ms, look, look_topic, wake, whereabouts, retry, retry_topic =
   unpack(ARGV)
@@ -106,17 +113,29 @@ redis.call('DEL', intent)
 redis.call('ZREM', intents, ticket)
 redis.call('ZREM', reservations, ticket)
 redis.call('SET', published, status, 'PX', {PUBLISHED_MS})
-if fresh_start == '1' then redis.call('DEL', counters) end
+if fresh_start == '1' then redis.call('DEL', counters, history) end
 if due_ms ~= '' then
   redis.call('ZADD', due, due_ms, ticket)
   redis.call('SET', where, whereabouts, 'PX', {WHERE_MS})
 end
-if redis.call('DEL', follow_up) == 1 then
+local asked_again = redis.call('DEL', follow_up) == 1
+if wake == '1' then
+  if redis.call('HSETNX', inbox_index, look_topic, '1') == 1 then redis.call('RPUSH', inbox, look) end
+elseif asked_again and status ~= 'pending' then
   if redis.call('HSETNX', inbox_index, retry_topic, '1') == 1 then redis.call('RPUSH', inbox, retry) end
-elseif wake == '1' and redis.call('HSETNX', inbox_index, look_topic, '1') == 1 then
-  redis.call('RPUSH', inbox, look)
 end
 return 'published'
+""")
+_RESTORE_WAITING: Final = Script(f"""
+local fence, due, where = unpack(KEYS)
+local ticket, known, due_ms, whereabouts = unpack(ARGV)
+-- The fence says that Redis knows the ticket again; a newer one means that somebody took it on meanwhile.
+if not redis.call('SET', fence, known, 'NX', 'PX', {FENCE_MS}) then return 0 end
+if due_ms ~= '' then
+  redis.call('ZADD', due, due_ms, ticket)
+  redis.call('SET', where, whereabouts, 'PX', {WHERE_MS})
+end
+return 1
 """)
 _DROP_INTENT: Final = Script("""
 local intent, intents, fence, reservations = unpack(KEYS)
@@ -136,6 +155,8 @@ class Begun:
     word: str
     fence: int = 0
     count: int = 0
+    full: Place | None = None
+    """What has no room left."""
 
 
 class Intents:
@@ -152,10 +173,10 @@ class Intents:
         token: str,
         loop_limit: int,
         loop_window: float,
-        capacity: int | None,
         lock_ttl: float,
+        places: Sequence[Place] = (),
     ) -> Begun:
-        """Reserve a place, raise the fence and note the claim; the caller holds the ticket's lock."""
+        """Reserve room, raise the fence and note the claim; the caller holds the ticket's lock."""
         k, t = self._keys, intent.ticket
         keys = [
             lock_key,
@@ -167,11 +188,15 @@ class Intents:
             k.claims(t),
             k.reservations,
             k.running,
+            *(k.places(place.name) for place in places),
         ]
         window, lock_ms = round(loop_window * 1000), round(lock_ttl * 1000)
-        args: list[Value] = [t, token, loop_limit, window, capacity or 0, lock_ms, *flat_fields(intent)]
-        word, figure = await _BEGIN_CLAIM(self._redis, keys, args)
-        return Begun(word, fence=int(figure)) if word == "begun" else Begun(word, count=int(figure))
+        limits = ["" if place.limit is None else place.limit for place in places]
+        args: list[Value] = [t, token, loop_limit, window, lock_ms, *limits, *flat_fields(intent)]
+        word, figure, *which = await _BEGIN_CLAIM(self._redis, keys, args)
+        if word == "begun":
+            return Begun(word, fence=int(figure))
+        return Begun(word, count=int(figure), full=places[which[0] - 1] if which else None)
 
     async def decide(
         self,
@@ -241,6 +266,7 @@ class Intents:
             k.inbox_index,
             k.where(t),
             k.reservations,
+            k.history(t),
         ]
         follow_up = replace(wake, kind=SignalKind.RETRY, cause="asked for again while it was running")
         args: list[Value] = [
@@ -257,6 +283,13 @@ class Intents:
             follow_up.topic,
         ]
         return str(await _PUBLISHED(self._redis, keys, args)) == "published"
+
+    async def restore_waiting(self, ticket: TicketId, tracker: str, key: str, *, fence: int, due: float | None) -> bool:
+        """Remember a parked ticket that Redis forgot, and its time; False when it is known after all."""
+        k = self._keys
+        keys = [k.fence(ticket), k.due, k.where(ticket)]
+        at = str(round(due * 1000)) if due is not None else ""
+        return bool(await _RESTORE_WAITING(self._redis, keys, [ticket, fence, at, json.dumps([tracker, key])]))
 
     async def drop(self, ticket: TicketId, fence: int) -> bool:
         """Forget a claim that did not come about."""
@@ -287,6 +320,11 @@ class Intents:
     async def remember_where(self, ticket: TicketId, tracker: str, key: str) -> None:
         """Note where a ticket lives that is to be looked at again."""
         await self._redis.set(self._keys.where(ticket), json.dumps([tracker, key]), px=WHERE_MS)
+
+    async def keep_where(self, ticket: TicketId, tracker: str, key: str) -> None:
+        """The same for a ticket that waits for a time, which may be further away than we remember."""
+        if await self._redis.zscore(self._keys.due, ticket) is not None:
+            await self.remember_where(ticket, tracker, key)
 
     async def where(self, ticket: TicketId) -> tuple[str, str] | None:
         """Tracker and key of a ticket that was noted."""

@@ -14,8 +14,10 @@
 | released                             | zset   | tickets whose guard let the lease go, by time          | for ever |
 | suspects                             | zset   | tickets without a sign of life, by time of first look  | for ever |
 | counters:{ticket}                    | hash   | deliveries and attempts since the last final status    | 30 days  |
+| history:{ticket}                     | list   | what befell its runs since the last final status       | 30 days  |
 | claims:{ticket}                      | zset   | recent claims, for the loop limit                      | window   |
 | reservations                         | zset   | tickets being claimed, by the time their place lapses  | for ever |
+| places:{what}                        | hash   | tickets that take up room: in all, of one tracker, …   | 30 days  |
 | intent:{ticket}                      | hash   | a decided move that is not yet known to be published   | for ever |
 | intents                              | zset   | tickets with an intent, by the time to look at it      | for ever |
 | published:{ticket}                   | string | last status that we published                          | 1 hour   |
@@ -27,14 +29,20 @@
 | signals:inbox                        | list   | signals that wait                                      | for ever |
 | signals:index                        | hash   | ticket and kind of every waiting signal, to merge them | for ever |
 | signals:later                        | zset   | signals that failed, by the time to try again          | for ever |
+| signals:held                         | zset   | signals held back for want of room, by time            | for ever |
+| signals:held-payloads                | hash   | the same signals, and what they want room in           | for ever |
 | delivery:{tracker}:{delivery}        | string | a webhook delivery that was handed over                | 3 days   |
+| deliveries:{tracker}                 | list   | the latest deliveries, without secrets, to replay them | 3 days   |
+| announced:{ticket}                   | string | when a webhook last told of the ticket                 | 1 day    |
+| command:{tracker}:{remark}           | string | a command in a comment: begun, or done                 | 30 days  |
 | signals:processing:{consumer}        | list   | signals taken, not yet acknowledged                    | for ever |
 | consumer:{consumer}                  | string | liveness of one process                                | 30 s     |
 | consumers                            | zset   | every process that may own a processing list           | for ever |
 | reasons:{ticket}                     | list   | what the latest looks at the ticket saw                | 30 days  |
 | rejected:{ticket}                    | string | revision of a ticket that a gate turned away           | 10 min   |
-| leader:{role}                        | string | token of the leader                                    | 30 s     |
-| leader-cycle:{role}                  | string | when the leader last finished a cycle                  | 1 day    |
+| leader:{role}                        | string | the leader: who, since when, fence, as JSON            | 30 s     |
+| leader-fence:{role}                  | string | the newest fence of a leader                           | 30 days  |
+| leader-cycle:{role}                  | string | when the leader last finished a cycle, and what it did | 1 day    |
 | quota:{credential}                   | hash   | what a platform's API allows us, and who must wait     | 2 hours  |
 | spent:{credential}                   | hash   | requests by purpose, counted or free                   | 1 day    |
 | credentials                          | zset   | credentials that were used lately                      | 1 day    |
@@ -57,6 +65,7 @@ DAY_MS: Final = 24 * HOUR_MS
 
 FENCE_MS: Final = 30 * DAY_MS
 COUNTERS_MS: Final = 30 * DAY_MS
+HISTORY_MS: Final = 30 * DAY_MS
 STICKY_MS: Final = 30 * DAY_MS
 WHERE_MS: Final = 30 * DAY_MS
 STOP_MS: Final = 7 * DAY_MS
@@ -66,6 +75,10 @@ REASONS_MS: Final = 30 * DAY_MS
 REJECTED_MS: Final = 600_000
 CYCLE_MS: Final = DAY_MS
 DELIVERY_MS: Final = 3 * DAY_MS
+DELIVERIES_MS: Final = 3 * DAY_MS
+ANNOUNCED_MS: Final = DAY_MS
+COMMAND_MS: Final = 30 * DAY_MS
+PLACES_MS: Final = 30 * DAY_MS
 QUOTA_MS: Final = 2 * HOUR_MS
 LABEL_LOCK_MS: Final = 10_000
 SPENT_MS: Final = DAY_MS
@@ -84,6 +97,8 @@ PERMANENT: Final = frozenset(
         "signals:inbox",
         "signals:index",
         "signals:later",
+        "signals:held",
+        "signals:held-payloads",
         "consumers",
         "epoch",
     }
@@ -149,6 +164,14 @@ class Keys:
         return self._name("signals", "later")
 
     @property
+    def held(self) -> str:
+        return self._name("signals", "held")
+
+    @property
+    def held_payloads(self) -> str:
+        return self._name("signals", "held-payloads")
+
+    @property
     def consumers(self) -> str:
         return self._name("consumers")
 
@@ -185,6 +208,9 @@ class Keys:
     def counters(self, ticket: TicketId) -> str:
         return self._name("counters", ticket)
 
+    def history(self, ticket: TicketId) -> str:
+        return self._name("history", ticket)
+
     def claims(self, ticket: TicketId) -> str:
         return self._name("claims", ticket)
 
@@ -212,6 +238,18 @@ class Keys:
     def delivery(self, tracker: str, delivery: str) -> str:
         return self._name("delivery", tracker, delivery)
 
+    def deliveries(self, tracker: str) -> str:
+        return self._name("deliveries", tracker)
+
+    def announced(self, ticket: TicketId) -> str:
+        return self._name("announced", ticket)
+
+    def command(self, tracker: str, remark: str) -> str:
+        return self._name("command", tracker, remark)
+
+    def places(self, what: str) -> str:
+        return self._name("places", what)
+
     def reasons(self, ticket: TicketId) -> str:
         return self._name("reasons", ticket)
 
@@ -229,6 +267,9 @@ class Keys:
 
     def leader(self, role: str) -> str:
         return self._name("leader", role)
+
+    def leader_fence(self, role: str) -> str:
+        return self._name("leader-fence", role)
 
     def leader_cycle(self, role: str) -> str:
         return self._name("leader-cycle", role)

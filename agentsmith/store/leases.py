@@ -6,6 +6,7 @@ of how long it may still act, and is always shorter than what Redis grants.
 
 from __future__ import annotations
 
+import json
 import time
 from dataclasses import dataclass, field
 from typing import Final
@@ -37,6 +38,23 @@ return redis.call('PEXPIRE', KEYS[1], ARGV[2])
 _RELEASE: Final = Script("""
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
 return redis.call('DEL', KEYS[1])
+""")
+
+_LEAD: Final = Script("""
+local leader, fence = unpack(KEYS)
+local holder, ttl = unpack(ARGV)
+local held = redis.call('GET', leader)
+if held then
+  -- Our own, if only the answer to the first call was lost.
+  local ok, known = pcall(cjson.decode, held)
+  if not (ok and type(known) == 'table' and known.holder == holder) then return '' end
+  redis.call('PEXPIRE', leader, ttl)
+  return held
+end
+local value = cjson.encode({
+  holder = holder, fence = text(raise_fence(fence)), since = text(now_us() / 1000)})
+redis.call('SET', leader, value, 'PX', ttl)
+return value
 """)
 
 
@@ -120,6 +138,33 @@ class Lease:
         """Give the key up if it is still ours."""
         self.trust.end()
         await _RELEASE(self.redis, [self.key], [self.token])
+
+
+@dataclass(slots=True)
+class LeaderLease(Lease):
+    """Leadership of one role. Each term has a fence above every earlier one; what a leader notes is refused below it.
+
+    The key holds the whole term, so that a late message of an earlier term, even one of our own, cannot harm this one.
+    """
+
+    fence_key: str = ""
+    fence: int = 0
+    """Of the term that was last taken."""
+    holder: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        Lease.__post_init__(self)
+        self.holder = self.token
+
+    async def take(self) -> bool:
+        """Begin a term if nobody leads; go on with ours if it still stands."""
+        sent = boottime()
+        value = str(await _LEAD(self.redis, [self.key, self.fence_key], [self.holder, _ms(self.ttl)]))
+        if not value:
+            return False
+        self.token, self.fence = value, int(json.loads(value)["fence"])
+        self.trust.renewed(sent_at=sent)
+        return True
 
 
 def _ms(seconds: float) -> int:

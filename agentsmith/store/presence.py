@@ -3,24 +3,37 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
 from typing import Final
 
 from agentsmith.domain.ticket import TicketId
-from agentsmith.store.commands import Commands
+from agentsmith.store.commands import Commands, Value
 from agentsmith.store.keys import CYCLE_MS, Keys
 from agentsmith.store.scripting import Script
 
-_TICK: Final = Script("""
+TAKEN_OVER: Final = "somebody took the ticket over"
+"""Why a run is to stop whose fence is no longer the newest; any other reason is a person's."""
+
+_TICK: Final = Script(f"""
 local alive, consumers, epoch, settling_key = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local consumer, about, ttl, settle = unpack(ARGV)
 settling(epoch, settling_key, settle)
 redis.call('SET', alive, about, 'PX', ttl)
 redis.call('ZADD', consumers, 'NX', now_us() / 1000, consumer)
-local stops = {}
-for i = 5, #KEYS do stops[#stops + 1] = redis.call('GET', KEYS[i]) or '' end
-return {redis.call('GET', epoch), stops}
+local stops = {{}}
+for i = 1, #ARGV - 4 do
+  local stop, fence, mine = KEYS[3 + 2 * i], KEYS[4 + 2 * i], tonumber(ARGV[4 + i])
+  stops[i] = newest(fence) > mine and '{TAKEN_OVER}' or redis.call('GET', stop) or ''
+end
+return {{redis.call('GET', epoch), stops}}
+""")
+_NOTE_CYCLE: Final = Script(f"""
+local cycle, fence = unpack(KEYS)
+local mine, what = unpack(ARGV)
+if tonumber(mine) > 0 and newest(fence) > tonumber(mine) then return 0 end
+redis.call('SET', cycle, cjson.encode({{at = text(now_us() / 1000), what = what}}), 'PX', {CYCLE_MS})
+return 1
 """)
 _SETTLING: Final = Script("return settling(KEYS[1], KEYS[2], ARGV[1]) and 1 or 0")
 
@@ -36,6 +49,25 @@ class Process:
     slots: int
     started: float
     version: str
+    problem: str = ""
+    """What is wrong with the configuration file since it was last good; the last good one is in force."""
+
+
+@dataclass(frozen=True, slots=True)
+class Leader:
+    """Who leads a role, since when, and under which fence."""
+
+    holder: str
+    fence: int
+    since: float
+
+
+@dataclass(frozen=True, slots=True)
+class Cycle:
+    """The last cycle that a leader finished, and what it did."""
+
+    at: float
+    what: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +77,7 @@ class Tick:
     epoch: str
     """Changes when Redis was restarted or emptied: then put back what you hold."""
     stops: dict[TicketId, str]
+    """Runs that are to stop, and why: somebody asked for it, or took the ticket over."""
 
 
 class Presence:
@@ -53,12 +86,14 @@ class Presence:
     def __init__(self, redis: Commands, keys: Keys, *, settle_ms: int) -> None:
         self._redis, self._keys, self._settle_ms = redis, keys, settle_ms
 
-    async def tick(self, process: Process, *, ttl: float, running: Sequence[TicketId]) -> Tick:
-        """Say that the process is alive and learn which of its runs are to stop."""
+    async def tick(self, process: Process, *, ttl: float, running: Mapping[TicketId, int]) -> Tick:
+        """Say that the process is alive and learn which of its runs, each with its fence, are to stop."""
         k = self._keys
-        keys = [k.consumer(process.name), k.consumers, k.epoch, k.settling, *map(k.stop, running)]
+        asked = [key for ticket in running for key in (k.stop(ticket), k.fence(ticket))]
+        keys = [k.consumer(process.name), k.consumers, k.epoch, k.settling, *asked]
         about = json.dumps(asdict(process))
-        epoch, stops = await _TICK(self._redis, keys, [process.name, about, round(ttl * 1000), self._settle_ms])
+        args: list[Value] = [process.name, about, round(ttl * 1000), self._settle_ms, *running.values()]
+        epoch, stops = await _TICK(self._redis, keys, args)
         return Tick(epoch, {t: stop for t, stop in zip(running, stops, strict=True) if stop})
 
     async def leave(self, process: str) -> None:
@@ -78,20 +113,48 @@ class Presence:
         names = await self.known()
         told = await self._redis.mget([self._keys.consumer(name) for name in names]) if names else []
         found = [json.loads(about) for about in told if about]
-        return [Process(**{**about, "roles": tuple(about["roles"])}) for about in found]
+        # A newer release may say more about itself than we know of.
+        known = {field.name for field in fields(Process)}
+        said = [{name: value for name, value in about.items() if name in known} for about in found]
+        return [Process(**{**about, "roles": tuple(about["roles"])}) for about in said]
 
     async def settling(self) -> bool:
         """Whether nothing may be declared dead for now."""
         return bool(await _SETTLING(self._redis, [self._keys.epoch, self._keys.settling], [self._settle_ms]))
 
-    async def note_cycle(self, role: str, text: str) -> None:
-        """The leader of `role` finished a cycle."""
-        await self._redis.set(self._keys.leader_cycle(role), text, px=CYCLE_MS)
+    async def find_owners(self) -> int:
+        """Get to know processes that own a list and never ticked, or not since Redis was emptied; answers how many.
 
-    async def last_cycle(self, role: str) -> str | None:
+        It walks over every key: for now and then.
+        """
+        names: set[str] = set()
+        for family in (self._keys.queue_processing(""), self._keys.inbox_processing("")):
+            cursor = None
+            while cursor != 0:
+                cursor, found = await self._redis.scan(cursor or 0, match=f"{family}*", count=1000)
+                names.update(key.removeprefix(family) for key in found)
+        unknown = names - set(await self.known())
+        if unknown:
+            await self._redis.zadd(self._keys.consumers, dict.fromkeys(unknown, 0.0), nx=True)
+        return len(unknown)
+
+    async def note_cycle(self, role: str, what: str, *, fence: int = 0) -> bool:
+        """The leader of `role` finished a cycle in the term of `fence`; False when a newer term has begun."""
+        keys = [self._keys.leader_cycle(role), self._keys.leader_fence(role)]
+        return bool(await _NOTE_CYCLE(self._redis, keys, [fence, what]))
+
+    async def last_cycle(self, role: str) -> Cycle | None:
         """What the leader of `role` last noted."""
-        return await self._redis.get(self._keys.leader_cycle(role))
+        found = await self._redis.get(self._keys.leader_cycle(role))
+        if found is None:
+            return None
+        noted = json.loads(found)
+        return Cycle(float(noted["at"]) / 1000, noted["what"])
 
-    async def leader(self, role: str) -> str | None:
+    async def leader(self, role: str) -> Leader | None:
         """Who leads `role` now."""
-        return await self._redis.get(self._keys.leader(role))
+        found = await self._redis.get(self._keys.leader(role))
+        if found is None:
+            return None
+        term = json.loads(found)
+        return Leader(term["holder"], int(term["fence"]), float(term["since"]) / 1000)

@@ -6,19 +6,23 @@ and in the index, until it is acknowledged. The index holds at most one request 
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from agentsmith.domain.request import PipelineRequest
+from agentsmith.domain.request import MalformedRequest, PipelineRequest
 from agentsmith.domain.ticket import TicketId
 from agentsmith.store.commands import Commands, Value
 from agentsmith.store.keys import PUBLISHED_MS, Keys
+from agentsmith.store.places import COUNTING, all_of
 from agentsmith.store.scripting import Script
 
-_PUSH: Final = Script(f"""
+_PUSH: Final = Script(
+    COUNTING
+    + f"""
 local queue, index, fence, heartbeat, intent, intents, published, claims, reservations, epoch, settling_key =
   unpack(KEYS)
 local ticket, mine, payload, front, window, settle = unpack(ARGV)
@@ -33,13 +37,15 @@ redis.call('HSET', index, ticket, payload)
 redis.call('DEL', intent)
 redis.call('ZREM', intents, ticket)
 redis.call('ZREM', reservations, ticket)
+for i = 12, #KEYS do occupy(KEYS[i], ticket) end
 redis.call('SET', published, 'enqueued', 'PX', {PUBLISHED_MS})
 if tonumber(window) > 0 then
   redis.call('ZADD', claims, now_us(), mine)
   redis.call('PEXPIRE', claims, window)
 end
 return 'pushed'
-""")
+"""
+)
 _ACKNOWLEDGE_AND_TAKE: Final = Script("""
 local queue, index, processing = unpack(KEYS)
 local room = tonumber(ARGV[1])
@@ -124,6 +130,19 @@ class DeadLetter:
     reason: str
     at: float
 
+    @property
+    def id(self) -> str:
+        """A short name for it, the same each time that it is read."""
+        return hashlib.sha256(self.to_json().encode()).hexdigest()[:10]
+
+    @property
+    def request(self) -> PipelineRequest | None:
+        """The request, if this release can read it."""
+        try:
+            return PipelineRequest.from_json(self.payload)
+        except MalformedRequest:
+            return None
+
     def to_json(self) -> str:
         """The form in which the list keeps it."""
         return json.dumps({"payload": self.payload, "reason": self.reason, "at": self.at})
@@ -147,15 +166,17 @@ class Queue:
         front: bool = False,
         loop_window: float = 0,
         after_settling: bool = False,
+        taken_by: str | None = None,
     ) -> Pushed:
         """Put the request on the queue, once, unless the ticket is queued, running or taken over.
 
+        With `taken_by` it goes straight into that consumer's hands, as if it had been waited for and taken.
         `loop_window` counts it as a claim for the loop limit; `after_settling` is for recovery, which must not
         take an empty Redis for the truth.
         """
         k, ticket = self._keys, request.ticket
         keys = [
-            k.queue,
+            k.queue if taken_by is None else k.queue_processing(taken_by),
             k.queue_index,
             k.fence(ticket),
             k.heartbeat(ticket),
@@ -167,6 +188,8 @@ class Queue:
             k.epoch,
             k.settling,
         ]
+        if not loop_window:  # no claim has made room for it: it was given back, or Redis forgot it
+            keys += [k.places(name) for name in all_of(request.tracker, request.pipeline)]
         settle = self._settle_ms if after_settling else 0
         window = round(loop_window * 1000)
         args: list[Value] = [ticket, request.fence, request.to_json(), int(front), window, settle]
@@ -231,14 +254,34 @@ class Queue:
         entries = await self._redis.lrange(self._keys.dead_letters, 0, -1)
         return [DeadLetter.from_json(entry) for entry in entries]
 
+    async def count_dead_letters(self) -> int:
+        """How many dead letters there are."""
+        return int(await self._redis.llen(self._keys.dead_letters))
+
+    async def drop_dead_letter(self, letter: DeadLetter) -> bool:
+        """Forget a dead letter; False when somebody else did so before."""
+        return bool(await self._redis.lrem(self._keys.dead_letters, 1, letter.to_json()))
+
     async def position(self, ticket: TicketId) -> int | None:
         """How many requests are before this ticket's; None when it is not waiting."""
         found = int(await _POSITION(self._redis, [self._keys.queue, self._keys.queue_index], [ticket]))
         return found if found >= 0 else None
 
+    async def request_of(self, ticket: TicketId) -> str | None:
+        """The request of the ticket that is waiting or in flight."""
+        return await self._redis.hget(self._keys.queue_index, ticket)
+
+    async def depth(self) -> int:
+        """How many requests wait."""
+        return int(await self._redis.llen(self._keys.queue))
+
     async def holds(self, ticket: TicketId) -> bool:
         """Whether a request for the ticket is waiting or in flight."""
         return bool(await self._redis.hexists(self._keys.queue_index, ticket))
+
+    async def in_flight(self) -> list[str]:
+        """Every request that is waiting or taken and not acknowledged, in no order."""
+        return list((await self._redis.hgetall(self._keys.queue_index)).values())
 
     async def waiting(self) -> list[str]:
         """Every request on the queue, next one first."""

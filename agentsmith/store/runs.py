@@ -16,12 +16,14 @@ from agentsmith.domain.request import PipelineRequest
 from agentsmith.domain.ticket import TicketId
 from agentsmith.store.commands import Commands, Value
 from agentsmith.store.intents import RECORD, flat_fields
-from agentsmith.store.keys import COUNTERS_MS, ENDED_MS, FENCE_MS, STOP_MS, Keys
+from agentsmith.store.keys import COUNTERS_MS, ENDED_MS, FENCE_MS, HISTORY_MS, STOP_MS, Keys
 from agentsmith.store.scripting import Script
+
+HISTORY_KEPT: Final = 5
 
 _ACQUIRE: Final = Script(f"""
 local processing, index, heartbeat, fence, running, counters, suspects, released = unpack(KEYS)
-local ticket, payload, run, consumer, tracker, key, ttl, limit = unpack(ARGV)
+local ticket, payload, run, consumer, tracker, key, ttl, limit, asked_by = unpack(ARGV)
 if not redis.call('LPOS', processing, payload) then return {{'superseded'}} end
 if redis.call('HGET', index, ticket) ~= payload then return {{'superseded'}} end
 local held = redis.call('GET', heartbeat)
@@ -41,7 +43,8 @@ if deliveries > tonumber(limit) then return {{'poison', tostring(deliveries)}} e
 local mine = text(raise_fence(fence))
 local since = text(now_us() / 1000)
 local value = cjson.encode({{
-  run = run, consumer = consumer, tracker = tracker, key = key, fence = mine, since = since}})
+  run = run, consumer = consumer, tracker = tracker, key = key, fence = mine, since = since,
+  asked_by = asked_by ~= '' and asked_by or nil}})
 redis.call('SET', heartbeat, value, 'PX', ttl)
 redis.call('HSET', running, ticket, value)
 redis.call('ZREM', suspects, ticket)
@@ -75,6 +78,15 @@ redis.call('HSET', counters, 'deliveries', 0)
 redis.call('PEXPIRE', counters, {COUNTERS_MS})
 if attempts > tonumber(limit) then return {{'poison', attempts}} end
 return {{'started', attempts}}
+""")
+_MAY_WRITE: Final = Script("""
+local heartbeat, fence, ended = unpack(KEYS)
+local mine, value = unpack(ARGV)
+if newest(fence) > tonumber(mine) or redis.call('GET', ended) == mine then return 0 end
+local held = redis.call('GET', heartbeat)
+-- A missing heartbeat alone is not a loss: the next renewal puts it back.
+if held and held ~= value then return 0 end
+return 1
 """)
 _SETTLE: Final = Script(
     RECORD
@@ -138,6 +150,18 @@ end
 if now - tonumber(first) < tonumber(renew_ms) then return 'suspected' end
 return 'dead'
 """)
+_FORGET: Final = Script("""
+local heartbeat, running, suspects, released = unpack(KEYS)
+redis.call('ZREM', suspects, ARGV[1])
+redis.call('ZREM', released, ARGV[1])
+-- A run that lives after all puts its lease back, and itself with it.
+if redis.call('EXISTS', heartbeat) == 0 then redis.call('HDEL', running, ARGV[1]) end
+""")
+_NOTE_HISTORY: Final = Script(f"""
+redis.call('RPUSH', KEYS[1], ARGV[1])
+redis.call('LTRIM', KEYS[1], -{HISTORY_KEPT}, -1)
+redis.call('PEXPIRE', KEYS[1], {HISTORY_MS})
+""")
 _RESTORE_ATTEMPTS: Final = Script(f"""
 if redis.call('HSETNX', KEYS[1], 'attempts', ARGV[1]) == 1 then redis.call('PEXPIRE', KEYS[1], {COUNTERS_MS}) end
 return redis.call('HGET', KEYS[1], 'attempts')
@@ -156,6 +180,8 @@ class RunLease:
     fence: int
     since: float
     value: str
+    asked_by: str = ""
+    """Who asked for this run by hand, without any trigger."""
 
     @classmethod
     def parse(cls, ticket: TicketId, value: str) -> RunLease:
@@ -170,6 +196,7 @@ class RunLease:
             fence=int(data["fence"]),
             since=float(data["since"]) / 1000,
             value=value,
+            asked_by=data.get("asked_by", ""),
         )
 
 
@@ -215,7 +242,8 @@ class Runs:
             k.suspects,
             k.released,
         ]
-        args: list[Value] = [t, payload, request.run, consumer, request.tracker, request.key, _ms(ttl), max_deliveries]
+        about: list[Value] = [t, payload, request.run, consumer, request.tracker, request.key]
+        args: list[Value] = [*about, _ms(ttl), max_deliveries, request.asked_by or ""]
         sent_at = boottime()
         word, *rest = await _ACQUIRE(self._redis, keys, args)
         if word != "acquired":
@@ -227,6 +255,11 @@ class Runs:
         k, t = self._keys, lease.ticket
         keys = [k.heartbeat(t), k.fence(t), k.running, k.ended(t)]
         return str(await _RENEW(self._redis, keys, [t, lease.fence, lease.value, _ms(ttl), FENCE_MS]))
+
+    async def may_write(self, lease: RunLease) -> bool:
+        """Begin-write: whether nobody took the ticket over (P6)."""
+        k, t = self._keys, lease.ticket
+        return bool(await _MAY_WRITE(self._redis, [k.heartbeat(t), k.fence(t), k.ended(t)], [lease.fence, lease.value]))
 
     async def start(self, lease: RunLease, *, max_attempts: int) -> tuple[str, int]:
         """Count an attempt: `started`, `poison` or `lost`, and the number of attempts."""
@@ -277,6 +310,18 @@ class Runs:
         """Remember attempts that the ticket's memo tells of, if Redis forgot them; answers the count."""
         return int(await _RESTORE_ATTEMPTS(self._redis, [self._keys.counters(ticket)], [attempts]))
 
+    async def remembers(self, ticket: TicketId) -> bool:
+        """Whether Redis knows the ticket; else it is new here, or Redis lost its memory."""
+        return bool(await self._redis.exists(self._keys.fence(ticket)))
+
+    async def note_history(self, ticket: TicketId, line: str) -> None:
+        """Remember what befell the ticket's run, to be told on the ticket; only the latest few are kept."""
+        await _NOTE_HISTORY(self._redis, [self._keys.history(ticket)], [line])
+
+    async def history(self, ticket: TicketId) -> list[str]:
+        """What befell the ticket's runs since its last final status, oldest first."""
+        return list(await self._redis.lrange(self._keys.history(ticket), 0, -1))
+
     async def attempts(self, ticket: TicketId) -> int | None:
         """How many attempts were begun since the last final status; None when Redis knows nothing."""
         found = await self._redis.hget(self._keys.counters(ticket), "attempts")
@@ -310,6 +355,11 @@ class Runs:
         await self._redis.zrem(self._keys.suspects, ticket)
         await self._redis.zrem(self._keys.released, ticket)
 
+    async def forget(self, ticket: TicketId) -> None:
+        """The ticket's run is dead, and nothing is to be done about it."""
+        k = self._keys
+        await _FORGET(self._redis, [k.heartbeat(ticket), k.running, k.suspects, k.released], [ticket])
+
     async def request_stop(self, ticket: TicketId, reason: str) -> None:
         """Ask whoever runs the ticket to stop; it stands until the run ended."""
         await self._redis.set(self._keys.stop(ticket), reason, px=STOP_MS)
@@ -325,6 +375,10 @@ class Runs:
     async def note_follow_up(self, ticket: TicketId, by: str) -> None:
         """Run it once more after the live run."""
         await self._redis.set(self._keys.follow_up(ticket), by or "someone", px=STOP_MS)
+
+    async def withdraw_follow_up(self, ticket: TicketId) -> None:
+        """Do not run it once more after all."""
+        await self._redis.delete(self._keys.follow_up(ticket))
 
     async def follow_up(self, ticket: TicketId) -> str | None:
         """Who asked for the ticket to run once more after its live run, if anybody did."""

@@ -7,19 +7,26 @@ whatever they announce may be newer than what the taker reads.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
+import json
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from agentsmith.domain.signal import Signal
 from agentsmith.domain.ticket import TicketId
 from agentsmith.store.commands import Commands
-from agentsmith.store.keys import DELIVERY_MS, REJECTED_MS, Keys
+from agentsmith.store.keys import ANNOUNCED_MS, DELIVERIES_MS, DELIVERY_MS, REJECTED_MS, Keys
+from agentsmith.store.leases import Lease
+from agentsmith.store.places import COUNTING
 from agentsmith.store.scripting import Script
 
+DELIVERIES_KEPT: Final = 100
+"""Deliveries of one tracker that can be replayed."""
 _SEND: Final = Script("""
-local inbox, index = unpack(KEYS)
+local inbox, index, leader = unpack(KEYS)
+-- Whoever no longer leads has nothing to say: it may have slept over half the world.
+if leader and redis.call('GET', leader) ~= ARGV[1] then return -1 end
 local sent = 0
-for i = 1, #ARGV, 2 do
+for i = 2, #ARGV, 2 do
   if redis.call('HSETNX', index, ARGV[i], '1') == 1 then
     redis.call('RPUSH', inbox, ARGV[i + 1])
     sent = sent + 1
@@ -27,13 +34,27 @@ for i = 1, #ARGV, 2 do
 end
 return sent
 """)
-_HAND_OVER: Final = Script("""
-local seen, inbox, index = unpack(KEYS)
-local topic, payload, keep = unpack(ARGV)
+_HAND_OVER: Final = Script(f"""
+local seen, inbox, index, announced, deliveries = unpack(KEYS)
+local topic, payload, keep, delivery = unpack(ARGV)
 if tonumber(keep) > 0 and not redis.call('SET', seen, '1', 'NX', 'PX', keep) then return 'seen' end
+redis.call('SET', announced, text(now_us() / 1000), 'PX', {ANNOUNCED_MS})
+if delivery ~= '' then
+  redis.call('RPUSH', deliveries, delivery)
+  redis.call('LTRIM', deliveries, -{DELIVERIES_KEPT}, -1)
+  redis.call('PEXPIRE', deliveries, {DELIVERIES_MS})
+end
 if redis.call('HSETNX', index, topic, '1') == 0 then return 'merged' end
 redis.call('RPUSH', inbox, payload)
 return 'accepted'
+""")
+_HOLD: Final = Script("""
+local processing, held, payloads = unpack(KEYS)
+local payload, topic, entry = unpack(ARGV)
+if redis.call('LREM', processing, 1, payload) == 0 then return 0 end
+redis.call('ZADD', held, 'NX', now_us() / 1000, topic)
+redis.call('HSET', payloads, topic, entry)
+return 1
 """)
 _LATER: Final = Script("""
 local processing, later = unpack(KEYS)
@@ -45,16 +66,43 @@ return 1
 _SEND_LATER: Final = Script("""
 redis.call('ZADD', KEYS[1], now_us() / 1000 + tonumber(ARGV[2]), ARGV[1])
 """)
-_RIPEN: Final = Script("""
-local inbox, later = unpack(KEYS)
+_RIPEN: Final = Script(
+    COUNTING
+    + """
+local inbox, later, held, payloads, inbox_index, index, running, reservations = unpack(KEYS)
 local ripe = redis.call('ZRANGEBYSCORE', later, '-inf', now_us() / 1000, 'LIMIT', 0, 1000)
 for _, payload in ipairs(ripe) do
   redis.call('ZREM', later, payload)
   redis.call('RPUSH', inbox, payload)
 end
+local room = {}
+local function has_room(place, limit)
+  if not limit then return true end
+  if not room[place] then
+    room[place] = limit - taken(ARGV[1] .. place, limit, index, running, reservations)
+  end
+  return room[place] > 0
+end
+local waiting = redis.call('ZRANGE', held, 0, 999)
+local limits = waiting[1] and cjson.decode(ARGV[2])
+for _, topic in ipairs(waiting) do
+  local entry = cjson.decode(redis.call('HGET', payloads, topic))
+  local free = true
+  for _, place in ipairs(entry.places) do free = free and has_room(place, limits[place]) end
+  if free then
+    for _, place in ipairs(entry.places) do room[place] = room[place] and room[place] - 1 end
+    redis.call('ZREM', held, topic)
+    redis.call('HDEL', payloads, topic)
+    if redis.call('HSETNX', inbox_index, topic, '1') == 1 then redis.call('RPUSH', inbox, entry.payload) end
+  end
+end
 local first = redis.call('ZRANGE', later, 0, 0, 'WITHSCORES')
-return first[2] and tostring(math.max(0, tonumber(first[2]) - now_us() / 1000)) or '-1'
-""")
+local soon = first[2] and math.max(0, tonumber(first[2]) - now_us() / 1000)
+-- Nobody says when there is room: while somebody waits for it, it is looked for.
+if redis.call('ZCARD', held) > 0 then soon = math.min(soon or 250, 250) end
+return soon and tostring(soon) or '-1'
+"""
+)
 _PUT_BACK: Final = Script("""
 local inbox, processing, alive, epoch, settling_key = unpack(KEYS)
 if redis.call('EXISTS', alive) == 1 or settling(epoch, settling_key, ARGV[1]) then return -1 end
@@ -70,23 +118,39 @@ class Signals:
     def __init__(self, redis: Commands, keys: Keys, *, settle_ms: int) -> None:
         self._redis, self._keys, self._settle_ms = redis, keys, settle_ms
 
-    async def send(self, signals: Iterable[Signal]) -> int:
-        """Put signals into the inbox; answers how many were not merged into waiting ones."""
+    async def send(self, signals: Iterable[Signal], *, leading: Lease | None = None) -> int | None:
+        """Put signals into the inbox; answers how many were not merged into waiting ones.
+
+        With `leading` that lease must still stand, in the same step: None says that it does not, and nothing was sent.
+        """
         flat = [part for signal in signals for part in (signal.topic, signal.to_json())]
         if not flat:
             return 0
-        return int(await _SEND(self._redis, [self._keys.inbox, self._keys.inbox_index], flat))
+        keys = [self._keys.inbox, self._keys.inbox_index, *([leading.key] if leading else ())]
+        sent = int(await _SEND(self._redis, keys, [leading.token if leading else "", *flat]))
+        return sent if sent >= 0 else None
 
-    async def hand_over(self, signal: Signal, *, delivery: str) -> str:
+    async def hand_over(self, signal: Signal, *, delivery: str, keep: str = "") -> str:
         """Take a webhook's signal in, once per delivery: `accepted`, `merged` or `seen`.
 
         The delivery counts as seen only if the signal stands in the inbox, in one step: what failed may be sent again.
+        `keep` is what is remembered of the delivery, so that it can be replayed.
         """
         k = self._keys
         named = hashlib.sha256(delivery.encode("utf-8", "replace")).hexdigest()[:32]
-        keys = [k.delivery(signal.tracker, named), k.inbox, k.inbox_index]
-        keep = DELIVERY_MS if delivery else 0
-        return str(await _HAND_OVER(self._redis, keys, [signal.topic, signal.to_json(), keep]))
+        tracker = signal.tracker
+        keys = [k.delivery(tracker, named), k.inbox, k.inbox_index, k.announced(signal.ticket), k.deliveries(tracker)]
+        remembered = DELIVERY_MS if delivery else 0
+        return str(await _HAND_OVER(self._redis, keys, [signal.topic, signal.to_json(), remembered, keep]))
+
+    async def kept(self, tracker: str) -> list[str]:
+        """The latest deliveries that were handed over, oldest first, as `hand_over` was told to keep them."""
+        return list(await self._redis.lrange(self._keys.deliveries(tracker), 0, -1))
+
+    async def announced(self, tickets: Sequence[TicketId]) -> dict[TicketId, float]:
+        """When a webhook last told of these tickets, in seconds since the epoch; of others it did not."""
+        found = await self._redis.mget([self._keys.announced(t) for t in tickets]) if tickets else []
+        return {ticket: float(at) / 1000 for ticket, at in zip(tickets, found, strict=True) if at}
 
     async def take(self, consumer: str, *, wait: float) -> str | None:
         """Move the oldest signal to the taker's list, waiting up to `wait` seconds for one."""
@@ -105,13 +169,30 @@ class Signals:
         keys = [self._keys.inbox_processing(consumer), self._keys.inbox_later]
         await _LATER(self._redis, keys, [payload, signal.again().to_json(), round(wait * 1000)])
 
+    async def hold(self, consumer: str, payload: str, signal: Signal, *, places: Sequence[str]) -> None:
+        """There is no room for the ticket: keep the signal until there is; `ripen` sees to that."""
+        keys = [self._keys.inbox_processing(consumer), self._keys.held, self._keys.held_payloads]
+        entry = json.dumps({"payload": signal.to_json(), "places": list(places)})
+        await _HOLD(self._redis, keys, [payload, signal.topic, entry])
+
+    async def held(self) -> frozenset[TicketId]:
+        """The tickets that wait for room."""
+        entries = (await self._redis.hgetall(self._keys.held_payloads)).values()
+        return frozenset(Signal.from_json(json.loads(entry)["payload"]).ticket for entry in entries)
+
     async def send_later(self, signal: Signal, *, wait: float) -> None:
         """Put a signal into the inbox once `wait` seconds have passed."""
         await _SEND_LATER(self._redis, [self._keys.inbox_later], [signal.to_json(), round(wait * 1000)])
 
-    async def ripen(self) -> float | None:
-        """Move signals whose time has come into the inbox; answers the seconds until the next one."""
-        left = float(await _RIPEN(self._redis, [self._keys.inbox, self._keys.inbox_later]))
+    async def ripen(self, limits: Mapping[str, int] | None = None) -> float | None:
+        """Move signals whose time has come into the inbox, and those for which there is room within `limits` by now.
+
+        Answers the seconds until the next look is worth while.
+        """
+        k = self._keys
+        keys = [k.inbox, k.inbox_later, k.held, k.held_payloads, k.inbox_index, k.queue_index, k.running]
+        args = [k.places(""), json.dumps(dict(limits or {}))]
+        left = float(await _RIPEN(self._redis, [*keys, k.reservations], args))
         return left / 1000 if left >= 0 else None
 
     async def in_hand(self, consumer: str) -> list[str]:
@@ -134,7 +215,8 @@ class Signals:
         return {ticket: revision for ticket, revision in zip(tickets, found, strict=True) if revision}
 
     async def count(self) -> int:
-        """How many signals wait, those for later included."""
+        """How many signals wait, those for later and those without room included."""
         inbox = await self._redis.llen(self._keys.inbox)
         later = await self._redis.zcard(self._keys.inbox_later)
-        return int(inbox) + int(later)
+        held = await self._redis.zcard(self._keys.held)
+        return int(inbox) + int(later) + int(held)

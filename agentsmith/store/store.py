@@ -3,20 +3,30 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from agentsmith.domain.ticket import TicketId
 from agentsmith.store.commands import Commands
 from agentsmith.store.connection import Outage, check_requirements, connect
 from agentsmith.store.intents import Intents
 from agentsmith.store.keys import LABEL_LOCK_MS, STICKY_MS, Keys
-from agentsmith.store.leases import Lease
+from agentsmith.store.leases import LeaderLease, Lease
+from agentsmith.store.orders import Orders
+from agentsmith.store.places import Places
 from agentsmith.store.presence import Presence
 from agentsmith.store.queue import Queue
 from agentsmith.store.quota import Quotas
 from agentsmith.store.reasons import Reasons
 from agentsmith.store.runs import Runs
+from agentsmith.store.scripting import Script
 from agentsmith.store.signals import Signals
+
+_DEPTHS: Final = Script("""
+local counts = {}
+for i, key in ipairs(KEYS) do counts[i] = redis.call(ARGV[i], key) end
+return counts
+""")
+_NOW: Final = Script("return text(now_us())")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +58,8 @@ class Store:
         self.signals = Signals(self.redis, self.keys, settle_ms=settle_ms)
         self.runs = Runs(self.redis, self.keys, settle_ms=settle_ms, renew_ms=renew_ms)
         self.intents = Intents(self.redis, self.keys, settle_ms=settle_ms)
+        self.places = Places(self.redis, self.keys)
+        self.orders = Orders(self.redis, self.keys)
         self.reasons = Reasons(self.redis, self.keys)
         self.quotas = Quotas(self.redis, self.keys)
         self.presence = Presence(self.redis, self.keys, settle_ms=settle_ms)
@@ -62,10 +74,10 @@ class Store:
         ttl = LABEL_LOCK_MS / 1000
         return Lease(self.redis, self.keys.jira_label_lock(ticket), token, ttl=ttl, margin=ttl / 6)
 
-    def leadership(self, role: str, token: str) -> Lease:
-        """The lease that makes a process the leader of `role`."""
-        ttl = self.times.leader
-        return Lease(self.redis, self.keys.leader(role), token, ttl=ttl, margin=ttl / 6)
+    def leadership(self, role: str, holder: str) -> LeaderLease:
+        """The lease that makes the process `holder` the leader of `role`."""
+        ttl, key = self.times.leader, self.keys.leader(role)
+        return LeaderLease(self.redis, key, holder, ttl=ttl, margin=ttl / 6, fence_key=self.keys.leader_fence(role))
 
     async def remember_sticky(self, ticket: TicketId, ref: str) -> None:
         """Keep the platform's name for our comment, so that it need not be looked up."""
@@ -74,6 +86,31 @@ class Store:
     async def remembered_sticky(self, ticket: TicketId) -> str | None:
         """What `remember_sticky` kept."""
         return await self.redis.get(self.keys.sticky(ticket))
+
+    async def depths(self) -> dict[str, int]:
+        """How many there are of everything that waits or is under way."""
+        k = self.keys
+        kinds = {
+            "queued": ("LLEN", k.queue),
+            "in hand": ("HLEN", k.queue_index),
+            "running": ("HLEN", k.running),
+            "waiting": ("ZCARD", k.due),
+            "signals": ("LLEN", k.inbox),
+            "signals for later": ("ZCARD", k.inbox_later),
+            "held back": ("ZCARD", k.held),
+            "unpublished": ("ZCARD", k.intents),
+            "dead letters": ("LLEN", k.dead_letters),
+        }
+        counts = await _DEPTHS(self.redis, [key for _, key in kinds.values()], [word for word, _ in kinds.values()])
+        return dict(zip(kinds, map(int, counts), strict=True))
+
+    async def clock(self) -> float:
+        """What time the server thinks it is, in seconds since the epoch."""
+        return int(await _NOW(self.redis, [])) / 1_000_000
+
+    async def keeps_a_log(self) -> bool:
+        """Whether the server writes down what it acknowledged, so that a restart forgets nothing."""
+        return bool(int((await self.redis.info("persistence")).get("aof_enabled", 0)))
 
     async def check(self) -> str:
         """The server's name and version; StoreUnavailable when it cannot serve us."""

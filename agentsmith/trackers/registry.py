@@ -52,6 +52,11 @@ class Platform:
     webhooks: Callable[[Any], WebhookReader | None] = _polled_only
     """Who verifies and reads the tracker's webhooks; None when no secret is configured (it fails closed)."""
 
+    @property
+    def takes_webhooks(self) -> bool:
+        """Whether the platform can tell us of changes, given a secret."""
+        return self.webhooks is not _polled_only
+
 
 class Hosted(Protocol):
     """The settings of a platform that is reached over HTTP: they know how to make what they describe."""

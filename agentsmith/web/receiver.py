@@ -17,8 +17,11 @@ import structlog
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 
+from agentsmith import metrics
+from agentsmith.deliveries import Kept, signal_of
+from agentsmith.domain.conversation import command_in
 from agentsmith.domain.lifecycle import LabelSet, resolve
-from agentsmith.domain.signal import Signal
+from agentsmith.domain.ticket import Actor
 from agentsmith.domain.tracker import Tracker
 from agentsmith.domain.webhook import BadPayload, BadSignature, Incoming, TicketEvent, Uninteresting, WebhookReader
 from agentsmith.store import AWAY, Store
@@ -28,15 +31,19 @@ log = structlog.get_logger()
 LARGEST_BODY: Final = 25 * 1024 * 1024
 """GitHub sends no more; the others send less."""
 _READ_WITHIN: Final = 10.0
+_NOBODY: Final = "-"
+"""What an unknown tracker is counted as: strangers make up no names."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Desk:
     """One tracker's deliveries: who reads them and where they go."""
 
     tracker: Tracker
     reader: WebhookReader | None
     """None: no secret is configured, so nothing can be verified and everything is refused."""
+    me: Actor | None = None
+    """Our own account, once it is known: what we say ourselves is no news."""
 
 
 class _Refused(Exception):
@@ -55,24 +62,27 @@ class Receiver:
         """Answer one delivery; never raises."""
         name = request.path_params["tracker"]
         desk = self._desks.get(name)
-        if desk is None:
-            return _answer(404, "there is no such tracker")
+        status, text = (404, "there is no such tracker") if desk is None else await self._answer(name, desk, request)
+        metrics.WEBHOOKS.labels(name if desk else _NOBODY, str(status)).inc()
+        return JSONResponse({"answer": text}, status_code=status)
+
+    async def _answer(self, name: str, desk: Desk, request: Request) -> tuple[int, str]:
         try:
             incoming = await self._incoming(request)
             event = self._verified(desk, incoming)
-            return await self._hand_over(desk, event)
+            return await self._hand_over(desk, event, incoming)
         except _Refused as refusal:
             log.info("webhook refused", tracker=name, status=refusal.status, why=str(refusal))
-            return _answer(refusal.status, str(refusal))
+            return refusal.status, str(refusal)
         except AWAY as error:
             self._store.outage.noticed(error)
-            return _answer(503, "the queue is away; send it again")
+            return 503, "the queue is away; send it again"
         except ClientDisconnect:
-            return _answer(400, "the connection was closed before the body was complete")
+            return 400, "the connection was closed before the body was complete"
         except Exception as error:
             # 503 asks for a redelivery; a 500 would put some platforms' hooks on probation.
             log.error("a webhook broke the receiver", tracker=name, exc_info=error)
-            return _answer(503, "something went wrong; send it again")
+            return 503, "something went wrong; send it again"
 
     async def _incoming(self, request: Request) -> Incoming:
         kind = request.headers.get("content-type", "").partition(";")[0].strip().casefold()
@@ -108,18 +118,28 @@ class Receiver:
             # Authentic: an error status would only get the hook switched off.
             return Uninteresting("", "unreadable", str(error))
 
-    async def _hand_over(self, desk: Desk, event: TicketEvent | Uninteresting) -> Response:
+    async def _hand_over(self, desk: Desk, event: TicketEvent | Uninteresting, incoming: Incoming) -> tuple[int, str]:
         if isinstance(event, Uninteresting):
             log.debug("webhook ignored", tracker=desk.tracker.name, event_name=event.event, why=event.reason)
-            return _answer(200, f"ignored: {event.reason}")
-        ticket = desk.tracker.ticket_id(event.key)
-        told = await self._store.intents.last_published(ticket)
+            return 200, f"ignored: {event.reason}"
+        if _is_our_own_word(event, desk):
+            return 200, "ignored: this is what we said ourselves"
+        signal = signal_of(event, desk.tracker)
+        told = await self._store.intents.last_published(signal.ticket)
         if _is_our_own_write(event, desk.tracker.labels, told):
-            return _answer(200, "ignored: this is what we wrote ourselves")
-        signal = Signal(desk.tracker.name, event.key, ticket, cause=f"webhook {event.event}")
-        word = await self._store.signals.hand_over(signal, delivery=event.id)
+            return 200, "ignored: this is what we wrote ourselves"
+        telling = desk.reader.telling if desk.reader else frozenset()
+        kept = Kept.of(event, incoming, telling, at=time.time())
+        word = await self._store.signals.hand_over(signal, delivery=event.id, keep=kept.to_json())
         self._store.outage.over()
-        return _answer(200 if word == "seen" else 202, word)
+        return 200 if word == "seen" else 202, word
+
+
+def _is_our_own_word(event: TicketEvent, desk: Desk) -> bool:
+    """A comment of our own account that is no command; a person who shares the account with us may write those."""
+    if event.remark is None or desk.me is None or event.remark.author.id != desk.me.id:
+        return False
+    return command_in(event.remark.text, desk.tracker.labels.prefix) is None
 
 
 def _is_our_own_write(event: TicketEvent, labels: LabelSet, told: object) -> bool:
@@ -131,7 +151,3 @@ def _is_our_own_write(event: TicketEvent, labels: LabelSet, told: object) -> boo
         return False
     only_ours = all(labels.status_of(label) is not None for label in event.changed)
     return only_ours and resolve(labels.statuses(event.labels)) is told
-
-
-def _answer(status: int, text: str) -> Response:
-    return JSONResponse({"answer": text}, status_code=status)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import uvicorn
 from starlette.applications import Starlette
@@ -39,10 +39,18 @@ class _Quiet(uvicorn.Server):
 class WebServer:
     """Serves until told to stop."""
 
-    def __init__(self, app: Starlette, listener: socket.socket) -> None:
+    def __init__(self, app: Starlette, listener: socket.socket, *, trusted_proxies: Sequence[str] = ()) -> None:
+        """Only what `trusted_proxies` say about whom they speak for is believed."""
         self._listener = listener
         config = uvicorn.Config(
-            app, log_config=None, access_log=False, lifespan="off", timeout_graceful_shutdown=5, server_header=False
+            app,
+            log_config=None,
+            access_log=False,
+            lifespan="off",
+            timeout_graceful_shutdown=5,
+            server_header=False,
+            proxy_headers=bool(trusted_proxies),
+            forwarded_allow_ips=list(trusted_proxies),
         )
         self._server = _Quiet(config)
 

@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any, Final, Self
@@ -29,6 +29,7 @@ class DaemonProcess:
 
     number: int
     log_file: Path
+    nursery: _Nursery = field(repr=False)
     pid: int = 0
     code: int | None = None
     """The exit code, or minus the signal that ended it; None while it lives."""
@@ -36,26 +37,26 @@ class DaemonProcess:
 
     def send(self, number: signal.Signals) -> None:
         """Send a signal, if it still lives."""
-        _nursery().order(op="signal", number=self.number, signal=int(number))
+        self.nursery.order(op="signal", number=self.number, signal=int(number))
 
     async def ended(self, *, within: float = 20.0) -> int:
         """Its exit code, once it is over."""
         try:
-            await wait_until(
-                lambda: _nursery().listen() and self.code is not None, what=f"{self} to end", within=within
-            )
+            await wait_until(lambda: self.is_over, what=f"{self} to end", within=within)
         except AssertionError:
             self.send(signal.SIGUSR2)  # makes it note in its log where it hangs
             raise
         assert self.code is not None
         return self.code
 
-    def _is_over(self) -> bool:
-        return _nursery().listen() and self.code is not None
+    @property
+    def is_over(self) -> bool:
+        """Whether it has ended."""
+        return self.nursery.listen() and self.code is not None
 
     async def stopped(self, *, within: float = 20.0) -> None:
         """Return once SIGSTOP has taken hold."""
-        await wait_until(lambda: _nursery().listen() and self.is_stopped, what=f"{self} to be stopped", within=within)
+        await wait_until(lambda: self.nursery.listen() and self.is_stopped, what=f"{self} to be stopped", within=within)
 
     async def said(self, event: str, *, within: float = 20.0) -> dict[str, Any]:
         """The first log line of this event, once it is there."""
@@ -79,10 +80,10 @@ class DaemonProcess:
 class _Nursery:
     """The process that forks daemons: one for all tests of this process; see `faulty_daemon.py`."""
 
-    def __init__(self) -> None:
+    def __init__(self, program: str) -> None:
         clean = {name: value for name, value in os.environ.items() if not name.startswith("AGENTSMITH_")}
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.e2e.faulty_daemon"],
+            [sys.executable, "-m", program],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             cwd=ROOT,
@@ -128,24 +129,25 @@ class _Nursery:
 
 
 @cache
-def _nursery() -> _Nursery:
-    return _Nursery()
+def _nursery(program: str) -> _Nursery:
+    return _Nursery(program)
 
 
 class Daemons:
     """Starts daemons for one test. Leaving the block kills them, and what their guards have not ended by then."""
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    def __init__(self, folder: Path, program: str = "tests.e2e.faulty_daemon") -> None:
+        """`program` is the one that forks them, and does to them what is to be done."""
+        self._folder, self._program = folder, program
         self._mine: list[DaemonProcess] = []
 
     async def start(
         self, config: Path, *roles: str, plan: Plan | None = None, fresh: bool = False, **environ: str
     ) -> DaemonProcess:
         """`agentsmith up` in a process of its own; `fresh` makes it a new program rather than a fork."""
-        nursery = _nursery()
+        nursery = _nursery(self._program)
         number = len(nursery.daemons)
-        daemon = DaemonProcess(number, self._folder / f"daemon-{number}.log")
+        daemon = DaemonProcess(number, self._folder / f"daemon-{number}.log", nursery)
         nursery.daemons.append(daemon)
         self._mine.append(daemon)
         plan = plan or Plan(str(self._folder))

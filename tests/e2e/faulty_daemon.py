@@ -42,15 +42,16 @@ import agentsmith.store.store
 import agentsmith.ticketlock
 from agentsmith.consumer import Consumer
 from agentsmith.intake import Intake
+from agentsmith.keeping import KeptLease
 from agentsmith.pipelines.guard import prctl
 from agentsmith.pipelines.guarded import Exit, Guard
 from agentsmith.recover import Recovery
-from agentsmith.run import RunContext, RunScope
 from agentsmith.store.commands import Commands
 from agentsmith.store.scripting import Script
 from agentsmith.trackers import registry
 from agentsmith.trackers.local.database import Database
 from agentsmith.trackers.local.tracker import LocalTracker
+from agentsmith.work import RunContext
 from tests.support.wait import wait_until
 
 _PDEATHSIG: Final = 1
@@ -121,7 +122,7 @@ class Steps:
         for owner, method, way in (
             (Intake, "_deal_with", "claim"),
             (Consumer, "_run", "run"),
-            (RunScope, "_renew", "renew"),
+            (KeptLease, "keep", "renew"),
             (Recovery, "recover", "recover"),
             (agentsmith.ticketlock, "_renew", ""),
         ):
@@ -275,7 +276,9 @@ def _family(key: object) -> str:
 class Nursery:
     """Forks daemons and tells what becomes of them; kills all that are left when nobody gives orders any more."""
 
-    def __init__(self) -> None:
+    def __init__(self, prepare: Callable[[dict[str, Any]], None]) -> None:
+        """`prepare` does to a daemon that was just forked whatever an order asks for, before it begins."""
+        self._prepare = prepare
         self._numbers: dict[int, int] = {}
         self._selector = selectors.DefaultSelector()
         ear, bell = os.pipe()
@@ -314,7 +317,7 @@ class Nursery:
         if pid == 0:
             code = 70
             try:
-                code = _daemon(order, parent=os.getppid())
+                code = _daemon(order, self._prepare, parent=os.getppid())
             finally:
                 os._exit(code)
         self._numbers[pid] = order["number"]
@@ -335,7 +338,7 @@ class Nursery:
         os.write(1, json.dumps(told).encode() + b"\n")
 
 
-def _daemon(order: dict[str, Any], *, parent: int) -> int:
+def _daemon(order: dict[str, Any], prepare: Callable[[dict[str, Any]], None], *, parent: int) -> int:
     """`agentsmith up`, in this process that was just forked."""
     prctl(_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
@@ -351,7 +354,7 @@ def _daemon(order: dict[str, Any], *, parent: int) -> int:
     arguments = ["up", "--config", order["config"], *(part for role in order["roles"] for part in ("--role", role))]
     if order["fresh"]:
         os.execv(sys.executable, [sys.executable, "-m", "agentsmith", *arguments])  # noqa: S606 - on purpose
-    Steps(Plan(**order["plan"])).install()
+    prepare(order)
     return agentsmith.cli.app.run(arguments)
 
 
@@ -361,7 +364,7 @@ def _show_tasks(*_: object) -> None:
         task.print_stack(file=sys.stderr)
 
 
-def _prepare() -> None:
+def warm_up() -> None:
     """Do once what every daemon would begin with, and what is the same for all: two thirds of a start."""
     for owner, name in ((typer.main, "get_command"), (registry, "platforms")):
         setattr(owner, name, cache(getattr(owner, name)))
@@ -370,5 +373,5 @@ def _prepare() -> None:
 
 
 if __name__ == "__main__":
-    _prepare()
-    Nursery().serve()
+    warm_up()
+    Nursery(lambda order: Steps(Plan(**order["plan"])).install()).serve()

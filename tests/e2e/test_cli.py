@@ -137,7 +137,7 @@ async def test_cancel_stops_a_run_and_empties_the_queue(cli: Cli) -> None:
 
 async def _child_of(cli: Cli, key: str) -> int:
     """The process that works on the ticket, once it does."""
-    noted = cli.data / "workspaces" / slug(key, "local") / "pid"
+    noted = cli.data / "workspaces" / slug(key, "local") / "home" / "pid"
     await wait_until(lambda: noted.exists() and bool(noted.read_text().strip()), what="it runs", within=SLOW)
     return int(noted.read_text())
 

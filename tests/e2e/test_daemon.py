@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -85,12 +87,82 @@ async def test_P5_the_ticket_of_a_killed_consumer_is_back_within_fifteen_seconds
     place.let_go()
     consumer.send(signal.SIGKILL)
     killed = boottime()
-    back = slowly(lambda: "agent-smith:in-progress" not in place.labels())
-    await wait_until(back, what="the label to tell the truth again", within=WITHIN)
+    back = slowly(lambda: "agent-smith:enqueued" in place.labels())
+    await wait_until(back, what="the ticket to be queued again", within=WITHIN)
+    async with place.store() as store:
+        assert await store.queue.position(place.ticket_id()) == 0
     assert boottime() - killed < 15
     await daemons.start(config, "consumer")
     await place.done()
     assert [begun.attempt for begun in place.begun()] == [1, 2]
+
+
+async def test_P5_the_ticket_of_a_lost_host_is_back_after_its_lease_and_two_looks(
+    place: Place, daemons: Daemons
+) -> None:
+    config = place.config()
+    consumer = await daemons.start(config, "consumer")
+    await daemons.start(config, "poller", "housekeeping")
+    place.hold()
+    await place.open_tickets()
+    await place.works()
+    place.let_go()
+    lease = place.loaded().lease
+    # The host goes as a whole: nobody is left to say farewell.
+    lost = boottime()
+    consumer.send(signal.SIGKILL)
+    for pid in daemons.left_behind():
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    back = slowly(lambda: "agent-smith:enqueued" in place.labels())
+    await wait_until(back, what="the ticket to be queued again", within=WITHIN)
+    # No sooner than its last renewal and the second look allow; the sum of the parts is the bound, checked below.
+    assert boottime() - lost > lease.ttl - lease.renew_every + lease.renew_every / 2
+    await daemons.start(config, "consumer")
+    await place.done()
+    assert [begun.attempt for begun in place.begun()] == [1, 2]
+    assert "died in attempt 1; it was queued again" in place.comments()[0]
+
+
+def test_P5_by_default_a_lost_host_is_noticed_within_three_and_a_half_minutes() -> None:
+    config = Config()
+    # A renewal just before the loss, a sweep that just missed the end of the lease, the second look, and its sweep.
+    worst = config.lease.ttl + config.lease.renew_every + 2 * config.housekeeping.sweep_every
+    assert worst + config.claim.retry_backoff <= 210
+
+
+async def test_a_consumer_that_stands_still_for_less_than_its_lease_keeps_its_run(
+    place: Place, daemons: Daemons
+) -> None:
+    # What a busy event loop, a slow disk or a short suspend look like from outside: no sign of life, a lease that runs.
+    steady = {**STEADY, "renew_every": "500ms"}
+    config = place.config(lease=steady)
+    consumer = await daemons.start(config, "consumer")
+    keeper = await daemons.start(config, "poller", "housekeeping")
+    place.hold()
+    await place.open_tickets()
+    await place.works()
+    consumer.send(signal.SIGSTOP)
+    await consumer.stopped()
+    async with place.store() as store:
+
+        async def silent() -> bool:
+            return consumer.pid not in {process.pid for process in await store.presence.alive()}
+
+        await wait_until(silent, what="its liveness to lapse", within=WITHIN)
+        cycle = await store.presence.last_cycle("housekeeping")
+        assert cycle is not None
+
+        async def swept_since() -> bool:
+            latest = await store.presence.last_cycle("housekeeping")
+            return latest is not None and latest.at > cycle.at + 1.0
+
+        await wait_until(swept_since, what="housekeeping to look at it several times", within=WITHIN)
+    consumer.send(signal.SIGCONT)
+    place.finish()
+    await place.done()
+    assert [begun.attempt for begun in place.begun()] == [1]
+    assert not keeper.lines("recovered")
 
 
 async def test_sigterm_lets_a_run_finish(place: Place, daemons: Daemons) -> None:

@@ -74,7 +74,7 @@ async def test_why_tells_what_stopped_a_ticket_and_what_lets_it_run(cli: Cli) ->
 
         # Finished: the lease is given back before the label says so.
         for folder in (cli.data / "workspaces").iterdir():
-            (folder / "go").touch()
+            (folder / "home" / "go").touch()
         await cli.wait_for_label(key, "agent-smith:done")
         told = await answer(key)
         assert (told["now"], told["stop_requested"]) == ("not in hand", None)

@@ -13,13 +13,15 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeVar
 
 from redis import Redis
 from redis.exceptions import ConnectionError
 
 from agentsmith.store import intents, leases, presence, queue, runs, signals
 from agentsmith.store.scripting import Script
+
+T = TypeVar("T")
 
 
 class Killed(BaseException):
@@ -39,12 +41,17 @@ class Fault(StrEnum):
     """The tracker carries it out at some later time, and nobody hears of it."""
     LIMIT = "limit"
     """The tracker wants to be left alone for a while."""
+    SLOW = "slow"
+    """It takes its time. Only where time passes by itself: not in the model."""
+    STALE = "stale read"
+    """The tracker answers what was true before the latest write. Not in the model either."""
     TAG = "person tags"
     UNTRIGGER = "person untriggers"
     UNLABEL = "person unlabels"
     """A person acts on the ticket in just this moment."""
 
 
+IN_THE_MODEL: Final = tuple(fault for fault in Fault if fault not in (Fault.SLOW, Fault.STALE))
 PERSONS: Final = (Fault.TAG, Fault.UNTRIGGER, Fault.UNLABEL)
 
 _ACTOR: contextvars.ContextVar[Actor | None] = contextvars.ContextVar("actor", default=None)
@@ -157,6 +164,11 @@ class Actor:
             await self._running.wait()
         self.check()
         return fault
+
+    async def carry(self, request: Callable[[], T], *, deadline: float | None = None) -> T:
+        """Have a request carried out by the tracker, which takes no time here."""
+        del deadline
+        return request()
 
     def check(self) -> None:
         """End the caller here if the process is dead."""

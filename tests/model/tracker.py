@@ -10,13 +10,14 @@ Three flavours of `move`, from the kindest platform to the roughest:
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable, Collection
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Final, Protocol
+from typing import Final, Generic, Protocol, TypeVar
 
 from agentsmith.boottime import boottime
-from agentsmith.domain.errors import RateLimited, TicketNotFound, TrackerError, TrackerUnavailable
+from agentsmith.domain.errors import RateLimited, TicketNotFound, TrackerUnavailable
+from agentsmith.domain.foreign import foreign
 from agentsmith.domain.lifecycle import LabelSet, Status
 from agentsmith.domain.memo import Memo
 from agentsmith.domain.ticket import Actor as Account
@@ -35,12 +36,14 @@ from agentsmith.domain.tracker import (
     Sticky,
     Unknown,
 )
-from tests.model.actors import PERSONS, Actor, Fault
+from tests.model.actors import PERSONS, Fault
 
 TRIGGER: Final = "agent-smith"
 NAME: Final = "local"
 PROJECT: Final = "model/board"
+PERSON: Final = "a person"
 _LIMIT: Final = 20.0
+T = TypeVar("T")
 
 
 class Flavour(StrEnum):
@@ -85,12 +88,26 @@ class Write:
         return " ".join([*parts, *(f"-{label}" for label in self.remove)]) or "nothing"
 
 
-class Watcher(Protocol):
+class Caller(Protocol):
+    """A process that asks something of the tracker."""
+
+    async def checkpoint(self, point: str) -> Fault | None:
+        """Come by `point`; answers a fault that the tracker has to bring about."""
+
+    async def carry(self, request: Callable[[], T], *, deadline: float | None = None) -> T:
+        """Have a request carried out on the other side, and wait for what it answers."""
+
+
+C = TypeVar("C", bound=Caller)
+C_contra = TypeVar("C_contra", bound=Caller, contravariant=True)
+
+
+class Watcher(Protocol[C_contra]):
     """Sees every write: when it begins, and when it lands."""
 
-    async def begins(self, actor: Actor, what: str, key: str, fence: int | None) -> None: ...
+    async def begins(self, actor: C_contra, what: str, key: str, fence: int | None) -> None: ...
 
-    def moves(self, actor: Actor, key: str, move: Move) -> None: ...
+    def moves(self, actor: C_contra, key: str, move: Move) -> None: ...
 
     def lands(self, write: Write) -> None: ...
 
@@ -126,13 +143,21 @@ class Board:
         self.say(f"{write.by}: {write} on {page.key} -> {self.shown(page.key)}")
         return True
 
+    def delay(self, write: Write) -> None:
+        """Carry a request out at some later time."""
+        self.late.append(write)
+
+    def comment(self, key: str, sticky: Sticky) -> None:
+        """Our comment now says this."""
+        self.pages[key].sticky = sticky
+
     def shown(self, key: str) -> str:
         """The ticket's statuses, for the trace."""
         return "{" + ", ".join(sorted(self.statuses(key))) + "}"
 
     def by_person(self, key: str, *, add: str | None = None, remove: frozenset[str] = frozenset()) -> None:
         """A person changes labels."""
-        self.write(Write(key, "a person", add, tuple(sorted(remove))))
+        self.write(Write(key, PERSON, add, tuple(sorted(remove))))
 
     def set_open(self, key: str, *, open: bool) -> None:
         """A person closes or reopens the ticket."""
@@ -142,14 +167,14 @@ class Board:
         self.say(f"a person {'reopens' if open else 'closes'} {key}")
 
 
-class BoardTracker:
+class BoardTracker(Generic[C]):
     """One process's handle on the board; see `domain.tracker` for what each method owes."""
 
     name: Final = NAME
     platform: Final = "model"
     project: Final = PROJECT
 
-    def __init__(self, board: Board, actor: Actor, watcher: Watcher, person: Callable[[Fault, str], None]) -> None:
+    def __init__(self, board: Board, actor: C, watcher: Watcher[C], person: Callable[[Fault, str], None]) -> None:
         self.labels = board.labels
         self._board, self._actor, self._watcher, self._person = board, actor, watcher, person
 
@@ -164,13 +189,12 @@ class BoardTracker:
 
     async def get(self, key: str) -> Ticket:
         await self._reach("tracker.get", key)
-        return self._ticket(key)
+        return await self._actor.carry(lambda: self._ticket(key))
 
     async def find(self, *labels: str) -> AsyncIterator[Ticket]:
         await self._reach("tracker.find", "")
-        found = [page.key for page in self._board.pages.values() if page.open and page.labels & set(labels)]
-        for key in found:
-            yield self._ticket(key)
+        for ticket in await self._actor.carry(lambda: self._with(labels)):
+            yield ticket
 
     async def move(self, ticket: Ticket, move: Move) -> MoveOutcome:
         self._watcher.moves(self._actor, ticket.key, move)
@@ -192,8 +216,9 @@ class BoardTracker:
             if isinstance(plan, type):
                 return plan(seen)
             write = replace(self._write_for(ticket, move), add=plan.add, remove=plan.remove)
-            if await self._send("tracker.write", replace(write, revision=int(seen.revision)), move.deadline):
-                return Applied(self._ticket(ticket.key))
+            write = replace(write, revision=int(seen.revision))
+            if written := await self._send("tracker.write", write, move.deadline):
+                return Applied(written)
 
     async def _move_in_steps(self, ticket: Ticket, move: Move) -> MoveOutcome:
         claim = (move.expect, move.to) == (Status.PENDING, Status.ENQUEUED)
@@ -201,20 +226,20 @@ class BoardTracker:
         plan = _plan(self.labels, seen.labels, move)
         if isinstance(plan, type):
             return plan(await self.get(ticket.key)) if seen is ticket else plan(seen)
-        write = self._write_for(ticket, move)
+        write, written = self._write_for(ticket, move), seen
         if plan.add:
-            await self._send("tracker.add", replace(write, add=plan.add), move.deadline)
-            if self._overtaken(ticket.key, move):
-                return LostRace(self._ticket(ticket.key))
+            written = await self._sent("tracker.add", replace(write, add=plan.add), move.deadline)
+            if self._overtaken(written, move):
+                return LostRace(written)
         for label in plan.remove:
-            await self._send("tracker.remove", replace(write, remove=(label,)), move.deadline)
-            if self.labels.statuses(self._board.pages[ticket.key].labels) - {move.expect, move.to}:
-                return LostRace(self._ticket(ticket.key))
-        return Applied(self._ticket(ticket.key))
+            written = await self._sent("tracker.remove", replace(write, remove=(label,)), move.deadline)
+            if self.labels.statuses(written.labels) - {move.expect, move.to}:
+                return LostRace(written)
+        return Applied(written)
 
-    def _overtaken(self, key: str, move: Move) -> bool:
+    def _overtaken(self, written: Ticket, move: Move) -> bool:
         """Whether the answer to the first write shows that somebody else moved the ticket."""
-        shown = self._board.statuses(key)
+        shown = self.labels.statuses(written.labels)
         return (move.expect is not Status.PENDING and move.expect not in shown) or bool(shown - {move.expect, move.to})
 
     async def tidy(self, ticket: Ticket, *, keep: Status | None, deadline: float) -> Ticket:
@@ -222,21 +247,21 @@ class BoardTracker:
         if self.labels.lifecycle(seen.labels) != self.labels.lifecycle(ticket.labels):
             return seen
         plan = _only(self.labels, seen.labels, keep)
-        write = Write(ticket.key, f"{self._actor} (tidying)")
+        write, written = Write(ticket.key, f"{self._actor} (tidying)"), seen
         if self._board.flavour is Flavour.CAS:
             whole = replace(write, add=plan.add, remove=plan.remove, revision=int(seen.revision))
             if plan.add or plan.remove:
-                await self._send("tracker.write", whole, deadline)
-            return self._ticket(ticket.key)
+                written = await self._send("tracker.write", whole, deadline) or await self.get(ticket.key)
+            return written
         if plan.add:
-            await self._send("tracker.add", replace(write, add=plan.add), deadline)
+            written = await self._sent("tracker.add", replace(write, add=plan.add), deadline)
         for label in plan.remove:
-            await self._send("tracker.remove", replace(write, remove=(label,)), deadline)
-        return self._ticket(ticket.key)
+            written = await self._sent("tracker.remove", replace(write, remove=(label,)), deadline)
+        return written
 
     async def read_sticky(self, ticket: Ticket) -> Sticky | None:
         await self._reach("tracker.read_sticky", ticket.key)
-        return self._board.pages[ticket.key].sticky
+        return await self._actor.carry(lambda: self._board.pages[ticket.key].sticky)
 
     async def write_sticky(
         self, ticket: Ticket, text: str, memo: Memo, *, known: Sticky | None, deadline: float
@@ -245,15 +270,29 @@ class BoardTracker:
         fault = await self._begin("tracker.sticky", ticket.key, memo.fence, deadline)
         sticky = Sticky(ref="1", text=text, memo=memo)
         if fault is not Fault.LATE:  # a comment that lands late is overwritten by the next one
-            self._board.pages[ticket.key].sticky = sticky
+            await self._actor.carry(lambda: self._board.comment(ticket.key, sticky), deadline=deadline)
         self._answer(fault)
         return sticky
+
+    async def say(self, ticket: Ticket, text: str, *, deadline: float) -> None:  # noqa: ARG002 - no run reads it
+        self._answer(await self._begin("tracker.say", ticket.key, None, deadline))
+
+    async def relabel(
+        self, ticket: Ticket, *, add: Collection[str] = (), remove: Collection[str] = (), deadline: float
+    ) -> Ticket:
+        wanted = foreign(self.labels.lifecycle, add, remove)
+        for label in wanted.add:
+            await self._send("tracker.add", Write(ticket.key, f"{self._actor} (a step)", add=label), deadline)
+        for label in wanted.remove:
+            await self._send("tracker.remove", Write(ticket.key, f"{self._actor} (a step)", remove=(label,)), deadline)
+        return self._ticket(ticket.key)
 
     async def me(self) -> Account:
         return Account("0", "agentsmith", bot=True)
 
     async def labelled_by(self, ticket: Ticket, label: str) -> Labelling | None:  # noqa: ARG002 - the contract's
         await self._reach("tracker.labelled_by", ticket.key)
+        await self._actor.carry(lambda: None)
         return Labelling(Account("1", "mona"), Access.WRITE)
 
     async def access_of(self, actor: Account) -> Access:
@@ -264,6 +303,10 @@ class BoardTracker:
 
     async def aclose(self) -> None:
         """Nothing to let go of."""
+
+    def _with(self, labels: Collection[str]) -> list[Ticket]:
+        pages = self._board.pages.values()
+        return [self._ticket(page.key) for page in pages if page.open and page.labels & set(labels)]
 
     def _ticket(self, key: str) -> Ticket:
         page = self._board.pages.get(key)
@@ -305,19 +348,30 @@ class BoardTracker:
         await self._watcher.begins(self._actor, point, key, fence)
         return fault
 
-    async def _send(self, point: str, write: Write, deadline: float) -> bool:
+    async def _send(self, point: str, write: Write, deadline: float) -> Ticket | None:
+        """The ticket as the write left it; None when its condition did not hold."""
         fault = await self._begin(point, write.key, write.fence, deadline)
-        done = False
+        written = None
         if fault is Fault.LATE:
-            self._board.late.append(write)
+            self._board.delay(write)
         else:
-            done = self._board.write(write)
-            if done:
-                self._watcher.lands(write)
+            written = await self._actor.carry(lambda: self._land(write), deadline=deadline)
         self._answer(fault)
         # The answer comes over the same wire: the process may end, or stand still, before it is read.
         await self._actor.checkpoint(f"{point} answered")
-        return done
+        return written
+
+    async def _sent(self, point: str, write: Write, deadline: float) -> Ticket:
+        """The same for a write without a condition."""
+        written = await self._send(point, write, deadline)
+        assert written is not None
+        return written
+
+    def _land(self, write: Write) -> Ticket | None:
+        if not self._board.write(write):
+            return None
+        self._watcher.lands(write)
+        return self._ticket(write.key)
 
     @staticmethod
     def _answer(fault: Fault | None) -> None:
@@ -345,7 +399,3 @@ def _only(labels: LabelSet, shown: frozenset[str], status: Status | None) -> _Re
     wanted = None if status is None else labels.label(status)
     surplus = tuple(sorted(label for label in labels.lifecycle(shown) if label != wanted))
     return _Relabel(add=wanted if wanted not in shown else None, remove=surplus)
-
-
-__all__ = ["NAME", "TRIGGER", "Board", "BoardTracker", "Flavour", "Page", "TrackerError", "Write"]
-_ = Awaitable

@@ -25,7 +25,8 @@ class Child:
     ticket: TicketId
     run: str
     fence: int
-    guard: ModelGuard
+    guard: Any
+    """The model's, or the simulation's; either says whose run it is."""
     done: asyncio.Future[int]
     alive: bool = True
 
@@ -42,8 +43,6 @@ class ModelGuard:
         self.lease = RunLease.parse(TicketId(told["ticket"]), told["lease"])
         self.lock_key = str(told["lock"])
         self.trusted_until = trusted_until
-        self.trusted_at = floor.moment()
-        """When the lease was last seen to stand, in the order of things."""
         self.child: Child | None = None
         self.over = False
         self._floor = floor
@@ -67,7 +66,7 @@ class ModelGuard:
     def trust(self, until: float) -> None:
         """The consumer renewed its lease."""
         if not self.over:
-            self.trusted_until, self.trusted_at = until, self._floor.moment()
+            self.trusted_until = until
 
     async def close(self) -> None:
         """The consumer is done with us."""
@@ -98,10 +97,8 @@ class ModelGuard:
 class Floor:
     """Where everybody works: all guards and children, dead or alive."""
 
-    def __init__(
-        self, say: Callable[[str], None], moment: Callable[[], int], on_start: Callable[[Child], None]
-    ) -> None:
-        self.say, self.moment, self._on_start = say, moment, on_start
+    def __init__(self, say: Callable[[str], None], on_start: Callable[[Child], None]) -> None:
+        self.say, self._on_start = say, on_start
         self.guards: list[ModelGuard] = []
         self.children: list[Child] = []
         self.farewells: list[ModelGuard] = []

@@ -19,10 +19,9 @@ from redis.asyncio import Redis
 
 from agentsmith.config import Config
 from agentsmith.consumer import Consumer
-from agentsmith.daemon import Daemon, Parts, Role, assemble, run_context
-from agentsmith.domain.lifecycle import EDGES, Owner, Status
+from agentsmith.daemon import Daemon, Parts, Role, assemble, leave, run_context, tick
+from agentsmith.domain.lifecycle import Owner, Status
 from agentsmith.domain.signal import Signal, SignalKind
-from agentsmith.domain.ticket import TicketId
 from agentsmith.domain.tracker import Move, Tracker
 from agentsmith.housekeeping import Housekeeping, Intervals
 from agentsmith.intake import Intake
@@ -32,6 +31,7 @@ from agentsmith.store import AWAY, Store
 from agentsmith.store import store as store_module
 from tests.model.actors import Actor, Fault, MortalRedis, task_factory
 from tests.model.clockwork import AGE, FLUSH, STEP, TIMES, Clock, ModelLoop, going_by
+from tests.model.promises import Promises, Story, left_over
 from tests.model.tracker import NAME, TRIGGER, Board, BoardTracker, Page, Write
 from tests.model.workers import Child, Floor
 
@@ -39,22 +39,10 @@ INTAKES: Final = ("i1", "i2")
 CONSUMERS: Final = ("c1", "c2")
 KEEPERS: Final = ("h1", "h2")
 EVERYBODY: Final = (*INTAKES, *CONSUMERS, *KEEPERS)
+_OWNERS: Final = {"i": Owner.CLAIM, "c": Owner.RUN, "h": Owner.HOUSEKEEPING}
 _ROLES: Final = {"i": Role.RECEIVER, "c": Role.CONSUMER, "h": Role.HOUSEKEEPING}
 _NEVER: Final = 1e9
 _MAX_ROUNDS: Final = 60
-
-_LEFT: Final = """
-local n, left = ARGV[1], {}
-for _, key in ipairs(redis.call('KEYS', n .. ':*')) do
-  local name = string.sub(key, #n + 2)
-  if name == 'queue:jobs' or name == 'queue:index' or name == 'running' or name == 'intents' or name == 'signals:inbox'
-    or name == 'reservations' or string.match(name, '^intent:') or string.match(name, '^heartbeat:')
-    or string.match(name, '^claim%-lock:') or string.match(name, '^queue:processing:')
-    or string.match(name, '^signals:processing:') then left[#left + 1] = name end
-end
-return left
-"""
-"""What may not be left in Redis once everything is settled."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,23 +111,6 @@ class Agent:
     daemon: Daemon | None = None
 
 
-@dataclass(slots=True)
-class Story:
-    """What is known of one ticket, to tell what may happen to it."""
-
-    key: str
-    foreign: set[str]
-    final: Status | None = None
-    """Published as the end, and no person has said otherwise since."""
-    retries: int = 0
-    """How often a person said retry and was not heard yet."""
-    newest: int = 0
-    """The newest fence that Redis gave out since it was last emptied."""
-    unwanted_since: int | None = None
-    starts: int = 0
-    """Children started since the count last began afresh."""
-
-
 class World:
     """Everything in one example."""
 
@@ -147,11 +118,7 @@ class World:
         self._bench = bench
         self.clock = Clock()
         self.journal: list[str] = []
-        self.violations: list[str] = []
-        self.stories: dict[str, Story] = {}
         self.flushes = 0
-        self.flushed_at: int = -1
-        self._flush_time = -_NEVER
         self._moments = itertools.count(1)
         self._stack = contextlib.ExitStack()
         self._stack.enter_context(going_by(self.clock))
@@ -159,9 +126,17 @@ class World:
         self.loop = cast(ModelLoop, self._runner.get_loop())
         self.loop.set_task_factory(task_factory)
         self.board = Board(bench.config.labels, self.say)
-        self.floor = Floor(self.say, self.moment, self._child_starts)
+        self.floor = Floor(self.say, self._child_starts)
+        self.promises = Promises(
+            self.board,
+            self.floor,
+            times=TIMES,
+            max_attempts=bench.config.consumer.max_attempts,
+            now=lambda: self.clock.now,
+            moment=self.moment,
+            say=self.say,
+        )
         self.agents: dict[str, Agent] = {}
-        self._acquired: dict[str, int] = {}
         self.line: Line
         self.store: Store
         self.do(self._open())
@@ -195,11 +170,6 @@ class World:
     def moment(self) -> int:
         """A number that rises: tells what came first within one second of the model."""
         return next(self._moments)
-
-    def broken(self, promise: str, what: str) -> None:
-        """Note that a promise does not hold."""
-        self.violations.append(f"{promise}: {what}")
-        self.say(f"!!! {promise}: {what}")
 
     async def _open(self) -> None:
         self.line = Line(self._bench.url)
@@ -236,7 +206,7 @@ class World:
     async def start(self, name: str) -> None:
         """Start a process under this name; an earlier one of that name is dead."""
         config, actor = self._bench.config, Actor(name, self.say)
-        store = self._store(MortalRedis(actor, self.line, self))
+        store = self._store(MortalRedis(actor, self.line, self.promises))
         tracker = cast(Tracker, BoardTracker(self.board, actor, self, self.person))
         trackers = {NAME: tracker}
         parts = assemble(config, store, trackers)
@@ -254,7 +224,7 @@ class World:
         else:
             agent.keeper = Housekeeping(store, trackers, parts.recovery, Intervals(5.0, 60.0, 600.0))
         if name not in KEEPERS:
-            actor.start(daemon._tick(store, agent.consumer))
+            actor.start(tick(config, store, lambda: daemon._process, agent.consumer))
 
     def actor(self, name: str) -> Actor:
         return self.agents[name].actor
@@ -306,15 +276,15 @@ class World:
         assert consumer is not None
         assert daemon is not None
 
-        async def leave() -> None:
+        async def depart() -> None:
             await consumer.drain(timeout=0)
-            await daemon._leave(agent.store)
+            await leave(agent.store, daemon._process)
             agent.actor.kill()
 
         self.say(f"{name} is drained")
         for child in self.floor.of(agent.actor):
-            self._story(child.ticket).starts -= 1  # given back, so not counted
-        agent.actor.start(leave())
+            self.promises.story(child.ticket).starts -= 1  # given back, so not counted
+        agent.actor.start(depart())
         await self.let_take(name)  # a drain waits for the take that is blocked
 
     # ---- time
@@ -343,18 +313,23 @@ class World:
         self.say("FLUSHALL")
         self.flushes += 1
         await self.line.send(lambda redis: redis.eval(FLUSH, 0, self._bench.namespace))
-        self.flushed_at, self._flush_time = self.moment(), self.clock.now
-        for story in self.stories.values():
-            story.newest = 0
-            story.starts = 0  # counted in Redis; the comment's memo may be a claim late
+        self.promises.forgot()
 
     # ---- people
+
+    @property
+    def stories(self) -> dict[str, Story]:
+        return self.promises.stories
+
+    @property
+    def violations(self) -> list[str]:
+        return self.promises.violations
 
     def open_ticket(self, *, triggered: bool) -> str:
         key = str(len(self.stories) + 1)
         labels = {TRIGGER} if triggered else set()
         self.board.pages[key] = Page(key, set(labels))
-        self.stories[key] = Story(key, labels, unwanted_since=None if triggered else self.moment())
+        self.promises.opened(key, labels)
         self.say(f"a person opens {key}{' with the trigger' if triggered else ''}")
         return key
 
@@ -369,21 +344,18 @@ class World:
 
     def tag(self, key: str, label: str) -> None:
         """A person adds a label that is not ours."""
-        self.stories[key].foreign.add(label)
         self.board.by_person(key, add=label)
-        self._wanted(key)
+        self.promises.tagged(key, label)
 
     def untag(self, key: str, label: str) -> None:
         """A person removes a label that is not ours."""
-        self.stories[key].foreign.discard(label)
         self.board.by_person(key, remove=frozenset({label}))
-        self._wanted(key)
+        self.promises.untagged(key, label)
 
     def unlabel(self, key: str) -> None:
         """A person removes whatever lifecycle label there is."""
         page = self.board.pages[key]
-        self.stories[key].final = None
-        self.stories[key].starts = 0
+        self.promises.unlabelled(key)
         self.board.by_person(key, remove=self.board.labels.lifecycle(page.labels))
 
     def ask_for(self, key: str) -> None:
@@ -398,12 +370,7 @@ class World:
 
     def set_open(self, key: str, *, open: bool) -> None:
         self.board.set_open(key, open=open)
-        self._wanted(key)
-
-    def _wanted(self, key: str) -> None:
-        page, story = self.board.pages[key], self.stories[key]
-        wanted = page.open and TRIGGER in page.labels
-        story.unwanted_since = None if wanted else story.unwanted_since or self.moment()
+        self.promises.reconsidered(key)
 
     def signal(self, key: str, kind: SignalKind = SignalKind.LOOK) -> Signal:
         return Signal(NAME, key, self.board.pages[key].id, kind, cause="webhook", by="mona")
@@ -421,111 +388,26 @@ class World:
         if self.board.write(write):
             self.lands(write)
 
-    # ---- what must hold (Watcher, Ledger)
-
-    def heard(self, actor: Actor, script: str, keys: list[str], args: list[Any], answer: Any) -> None:
-        """Hold what a script answered against P1 and P6."""
-        match script:
-            case "intents.begin_claim" | "intents.decide" if answer[0] in ("begun", "decided"):
-                self._raised(actor, script, args[0], int(answer[1]))
-            case "runs.acquire" if answer[0] == "acquired":
-                self._acquired[args[2]] = self.moment()
-                self._raised(actor, script, args[0], int(answer[1]))
-            case "intents.adopt" if answer:
-                fields = dict(zip(answer[::2], answer[1::2], strict=True))
-                self._raised(actor, script, args[0], int(fields["fence"]))
-            case "runs.settle" if answer == "settled":
-                self._accepted(actor, script, args[0], int(args[1]))
-            case "runs.renew" if answer != "lost":
-                self._accepted(actor, script, args[0], int(args[1]))
-            case "intents.published" if answer == "published":
-                self._accepted(actor, script, args[0], int(args[1]))
-            case "leases.take" if answer:
-                actor.lock_tokens.add(args[0])
-            case "leases.take_fenced" if answer == "held":
-                actor.lock_tokens.add(args[0])
-                self._accepted(actor, script, keys[1].partition(":fence:")[2], int(args[2]))
-            case _:
-                pass
-
-    def _raised(self, actor: Actor, script: str, ticket: str, fence: int) -> None:
-        """Somebody took the ticket over: then nothing of an earlier run may be alive."""
-        story = self._story(ticket)
-        story.newest = max(story.newest, fence)
-        for child in self.floor.alive(TicketId(ticket)):
-            if child.fence >= fence:
-                continue
-            if self.flushed_at <= child.guard.trusted_at:
-                self.broken("P1", f"{actor} took {ticket} over ({script}) while {child} was alive")
-            elif script == "intents.decide" and self.clock.now - self._flush_time < TIMES.settle + TIMES.renew_every:
-                self.broken("P1", f"{actor} declared {ticket} dead ({script}) too soon after Redis was emptied")
-
-    def _accepted(self, actor: Actor, script: str, ticket: str, fence: int) -> None:
-        if fence < self._story(ticket).newest:
-            self.broken("P6", f"{script} by {actor} was accepted for {ticket} below the newest fence")
+    # ---- what must hold (Watcher)
 
     def _child_starts(self, child: Child) -> None:
-        story = self._story(child.ticket)
-        for other in self.floor.alive(child.ticket):
-            # A lease that Redis forgot cannot keep anybody out; it is put back within a renewal interval.
-            if self.flushed_at <= other.guard.trusted_at:
-                self.broken("P1", f"{child} starts while {other} is alive")
-        if story.unwanted_since is not None and story.unwanted_since < self._acquired.get(child.run, 0):
-            self.broken("P2", f"{child} starts although the ticket was withdrawn before its request was taken")
-        story.starts += 1
-        limit = self._bench.config.consumer.max_attempts
-        if story.starts > limit:
-            self.broken("P2", f"{child} starts for the {story.starts}th time; the limit is {limit}")
+        self.promises.child_starts(child)
 
     async def begins(self, actor: Actor, what: str, key: str, fence: int | None) -> None:
-        """A write begins: only under the ticket's lock, and not below the newest fence (P6)."""
-        story, ticket = self.stories[key], self.board.pages[key].id
-        # Claim comments on what it has pushed: a consumer may have taken that already, and waits for the lock.
-        comments_on_claim = what == "tracker.sticky" and actor.name in INTAKES
-        if fence is not None and fence < story.newest and not comments_on_claim:
-            self.broken("P6", f"{actor} began {what} on {key} below the newest fence")
-        holder = await self.line.send(lambda redis: redis.get(self.store.keys.claim_lock("model", ticket)))
-        if holder not in actor.lock_tokens and not (holder is None and self._flush_time >= self.clock.now - TIMES.lock):
-            self.broken("P6", f"{actor} began {what} on {key} without its lock")
+        """A write begins: see who holds the ticket's lock in this moment."""
+        lock = self.store.keys.claim_lock("model", self.board.pages[key].id)
+        holder = await self.line.send(lambda redis: redis.get(lock))
+        self.promises.begins(actor, _OWNERS[actor.name[0]], what, key, fence, lock_holder=holder)
 
     def moves(self, actor: Actor, key: str, move: Move) -> None:
-        """Only edges that are in the table, and only by those who own them."""
-        owners = {edge.owner for edge in EDGES if (edge.source, edge.to) == (move.expect, move.to)}
-        role = {"i": Owner.CLAIM, "c": Owner.RUN, "h": Owner.HOUSEKEEPING}[actor.name[0]]
-        if owners == {Owner.PERSON}:
-            allowed = self.stories[key].retries > 0
-        elif owners in ({Owner.CLAIM}, {Owner.RUN} if move.to is Status.IN_PROGRESS else set()):
-            allowed = role in owners
-        else:
-            allowed = bool(owners)  # what a run or housekeeping decided, anybody may publish
-        if not allowed:
-            self.broken("P4", f"{actor} moves {key} from {move.expect} to {move.to}, which is not its edge")
+        self.promises.moves(actor, _OWNERS[actor.name[0]], key, move)
 
     def lands(self, write: Write) -> None:
-        """A write of ours is on the ticket."""
-        story, labels = self.stories[write.key], self.board.labels
-        if story.final is not None and labels.label(story.final) in write.remove:
-            if story.retries:
-                story.retries -= 1
-            elif write.fence is None or write.fence >= story.newest:
-                self.broken("P4", f"{write.by} took {story.final} off {write.key}, and no person had asked for it")
-            story.final, story.starts = None, 0
-        added = labels.status_of(write.add) if write.add else None
-        if added is not None and added.final and (write.fence is None or write.fence >= story.newest):
-            story.final = added
-        if added in (Status.DONE, Status.FAILED, Status.WAITING) or (write.remove and write.add is None):
-            story.starts = 0
-
-    def _story(self, ticket: str) -> Story:
-        return self.stories[ticket.rpartition("#")[2]]
+        self.promises.lands(write)
 
     def check(self) -> None:
         """What must hold after every rule."""
-        for key, story in self.stories.items():
-            page = self.board.pages[key]
-            foreign = page.labels - self.board.labels.lifecycle(page.labels)
-            if foreign != story.foreign:
-                self.broken("P3", f"{key} carries {sorted(foreign)}; people left {sorted(story.foreign)}")
+        self.promises.check()
 
     # ---- the end
 
@@ -550,11 +432,11 @@ class World:
             await self.step()
             await self._round()
             self.check()
-            wrong = [*self._wrong_labels(), *await self._left()]
+            wrong = [*self.promises.wrong_labels(), *await self._left()]
             if self.violations or not wrong:
                 return
         for what in wrong:
-            self.broken("P2/P5", what)
+            self.promises.broken("P2/P5", what)
 
     async def _round(self) -> None:
         await self.poll("i1")
@@ -572,23 +454,7 @@ class World:
         await self.keep_house("h1", lambda keeper: keeper.look_at(Status.IN_PROGRESS))
         await self.keep_house("h1", lambda keeper: keeper.look_at(Status.ENQUEUED))
 
-    def _wrong_labels(self) -> list[str]:
-        wrong = []
-        for key, story in self.stories.items():
-            statuses, page = self.board.statuses(key), self.board.pages[key]
-            wanted = page.open and TRIGGER in page.labels
-            if story.final is not None and statuses != {story.final}:
-                wrong.append(f"{key} ended as {story.final}, but shows {self.board.shown(key)}")
-            elif wanted and (len(statuses) != 1 or not statuses <= {Status.DONE, Status.FAILED, Status.WAITING}):
-                wrong.append(f"{key} should be done, failed or waiting, but shows {self.board.shown(key)}")
-            elif not page.open and self.flushed_at >= 0:
-                pass  # trackers list open tickets only: nobody finds a closed one that Redis has forgotten
-            elif len(statuses) > 1 or statuses & {Status.ENQUEUED, Status.IN_PROGRESS}:
-                wrong.append(f"{key} was withdrawn, but shows {self.board.shown(key)}")
-            if self.floor.alive(page.id):
-                wrong.append(f"{key} still has a child")
-        return wrong
-
     async def _left(self) -> list[str]:
-        left = await self.line.send(lambda redis: redis.eval(_LEFT, 0, self._bench.namespace))
-        return [f"{name} is left in Redis" for name in left]
+        namespace = f"{self._bench.namespace}:"
+        found = await self.line.send(lambda redis: redis.keys(f"{namespace}*"))
+        return [f"{name} is left in Redis" for name in left_over([key.removeprefix(namespace) for key in found])]

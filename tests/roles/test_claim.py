@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from agentsmith.claim import AlreadyClaimed, Claimed, Deferred, Rejected
+from agentsmith.claim import turned_away
 from agentsmith.config import Claim, LoopLimit
+from agentsmith.domain.claiming import AlreadyClaimed, Claimed, Deferred, Held, Rejected
 from agentsmith.domain.errors import TrackerUnavailable
 from agentsmith.domain.gates import Gate
 from agentsmith.domain.lifecycle import Status
@@ -108,7 +109,8 @@ async def test_a_rejected_ticket_is_remembered_until_it_changes(world: World) ->
     key = (await world.desk.new(title="t", labels=("agent-smith:done", TRIGGER), actor="mona")).key
     await world.claim(key)
     ticket = (await world.desk.show(key)).ticket
-    assert await world.store.signals.rejected([ticket.id]) == {ticket.id: ticket.revision}
+    remembered = turned_away(ticket, world.parts.book.rules)
+    assert await world.store.signals.rejected([ticket.id]) == {ticket.id: remembered}
 
 
 async def test_the_loop_limit_parks_a_ticket(tmp_path: Path, store: Store, redis_url: str) -> None:
@@ -136,7 +138,7 @@ async def test_a_full_house_holds_a_ticket_back_until_there_is_room(
     async with open_world(tmp_path, store, redis_url, config=config) as world:
         first, second = await world.open_ticket(), await world.open_ticket()
         assert isinstance(await world.claim(first), Claimed)
-        assert isinstance(await world.claim(second), Deferred)
+        assert isinstance(await world.claim(second), Held)
         assert await world.statuses(second) == frozenset()
         await world.run_queue()
         assert isinstance(await world.claim(second), Claimed)

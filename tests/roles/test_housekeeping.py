@@ -3,19 +3,31 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
+import structlog
 
+from agentsmith.config import Config
+from agentsmith.daemon import assemble
 from agentsmith.domain.errors import TrackerUnavailable
 from agentsmith.domain.lifecycle import Status
-from agentsmith.domain.request import PipelineRequest
+from agentsmith.domain.request import PipelineRequest, text_hash
+from agentsmith.domain.signal import SignalKind
 from agentsmith.domain.ticket import Ticket
-from agentsmith.store import Acquired, RunLease, Store
+from agentsmith.domain.tracker import Move, MoveOutcome
+from agentsmith.housekeeping import Housekeeping, Intervals
+from agentsmith.poller import Poller
+from agentsmith.store import Store
+from agentsmith.trackers.local.tracker import LocalTracker
+from tests.support.embedded import is_alive
+from tests.support.stores import Flush, MakeStore
+from tests.support.stuck import brought_back, finish, killed, started_by
 from tests.support.wait import wait_until
-from tests.support.world import TRIGGER, World, open_world, sh
+from tests.support.world import TRIGGER, World, open_world, sh, world_config
 
 
 @pytest.fixture
@@ -24,37 +36,144 @@ async def world(tmp_path: Path, store: Store, redis_url: str) -> AsyncIterator[W
         yield world
 
 
-async def started_by(world: World, key: str, consumer: str = "host-gone") -> RunLease:
-    """A run as a consumer leaves it behind that dies in mid-run: lease and label stand, nobody is there."""
-    await world.claim(key)
-    payload = await world.store.queue.take(consumer, wait=0.1)
-    assert payload is not None
-    request = PipelineRequest.from_json(payload)
-    acquired = await world.store.runs.acquire(request, payload, consumer=consumer, ttl=5, max_deliveries=3)
-    assert isinstance(acquired, Acquired)
-    await world.store.runs.start(acquired.lease, max_attempts=3)
-    await world.desk.label(key, "agent-smith:in-progress", actor="mona")
-    await world.desk.unlabel(key, "agent-smith:enqueued", actor="mona")
-    await world.store.intents.note_published(request.ticket, Status.IN_PROGRESS)
-    await world.store.queue.acknowledge_and_take(consumer, [(request.ticket, payload)], room=0)
-    return acquired.lease
-
-
-async def finish(world: World, key: str) -> None:
-    await world.drain_signals()
-    await world.run_queue()
-    assert await world.statuses(key) == {Status.DONE}
-
-
 async def test_a_ticket_whose_guard_let_go_is_back_at_the_next_sweep(world: World, tmp_path: Path) -> None:
     key = await world.open_ticket("keep")
-    lease = await started_by(world, key)
-    lock = world.store.keys.claim_lock("local", lease.ticket)
-    await world.store.runs.release_dead(lease, lock_key=lock)
+    await killed(world, key)
     assert (await world.housekeeping.sweep()).recovered == 1
     assert await world.statuses(key) == {Status.PENDING}
     await finish(world, key)
     assert (await world.desk.show(key)).ticket.labels == {TRIGGER, "keep", "agent-smith:done"}
+
+
+async def test_the_comment_tells_what_befell_the_run_also_after_it_was_claimed_again(world: World) -> None:
+    key = await world.open_ticket()
+    lease = await killed(world, key)
+    await world.housekeeping.sweep()
+    line = f"run `{lease.run}` died in attempt 1; it was queued again"
+    [comment] = await world.comments(key)
+    assert "will be tried again" in comment
+    assert line in comment
+    memo = await world.memo(key)
+    assert (memo.attempt, memo.fence > lease.fence) == (1, True)
+    await world.drain_signals()
+    assert line in (await world.comments(key))[0]
+    await world.run_queue()
+    [comment] = await world.comments(key)
+    assert "is done" in comment
+    assert line in comment
+    await world.parts.claims.consider(world.signal(key, kind=SignalKind.RETRY, by="mona"))
+    await world.drain_signals()
+    assert line not in (await world.comments(key))[0], "a person began afresh"
+
+
+async def test_P6_the_fence_is_raised_and_the_old_run_told_to_stop_before_the_label_says_pending(
+    tmp_path: Path, store: Store, redis_url: str, make_store: MakeStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A consumer that renews too seldom: its heartbeat and its liveness lapse while its command works on.
+    slow = make_store(renew_every=60)
+    step = sh(f"echo $$ > {tmp_path}/pid; mv {tmp_path}/pid {tmp_path}/child; sleep 60")
+    async with open_world(tmp_path, slow, redis_url, step) as world:
+        key = await world.open_ticket()
+        await world.claim(key)
+        serving = asyncio.create_task(world.consumer.serve())
+        await wait_until((tmp_path / "child").exists, what="the command to run")
+        ((ticket, fence),) = world.consumer.running.items()
+        tick = await slow.presence.tick(world.process, ttl=60, running=world.consumer.running)
+        assert tick.stops == {}
+        await store.presence.leave(world.process.name)
+        await store.redis.delete(store.keys.heartbeat(ticket))
+        parts = assemble(world.config, store, world.trackers)
+        order: list[str] = []
+        move = world.trackers["local"].move
+
+        async def watched(seen: Ticket, to: Move) -> MoveOutcome:
+            told = await slow.presence.tick(world.process, ttl=0.001, running=world.consumer.running)
+            order.append(f"{told.stops.get(ticket)}, then {to.to}")
+            assert to.fence > fence
+            return await move(seen, to)
+
+        monkeypatch.setattr(world.trackers["local"], "move", watched)
+        keeper = Housekeeping(store, world.trackers, parts.recovery, world.housekeeping.intervals)
+        await wait_until(lambda: _recovers(keeper), what="it to be declared dead")
+        assert order == ["somebody took the ticket over, then pending"]
+        tick = await slow.presence.tick(world.process, ttl=60, running=world.consumer.running)
+        world.consumer.stop_runs(tick.stops, asked=world.consumer.running)
+        await wait_until(lambda: not world.consumer.running, what="the old run to end")
+        assert not is_alive(int((tmp_path / "child").read_text()))
+        assert await world.statuses(key) == {Status.PENDING}, "what was fenced off is not published"
+        await world.consumer.drain(timeout=0)
+        await serving
+
+
+async def _recovers(keeper: Housekeeping) -> bool:
+    return (await keeper.sweep()).recovered == 1
+
+
+async def test_a_silent_consumer_with_a_live_lease_costs_no_request_to_its_tracker(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key = await world.open_ticket()
+    await started_by(world, key)
+    asked = counted(world, monkeypatch)
+    for _ in range(3):
+        await world.housekeeping.sweep()
+    assert asked == []
+
+
+def counted(world: World, monkeypatch: pytest.MonkeyPatch, tracker: str = "local") -> list[str]:
+    """The keys of the tickets that are read from now on."""
+    asked: list[str] = []
+    get = world.trackers[tracker].get
+
+    async def noted(key: str) -> Ticket:
+        asked.append(key)
+        return await get(key)
+
+    monkeypatch.setattr(world.trackers[tracker], "get", noted)
+    return asked
+
+
+async def test_a_suspended_machine_wakes_up_without_declaring_its_runs_dead(world: World) -> None:
+    key = await world.open_ticket()
+    lease = await started_by(world, key, world.process.name)
+    # After a long sleep everything has lapsed in the same moment, and housekeeping may be the first to wake.
+    await world.store.redis.delete(world.store.keys.heartbeat(lease.ticket))
+    assert (await world.housekeeping.sweep()).recovered == 0
+    await world.store.presence.tick(world.process, ttl=60, running={lease.ticket: lease.fence})
+    await world.store.redis.zadd(world.store.keys.suspects, {lease.ticket: 1.0})  # the first look was long ago
+    for _ in range(3):
+        assert (await world.housekeeping.sweep()).recovered == 0
+        assert (await world.housekeeping.look_at(Status.IN_PROGRESS)).recovered == 0
+    assert await world.statuses(key) == {Status.IN_PROGRESS}
+
+
+async def test_a_slow_tracker_holds_up_only_its_own_tickets(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    key = await world.open_ticket()
+    await killed(world, key)
+    slow = LocalTracker(
+        name="slow", path=world.config.data_dir / "slow.sqlite3", project="slow", labels=world.config.labels
+    )
+    never = asyncio.Event()
+
+    async def stuck(_: str) -> Ticket:
+        await never.wait()
+        raise AssertionError
+
+    monkeypatch.setattr(slow, "get", stuck)
+    world.trackers["slow"] = slow
+    ticket = slow.ticket_id("1")
+    await world.store.intents.remember_where(ticket, "slow", "1")
+    await world.store.redis.zadd(world.store.keys.released, {ticket: 1.0})
+    sweeping = asyncio.create_task(world.housekeeping.sweep())
+    await wait_until(lambda: _is_pending(world, key), what="the other tracker's ticket to be back")
+    assert not sweeping.done()
+    sweeping.cancel()
+    await asyncio.wait({sweeping})
+    await slow.aclose()
+
+
+async def _is_pending(world: World, key: str) -> bool:
+    return await world.statuses(key) == {Status.PENDING}
 
 
 async def test_a_lost_host_needs_two_looks_one_renewal_apart(world: World) -> None:
@@ -64,13 +183,9 @@ async def test_a_lost_host_needs_two_looks_one_renewal_apart(world: World) -> No
     first = await world.housekeeping.sweep()
     assert first.recovered == 0
     assert await world.statuses(key) == {Status.IN_PROGRESS}
-    await wait_until(lambda: _recovered(world), what="the second look")
+    await brought_back(world)
     assert await world.statuses(key) == {Status.PENDING}
     await finish(world, key)
-
-
-async def _recovered(world: World) -> bool:
-    return (await world.housekeeping.sweep()).recovered == 1
 
 
 async def test_a_live_run_is_left_alone(world: World) -> None:
@@ -85,57 +200,11 @@ async def test_a_live_run_is_left_alone(world: World) -> None:
 async def test_a_missing_heartbeat_alone_is_not_death(world: World) -> None:
     key = await world.open_ticket()
     lease = await started_by(world, key, world.process.name)
-    await world.store.presence.tick(world.process, ttl=60, running=())
+    await world.store.presence.tick(world.process, ttl=60, running={})
     await world.store.redis.delete(world.store.keys.heartbeat(lease.ticket))
     for _ in range(3):
         assert (await world.housekeeping.look_at(Status.IN_PROGRESS)).recovered == 0
     assert await world.statuses(key) == {Status.IN_PROGRESS}
-
-
-async def test_an_empty_redis_proves_nothing(world: World, flush: Callable[[], Awaitable[None]]) -> None:
-    running, waiting = await world.open_ticket(), await world.open_ticket()
-    await started_by(world, running)
-    await world.claim(waiting)
-    await flush()
-    for status in (Status.IN_PROGRESS, Status.ENQUEUED):
-        assert (await world.housekeeping.look_at(status)).recovered == 0
-    assert await world.statuses(running) == {Status.IN_PROGRESS}
-    assert not await world.queued()
-
-
-async def test_P2_after_a_flush_and_its_settling_every_ticket_is_finished(
-    world: World, flush: Callable[[], Awaitable[None]], settled: Callable[[], Awaitable[None]]
-) -> None:
-    running, waiting = await world.open_ticket(), await world.open_ticket()
-    await started_by(world, running)
-    await world.claim(waiting)
-    await flush()
-    await settled()
-    assert (await world.housekeeping.look_at(Status.ENQUEUED)).recovered == 1
-    await world.housekeeping.look_at(Status.IN_PROGRESS)
-    await wait_until(lambda: _recovered(world), what="the second look")
-    await finish(world, running)
-    assert await world.statuses(waiting) == {Status.DONE}
-
-
-async def test_attempts_are_remembered_on_the_ticket_when_redis_forgets(
-    world: World, flush: Callable[[], Awaitable[None]], settled: Callable[[], Awaitable[None]]
-) -> None:
-    key = await world.open_ticket()
-    await started_by(world, key)
-    ticket = (await world.desk.show(key)).ticket
-    tracker = world.trackers["local"]
-    sticky = await tracker.read_sticky(ticket)
-    assert sticky is not None
-    assert sticky.memo is not None
-    memo = replace(sticky.memo, attempt=3)
-    await tracker.write_sticky(ticket, "third attempt", memo, known=sticky, deadline=float("inf"))
-    await flush()
-    await settled()
-    await world.housekeeping.look_at(Status.IN_PROGRESS)
-    await wait_until(lambda: _recovered(world), what="the second look")
-    assert await world.statuses(key) == {Status.FAILED}
-    assert "given up after 3 attempts" in (await world.comments(key))[0]
 
 
 async def test_an_enqueued_ticket_that_nobody_has_is_pushed_again(world: World) -> None:
@@ -145,6 +214,84 @@ async def test_an_enqueued_ticket_that_nobody_has_is_pushed_again(world: World) 
     assert (await world.housekeeping.look_at(Status.ENQUEUED)).recovered == 0
     assert len(await world.queued()) == 1
     await finish(world, key)
+
+
+async def test_an_orphan_is_logged_by_its_name(world: World) -> None:
+    key = (await world.desk.new(title="t", labels=(TRIGGER, "agent-smith:enqueued"), actor="mona")).key
+    with structlog.testing.capture_logs() as lines:
+        await world.housekeeping.look_at(Status.ENQUEUED)
+    assert f"re-enqueued orphan ticket {world.ticket_id(key)}" in [line["event"] for line in lines]
+    assert "has a new one" in (await world.comments(key))[0]
+    assert (await world.memo(key)).text == text_hash("t", "")
+
+
+async def test_the_reconciler_reads_only_enqueued_tickets_that_nobody_has(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for status in ("done", "failed", "waiting", "pending"):
+        for _ in range(5):
+            await world.open_ticket(f"agent-smith:{status}")
+    queued = [await world.open_ticket() for _ in range(3)]
+    for key in queued:
+        await world.claim(key)
+    orphan = (await world.desk.new(title="t", labels=(TRIGGER, "agent-smith:enqueued"), actor="mona")).key
+    asked, listed = counted(world, monkeypatch), []
+    find = world.trackers["local"].find
+
+    async def noted(*labels: str) -> AsyncIterator[Ticket]:
+        async for ticket in find(*labels):
+            listed.append(ticket.key)
+            yield ticket
+
+    monkeypatch.setattr(world.trackers["local"], "find", noted)
+    assert (await world.housekeeping.look_at(Status.ENQUEUED)).recovered == 1
+    assert sorted(listed) == sorted([*queued, orphan])
+    assert set(asked) == {orphan}
+
+
+async def test_an_orphan_under_a_former_prefix_is_found(tmp_path: Path, store: Store, redis_url: str) -> None:
+    config = world_config(tmp_path / "data", former_label_prefixes=("old",))
+    async with open_world(tmp_path, store, redis_url, config=config) as world:
+        key = (await world.desk.new(title="t", labels=(TRIGGER, "old:enqueued"), actor="mona")).key
+        assert (await world.housekeeping.look_at(Status.ENQUEUED)).recovered == 1
+        await finish(world, key)
+        assert (await world.desk.show(key)).ticket.labels == {TRIGGER, "agent-smith:done"}
+
+
+async def test_the_reconciler_works_at_start_and_right_after_settling(world: World, flush: Flush) -> None:
+    # Sweeps notice the end of the settling period; the next regular pass would be ten minutes away.
+    keeper = Housekeeping(world.store, world.trackers, world.parts.recovery, Intervals(0.02, 600.0, 600.0))
+    first = (await world.desk.new(title="t", labels=(TRIGGER, "agent-smith:enqueued"), actor="mona")).key
+    keeping = asyncio.create_task(keeper.work())
+    await wait_until(lambda: _queues(world, first), what="the first orphan, at start")
+    await flush()
+    assert await world.store.presence.settling()
+    second = (await world.desk.new(title="t", labels=(TRIGGER, "agent-smith:enqueued"), actor="mona")).key
+    await wait_until(lambda: _queues(world, first, second), what="both orphans, right after settling")
+    assert not await world.store.presence.settling()
+    keeping.cancel()
+    await asyncio.wait({keeping})
+
+
+async def _queues(world: World, *keys: str) -> bool:
+    waiting = {PipelineRequest.from_json(payload).key for payload in await world.queued()}
+    return waiting == set(keys)
+
+
+async def test_every_pass_comes_again_at_its_interval(world: World) -> None:
+    keeper = Housekeeping(world.store, world.trackers, world.parts.recovery, Intervals(0.02, 0.02, 0.02))
+    keeping = asyncio.create_task(keeper.work())
+    for _ in range(2):
+        key = (await world.desk.new(title="t", labels=(TRIGGER, "agent-smith:enqueued"), actor="mona")).key
+        await wait_until(partial(_queues, world, key), what="an orphan that came later")
+        await finish(world, key)
+    keeping.cancel()
+    await asyncio.wait({keeping})
+
+
+def test_by_default_the_passes_come_as_often_as_the_docs_say() -> None:
+    every = Config().housekeeping
+    assert [float(x) for x in (every.sweep_every, every.stale_every, every.reconcile_every)] == [5, 60, 600]
 
 
 async def test_two_housekeepers_at_once_push_once(world: World) -> None:
@@ -162,9 +309,20 @@ async def test_a_dead_consumers_requests_go_back_to_the_head_in_order(world: Wor
     before = list(await world.queued())
     for _ in range(2):
         await world.store.queue.take("dead", wait=0.1)
-    await world.store.presence.tick(replace(world.process, name="dead"), ttl=0.01, running=())
+    await world.store.presence.tick(replace(world.process, name="dead"), ttl=0.01, running={})
     await wait_until(lambda: _put_back(world), what="the dead consumer to be missed")
     assert list(await world.queued()) == before
+
+
+async def test_requests_of_a_consumer_that_never_said_it_lived_are_found(world: World) -> None:
+    key = await world.open_ticket()
+    await world.claim(key)
+    await world.store.queue.take("never-ticked", wait=0.1)
+    assert (await world.housekeeping.look_at(Status.ENQUEUED)).recovered == 0, "it looks as if it were in flight"
+    assert (await world.housekeeping.sweep()).put_back == 0
+    await world.store.presence.find_owners()
+    assert (await world.housekeeping.sweep()).put_back == 1
+    await finish(world, key)
 
 
 async def _put_back(world: World) -> bool:
@@ -184,6 +342,38 @@ async def test_several_labels_are_repaired_by_rank(world: World, labels: tuple[s
     await world.housekeeping.look_at(Status.IN_PROGRESS)
     assert await world.statuses(key) == {kept}
     assert {TRIGGER, "keep"} <= (await world.desk.show(key)).ticket.labels
+
+
+@pytest.mark.parametrize(
+    ("labels", "kept"),
+    [
+        (("agent-smith:done", "agent-smith:failed"), Status.FAILED),
+        (("agent-smith:waiting", "agent-smith:done"), Status.DONE),
+        (("agent-smith:pending", "agent-smith:waiting"), Status.WAITING),
+        (("agent-smith:pending", "agent-smith:failed"), Status.FAILED),
+    ],
+)
+async def test_several_labels_of_tickets_at_rest_are_found_by_the_poll_and_repaired(
+    world: World, labels: tuple[str, ...], kept: Status
+) -> None:
+    key = await world.open_ticket("keep", *labels)
+    at_rest = await world.open_ticket("agent-smith:done")
+    poller = Poller(world.store, world.trackers, world.parts.triggers, {"local": 60.0})
+    assert (await poller.poll(world.trackers["local"])).signalled == 1
+    await world.drain_signals()
+    assert await world.statuses(key) == {kept}
+    assert {TRIGGER, "keep"} <= (await world.desk.show(key)).ticket.labels
+    assert await world.statuses(at_rest) == {Status.DONE}
+    assert not await world.queued()
+
+
+async def test_P4_a_late_failed_beside_the_done_that_we_published_is_taken_off(world: World) -> None:
+    key = await world.open_ticket()
+    await world.claim(key)
+    await world.run_queue()
+    await world.desk.label(key, "agent-smith:failed", actor="mona")
+    await world.claim(key)
+    assert await world.statuses(key) == {Status.DONE}
 
 
 async def test_a_live_runs_label_wins_over_rank(world: World) -> None:
@@ -210,9 +400,7 @@ async def test_P4_a_late_label_does_not_reopen_what_ended(world: World) -> None:
 @pytest.mark.parametrize("how", ["unlabel", "close"])
 async def test_a_dead_run_that_nobody_wants_any_more_loses_its_label(world: World, how: str) -> None:
     key = await world.open_ticket()
-    lease = await started_by(world, key)
-    lock = world.store.keys.claim_lock("local", lease.ticket)
-    await world.store.runs.release_dead(lease, lock_key=lock)
+    await killed(world, key)
     if how == "unlabel":
         await world.desk.unlabel(key, TRIGGER, actor="mona")
     else:
@@ -224,13 +412,14 @@ async def test_a_dead_run_that_nobody_wants_any_more_loses_its_label(world: Worl
 async def test_attempts_used_up_fail_the_ticket_and_leave_a_dead_letter(world: World) -> None:
     key = await world.open_ticket()
     for attempt in range(1, 4):
-        lease = await started_by(world, key)
-        lock = world.store.keys.claim_lock("local", lease.ticket)
-        await world.store.runs.release_dead(lease, lock_key=lock)
+        await killed(world, key)
         assert (await world.housekeeping.sweep()).recovered == 1
         assert await world.statuses(key) == {Status.PENDING if attempt < 3 else Status.FAILED}
     [letter] = await world.store.queue.dead_letters()
     assert "given up after 3 attempts" in letter.reason
+    assert letter.request is not None, "it can be looked at, and retried"
+    assert letter.request.ticket == world.ticket_id(key)
+    assert "given up after 3 attempts" in (await world.comments(key))[0]
 
 
 async def test_a_ticket_whose_request_was_lost_gets_a_new_one(world: World) -> None:
@@ -251,7 +440,7 @@ async def test_P9_a_tracker_that_is_away_is_reported_and_nothing_is_concluded(
     key = await world.open_ticket()
     await started_by(world, key)
 
-    async def away(_: str) -> AsyncIterator[Ticket]:
+    async def away(*_: str) -> AsyncIterator[Ticket]:
         raise TrackerUnavailable("502")
         yield
 

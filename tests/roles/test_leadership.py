@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import replace
 
+import structlog
+
 from agentsmith.leadership import lead
 from agentsmith.store import LeaseTimes, Store
 from tests.support.redis_server import RedisServer
@@ -49,7 +51,7 @@ async def test_one_of_many_leads_and_another_takes_over(make_store: MakeStore) -
     await wait_until(lambda: work.working == 1, what="somebody to lead")
     leader = await store.presence.leader("poller")
     assert leader is not None
-    await stop(tasks.pop(leader))
+    await stop(tasks.pop(leader.holder))
     await wait_until(lambda: work.begun == 2, what="somebody else to lead")
     await stop(*tasks.values())
     assert (work.most, work.working) == (1, 0)
@@ -66,13 +68,66 @@ async def test_work_that_fails_gives_the_lease_up(make_store: MakeStore) -> None
     await stop(first, second)
 
 
+async def test_whoever_failed_lets_others_be_first(make_store: MakeStore) -> None:
+    store, broken, sound = make_store(leader=0.6), Work(), Work()
+    broken.fail = RuntimeError("boom")
+    both = [following(store, "sound", sound), following(store, "broken", broken)]
+    # Whoever came first: in the end the sound one leads, and the broken one stands by.
+    await wait_until(lambda: sound.working == 1, what="the sound one to lead")
+    tried = broken.begun
+    leader = await store.presence.leader("poller")
+    assert leader is not None
+    assert leader.holder == "sound"
+    await stop(*both)
+    assert tried <= 2
+
+
+async def test_every_leader_has_a_higher_fence_than_the_one_before(make_store: MakeStore) -> None:
+    store, work, fences = make_store(leader=0.3), Work(), []
+    for name in ("a", "b", "a"):
+        task = following(store, name, work)
+        await wait_until(lambda: work.working == 1, what=f"{name} to lead")
+        leader = await store.presence.leader("poller")
+        assert leader is not None
+        fences.append(leader.fence)
+        await stop(task)
+    assert fences == sorted(set(fences))
+
+
+async def test_redis_going_away_is_no_failure_of_the_work(private_server: Callable[..., RedisServer]) -> None:
+    server = private_server()
+    async with Store(server.url, times=replace(TIMES, leader=0.6)) as store:
+        work = Work()
+
+        async def ask() -> None:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(work())
+                while True:
+                    await store.redis.ping()
+                    await asyncio.sleep(0.005)
+
+        with structlog.testing.capture_logs() as lines:
+            task = asyncio.create_task(lead("poller", store.leadership("poller", "a"), ask, store.outage))
+            await wait_until(lambda: work.working == 1, what="a to lead")
+            server.kill()
+            await wait_until(lambda: work.working == 0, what="the work to end")
+            server.start()
+            await wait_until(lambda: work.working == 1, what="a to lead again")
+            await stop(task)
+        assert [line["event"] for line in lines if line["log_level"] in ("warning", "error")] == [
+            "redis is away, trying again until it is back"
+        ]
+
+
 async def test_a_lease_that_somebody_took_ends_the_work(make_store: MakeStore) -> None:
     store, work = make_store(leader=0.3), Work()
     task = following(store, "a", work)
     await wait_until(lambda: work.working == 1, what="a to lead")
-    await store.redis.set(store.keys.leader("poller"), "thief", px=60_000)
+    await store.redis.delete(store.keys.leader("poller"))
+    thief = store.leadership("poller", "thief")
+    await thief.take()
     await wait_until(lambda: work.ended == 1, what="a to stop")
-    assert await store.presence.leader("poller") == "thief"
+    assert await thief.renew(), "the release of a left the thief's lease alone"
     await stop(task)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 import pytest
 
-from agentsmith.simulators import Clock, serve
+from agentsmith.simulators import Clock, Fault, serve
 from agentsmith.simulators.azuredevops import AzureDevOpsSimulator
 from agentsmith.simulators.azuredevops.hooks import PROBATION_DELAY, PROBATION_TRIES, QUICK_DELAY, QUICK_TRIES
 from tests.simulators.conftest import START, TLS
@@ -145,6 +145,21 @@ async def test_probation_ends_in_being_disabled(azure: AzureDevOpsSimulator, rec
         await azure.outbox.settle()
         azure.clock.advance(PROBATION_DELAY)
     assert (len(receiver.requests), azure.hook_status(hook)) == (PROBATION_TRIES + 1, "disabledBySystem")
+
+
+async def test_a_repeated_delivery_that_fails_is_sent_again_like_any_other(
+    azure: AzureDevOpsSimulator, receiver: Receiver
+) -> None:
+    receiver.status = 503
+    azure.inject(Fault("webhook_repeated"))
+    azure.subscribe("Web", receiver.url)
+    azure.add_tag(azure.open_item("Web"), "x")
+    await azure.outbox.settle()
+    assert len(receiver.requests) == 2
+    receiver.status = 200
+    azure.clock.advance(QUICK_DELAY)
+    await azure.outbox.settle()
+    assert len(receiver.requests) == 4
 
 
 async def test_410_disables_at_once(azure: AzureDevOpsSimulator, receiver: Receiver) -> None:

@@ -6,7 +6,7 @@ import httpx
 import pytest
 
 from agentsmith.simulators.gitlab import GitLabSimulator
-from agentsmith.simulators.gitlab.quick_actions import extract
+from agentsmith.simulators.gitlab.commands import extract
 from tests.support import gitlab_simulator
 from tests.support.gitlab_simulator import PROJECT
 

@@ -13,6 +13,7 @@ from agentsmith.domain.intent import Intent
 from agentsmith.domain.lifecycle import Status
 from agentsmith.domain.signal import Signal, SignalKind
 from agentsmith.store import Begun, Lease, Pushed, Store
+from agentsmith.store.places import Place, all_of
 from tests.support.stores import (
     Flush,
     MakeStore,
@@ -30,9 +31,10 @@ DONE = an_intent(source=Status.IN_PROGRESS, to=Status.DONE, outcome="all steps s
 
 
 async def claim(store: Store, lock: Lease, number: int = 1, **changes: Any) -> Begun:
-    rules: dict[str, Any] = {"loop_limit": 5, "loop_window": 60, "capacity": None, "lock_ttl": store.times.lock}
+    rules: dict[str, Any] = {"loop_limit": 5, "loop_window": 60, "lock_ttl": store.times.lock}
+    places = [Place(name, changes.pop(name, None)) for name in all_of("local", "fix-bug")]
     return await store.intents.begin_claim(
-        an_intent(number), lock_key=lock.key, token=lock.token, **{**rules, **changes}
+        an_intent(number), lock_key=lock.key, token=lock.token, places=places, **{**rules, **changes}
     )
 
 
@@ -122,14 +124,14 @@ async def test_claims_outside_the_window_do_not_count(store: Store, raw: Any) ->
 
 async def test_no_more_claims_than_there_is_room(store: Store) -> None:
     for number in (1, 2):
-        assert (await claim(store, await locked(store, number), number, capacity=2)).word == "begun"
+        assert (await claim(store, await locked(store, number), number, all=2)).word == "begun"
     third = await locked(store, 3)
-    assert await claim(store, third, 3, capacity=2) == Begun("full", count=2)
+    assert await claim(store, third, 3, all=2) == Begun("full", count=2, full=Place("all", 2))
     assert await store.intents.of(ticket_id(3)) is None
-    again = await claim(store, await locked(store, 1), 1, capacity=2)
+    again = await claim(store, await locked(store, 1), 1, all=2)
     assert again.word == "begun", "a ticket that has a place keeps it"
     assert await store.intents.drop(ticket_id(1), again.fence)
-    assert (await claim(store, third, 3, capacity=2)).word == "begun"
+    assert (await claim(store, third, 3, all=2)).word == "begun"
 
 
 async def test_queued_and_running_tickets_take_room(store: Store) -> None:
@@ -137,17 +139,42 @@ async def test_queued_and_running_tickets_take_room(store: Store) -> None:
     await store.queue.acknowledge_and_take("c1", [(lease.ticket, payload)], room=0)
     await store.queue.push(a_request(2))
     lock = await locked(store, 3)
-    assert await claim(store, lock, 3, capacity=2) == Begun("full", count=2)
+    assert await claim(store, lock, 3, all=2) == Begun("full", count=2, full=Place("all", 2))
     await store.runs.settle(lease, payload, None, look_in=1)
-    assert (await claim(store, lock, 3, capacity=2)).word == "begun"
+    assert (await claim(store, lock, 3, all=2)).word == "begun"
+
+
+@pytest.mark.parametrize("place", all_of("local", "fix-bug"))
+async def test_room_is_counted_in_all_per_tracker_and_per_pipeline(store: Store, place: str) -> None:
+    await store.queue.push(a_request(1))
+    await store.queue.push(a_request(2, tracker="web", pipeline="docs"))
+    limit = {place: 2 if place == "all" else 1}
+    begun = await claim(store, await locked(store, 3), 3, **limit)
+    assert (begun.word, begun.full) == ("full", Place(place, limit[place]))
+    assert (await claim(store, await locked(store, 3), 3, **{place: limit[place] + 1})).word == "begun"
+
+
+async def test_a_limit_that_is_set_later_counts_what_was_claimed_before(store: Store) -> None:
+    assert (await claim(store, await locked(store, 1), 1)).word == "begun"
+    assert (await claim(store, await locked(store, 2), 2, all=1)).word == "full"
+
+
+async def test_places_are_forgotten_when_many_have_run(store: Store) -> None:
+    await store.redis.eval(
+        "for i = 1, 1000 do redis.call('HSET', KEYS[1], i, 1) end redis.call('PEXPIRE', KEYS[1], 60000)",
+        1,
+        store.keys.places("all"),
+    )
+    await claim(store, await locked(store, 1), 1)
+    assert list(await store.redis.hgetall(store.keys.places("all"))) == [ticket_id(1)]
 
 
 async def test_a_place_lapses_when_the_claimer_died(store: Store, raw: Any) -> None:
-    await claim(store, await locked(store, 1), 1, capacity=1)
+    await claim(store, await locked(store, 1), 1, all=1)
     lock = await locked(store, 2)
-    assert await claim(store, lock, 2, capacity=1) == Begun("full", count=1)
+    assert await claim(store, lock, 2, all=1) == Begun("full", count=1, full=Place("all", 1))
     await raw.zadd(store.keys.reservations, {ticket_id(1): time.time() * 1000 - 1})
-    assert (await claim(store, lock, 2, capacity=1)).word == "begun"
+    assert (await claim(store, lock, 2, all=1)).word == "begun"
 
 
 async def test_concurrent_claims_never_exceed_the_capacity(make_store: MakeStore, store: Store) -> None:
@@ -157,7 +184,7 @@ async def test_concurrent_claims_never_exceed_the_capacity(make_store: MakeStore
     async def one(number: int) -> str:
         mine = stores[number % len(stores)]
         lock = await locked(mine, number)
-        begun = await claim(mine, lock, number, capacity=capacity)
+        begun = await claim(mine, lock, number, all=capacity)
         if begun.word == "begun" and number % 2:
             await mine.queue.push(a_request(number, fence=begun.fence))
         return begun.word
@@ -368,10 +395,18 @@ async def test_publishing_pending_signals_claim(store: Store) -> None:
     assert await waiting_signals(store) == [a_signal(cause="recovered")], "merged with the one that waits"
 
 
+async def test_a_follow_up_is_over_once_the_ticket_is_pending(store: Store) -> None:
+    await store.runs.note_follow_up(TICKET, "Ann")
+    await publish(store, await decided(store, replace(DONE, to=Status.PENDING)), wake_now=True)
+    (signal,) = await waiting_signals(store)
+    assert signal.kind is SignalKind.LOOK
+    assert await store.runs.follow_up(TICKET) is None
+
+
 async def test_a_follow_up_is_signalled_as_a_retry_and_once(store: Store) -> None:
     await store.runs.note_follow_up(TICKET, "Ann")
     intent = await decided(store)
-    await publish(store, intent, wake_now=True)
+    await publish(store, intent)
     (signal,) = await waiting_signals(store)
     assert (signal.kind, signal.ticket) == (SignalKind.RETRY, TICKET), "a finished ticket needs more than a look"
     payload = await store.signals.take("c1", wait=1)
@@ -399,7 +434,7 @@ async def test_where_a_ticket_lives_is_remembered(store: Store) -> None:
 
 async def test_a_claim_that_did_not_come_about_is_dropped_by_its_own_fence(store: Store) -> None:
     lock = await locked(store)
-    first, second = await claim(store, lock, capacity=1), await claim(store, lock, capacity=1)
+    first, second = await claim(store, lock, all=1), await claim(store, lock, all=1)
     assert not await store.intents.drop(TICKET, first.fence)
     assert await store.redis.zcard(store.keys.reservations) == 1
     assert await store.intents.drop(TICKET, second.fence)

@@ -14,7 +14,7 @@ from agentsmith.boottime import boottime
 from agentsmith.store import Store, leases
 from agentsmith.store.connection import AWAY
 from agentsmith.store.leases import Lease, Trust
-from tests.support.stores import TIMES, MakeStore, PrivateServer, a_process, begin, locked, ticket_id
+from tests.support.stores import TIMES, Flush, MakeStore, PrivateServer, a_process, begin, locked, ticket_id
 from tests.support.wait import wait_until
 
 TICKET = ticket_id(1)
@@ -169,8 +169,31 @@ async def test_a_late_renewal_or_release_does_not_harm_a_newer_owner(store: Stor
     assert not await old.renew()
     assert not old.trust.holds, "now it knows"
     await old.release()
-    assert await raw.get(new.key) == "new"
+    assert await raw.get(new.key) == new.token
     assert await new.renew()
+
+
+async def test_every_term_has_a_higher_fence_also_after_a_flush(store: Store, flush: Flush) -> None:
+    lease, fences = store.leadership("poller", "me"), []
+    for forgets in (False, True, False):
+        assert await lease.take()
+        fences.append(lease.fence)
+        assert await lease.take(), "the same term, if the answer to the first call was lost"
+        assert lease.fence == fences[-1]
+        await lease.release()
+        if forgets:
+            await flush()
+    assert fences == sorted(set(fences))
+
+
+async def test_a_late_word_of_an_earlier_term_does_not_harm_our_own_newer_one(store: Store, raw: Any) -> None:
+    early, later = store.leadership("poller", "me"), store.leadership("poller", "me")
+    await early.take()
+    await raw.delete(early.key)
+    assert await later.take()
+    assert not await early.renew()
+    await early.release()
+    assert await later.renew()
 
 
 async def test_a_lapsed_key_is_not_renewed(store: Store, raw: Any) -> None:
@@ -224,7 +247,7 @@ async def test_the_lock_of_a_ticket_is_not_that_of_another(store: Store) -> None
 async def test_a_frozen_redis_ends_the_trust_before_the_key_can_pass_on(private_server: PrivateServer) -> None:
     server = private_server()
     async with Store(server.url, times=TIMES) as store, Store(server.url, times=TIMES) as other:
-        await other.presence.tick(a_process(), ttl=60, running=())  # connected before the server stands still
+        await other.presence.tick(a_process(), ttl=60, running={})  # connected before the server stands still
         mine = Lease(store.redis, store.keys.leader("poller"), "me", ttl=0.3, margin=0.15)
         theirs = Lease(other.redis, mine.key, "you", ttl=0.3, margin=0.15)
         assert await mine.take()

@@ -92,7 +92,7 @@ async def test_a_recovery_pushes_nothing_while_redis_settles(store: Store, flush
 async def test_a_push_ends_the_claim_that_led_to_it(store: Store) -> None:
     lock = await locked(store)
     begun = await store.intents.begin_claim(
-        an_intent(), lock_key=lock.key, token=lock.token, loop_limit=9, loop_window=60, capacity=1, lock_ttl=5
+        an_intent(), lock_key=lock.key, token=lock.token, loop_limit=9, loop_window=60, lock_ttl=5
     )
     assert await store.queue.push(a_request(1, fence=begun.fence), loop_window=60) is Pushed.PUSHED
     assert await store.intents.of(ticket_id(1)) is None
@@ -210,7 +210,7 @@ async def test_what_was_queued_anew_is_not_restored_over(store: Store, flush: Fl
 
 async def test_a_dead_consumers_requests_go_back_to_the_head_in_order(store: Store) -> None:
     payloads = await pushed(store, 1, 2, 3, 4)
-    await store.presence.tick(a_process("c1"), ttl=60, running=())
+    await store.presence.tick(a_process("c1"), ttl=60, running={})
     await store.queue.acknowledge_and_take("c1", (), room=3)
     assert await store.queue.put_back("c1") == -1, "it said that it is alive"
     assert await store.queue.waiting() == payloads[3:]
@@ -235,7 +235,7 @@ async def test_a_request_whose_lease_stands_waits_for_it(store: Store, raw: Any)
     _, leased = await begin(store, 1)
     (free,) = await pushed(store, 2)
     await drained(store)
-    await store.presence.tick(a_process("c1"), ttl=60, running=())
+    await store.presence.tick(a_process("c1"), ttl=60, running={})
     await store.presence.leave("c1")
     assert await store.queue.put_back("c1") == 1
     assert await store.queue.waiting() == [free]
@@ -248,7 +248,7 @@ async def test_a_request_whose_lease_stands_waits_for_it(store: Store, raw: Any)
 
 
 async def test_a_dead_process_is_remembered_while_its_signals_are_not_put_back(store: Store, raw: Any) -> None:
-    await store.presence.tick(a_process("c1"), ttl=60, running=())
+    await store.presence.tick(a_process("c1"), ttl=60, running={})
     await raw.rpush(store.keys.inbox_processing("c1"), "a signal")
     await store.presence.leave("c1")
     assert await store.queue.put_back("c1") == 0

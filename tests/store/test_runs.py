@@ -439,7 +439,7 @@ async def test_a_consumer_that_lives_vouches_for_its_run(store: Store, raw: Any)
     await begin(store)
     await raw.delete(store.keys.heartbeat(TICKET))
     assert await store.runs.look(TICKET, patient=True) is Life.SUSPECTED
-    await store.presence.tick(a_process("c1"), ttl=60, running=())
+    await store.presence.tick(a_process("c1"), ttl=60, running={})
     assert await store.runs.look(TICKET, patient=True) is Life.ALIVE
     assert await store.runs.suspects() == [], "the doubt starts anew"
 

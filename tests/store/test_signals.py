@@ -106,7 +106,7 @@ async def test_two_hands_never_take_the_same_signal(make_store: MakeStore, store
 
 async def test_a_dead_takers_signals_go_back_to_the_head_in_order(store: Store) -> None:
     await store.signals.send(a_signal(n) for n in (1, 2, 3))
-    await store.presence.tick(a_process("c1"), ttl=60, running=())
+    await store.presence.tick(a_process("c1"), ttl=60, running={})
     await take(store)
     await take(store)
     assert await store.signals.put_back("c1") == -1, "it said that it is alive"

@@ -1,4 +1,4 @@
-"""Two small platforms for tests of the configuration, which itself knows none."""
+"""Two small platforms and two code hosts for tests of the configuration, which itself knows none."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from pydantic import SecretStr
 
-from agentsmith.config import Config, Duration, TrackerSettings, load
+from agentsmith.config import Config, Duration, RepositorySettings, TrackerSettings, load
 
 
 class Local(TrackerSettings):
@@ -24,6 +24,22 @@ class Local(TrackerSettings):
         return f"local/{self.project}"
 
 
+class Plain(RepositorySettings):
+    """A repository that needs no more than an address."""
+
+    url: str
+    username: str = "git"
+    token: SecretStr | None = None
+    default_branch: str = "main"
+
+
+class Project(RepositorySettings):
+    """A repository behind an API."""
+
+    project: str
+    token: SecretStr
+
+
 class Hosted(TrackerSettings):
     """With a credential, like all that are reached over the network."""
 
@@ -33,12 +49,17 @@ class Hosted(TrackerSettings):
     email: str | None = None
     project: str | None = None
 
+    def own_repository(self) -> RepositorySettings:
+        """Tickets and code in one place."""
+        return Project(platform="github", project=self.repository, token=self.token)
+
     def project_identity(self) -> str:
         """Spelled in small letters, as hosts do."""
         return f"example/{self.repository.lower()}"
 
 
 PLATFORMS: Final[Mapping[str, type[TrackerSettings]]] = {"local": Local, "github": Hosted}
+HOSTS: Final[Mapping[str, type[RepositorySettings]]] = {"git": Plain, "gitlab": Project}
 HOME: Final = {"HOME": "/home/tester"}
 
 
@@ -51,4 +72,4 @@ def load_text(
     """The configuration that a file with this text gives; the file is called agentsmith.yaml."""
     file = folder / "agentsmith.yaml"
     file.write_bytes(text if isinstance(text, bytes) else text.encode())
-    return load(file, platforms=PLATFORMS, environ={**HOME, **(environ or {})}, flags=flags)
+    return load(file, platforms=PLATFORMS, hosts=HOSTS, environ={**HOME, **(environ or {})}, flags=flags)

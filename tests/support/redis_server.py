@@ -20,6 +20,7 @@ from types import TracebackType
 from typing import Any, Self
 
 import redis
+import redis.asyncio
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
@@ -110,6 +111,14 @@ class RedisServer:
         return redis.Redis.from_url(
             self.url, decode_responses=True, retry=Retry(NoBackoff(), 0), encoding_errors="surrogateescape"
         )
+
+    def client(self) -> redis.asyncio.Redis:
+        """The same for an event loop."""
+        return redis.asyncio.Redis.from_url(self.url, decode_responses=True, encoding_errors="surrogateescape")
+
+    def tenant(self, namespace: str) -> Tenant:
+        """A namespace on this server, and a user who may touch nothing else."""
+        return Tenant(self, namespace)
 
     def command(self, *parts: str) -> Any:
         """Send one command as somebody who may do everything."""

@@ -13,6 +13,7 @@ from agentsmith.config.models import for_platforms
 from agentsmith.consumer import Consumer
 from agentsmith.daemon import Parts, Role, assemble, run_context, this_process
 from agentsmith.domain.lifecycle import Status
+from agentsmith.domain.memo import Memo
 from agentsmith.domain.signal import Signal, SignalKind
 from agentsmith.domain.ticket import TicketId
 from agentsmith.domain.tracker import Tracker
@@ -29,7 +30,7 @@ TRIGGER = "agent-smith"
 
 def sh(script: str, name: str = "work") -> Step:
     """A step that a shell runs."""
-    return Step(kind="run", argument=script, name=name)
+    return Step.read({"run": script, "name": name})
 
 
 def world_config(data_dir: Path, *steps: Step, **changes: object) -> Config:
@@ -73,6 +74,13 @@ class World:
 
     async def comments(self, key: str) -> list[str]:
         return [comment.body for comment in (await self.desk.show(key)).comments]
+
+    async def memo(self, key: str) -> Memo:
+        """What our comment remembers."""
+        sticky = await self.trackers["local"].read_sticky((await self.desk.show(key)).ticket)
+        assert sticky is not None
+        assert sticky.memo is not None
+        return sticky.memo
 
     def signal(self, key: str, *, kind: SignalKind = SignalKind.LOOK, by: str = "") -> Signal:
         return Signal("local", key, self.ticket_id(key), kind, cause="test", by=by)
@@ -125,7 +133,7 @@ async def open_world(
                 parts=parts,
                 process=process,
                 consumer=consumer,
-                intake=Intake(store, parts.claims, process),
+                intake=Intake(store, parts.claims, process, talk=parts.talk),
                 housekeeping=Housekeeping(store, trackers, parts.recovery, every),
             )
         finally:

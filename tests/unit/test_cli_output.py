@@ -16,6 +16,15 @@ from agentsmith.cli.status_view import view
 ROWS = [("local/tickets#1", "short"), ("local/tickets#22", "a title that is rather long for a narrow terminal")]
 
 
+LEADER = {
+    "role": "poller",
+    "holder": "host-12-abc",
+    "for_seconds": 7200.0,
+    "last_cycle_seconds_ago": 12.0,
+    "last_cycle_did": "web: 3 found",
+}
+
+
 def seen(reachable: bool = True) -> dict[str, object]:
     """What `status --json` could answer."""
     filters = [{"tracker": "local", "status": "done", "filter": "agentsmith ticket list --label agent-smith:done"}]
@@ -29,7 +38,7 @@ def seen(reachable: bool = True) -> dict[str, object]:
             {"ticket": "local/tickets#1", "for_seconds": 400.0, "run": "r1", "consumer": "host-12-abc", "alive": False}
         ],
         "waiting": [{"ticket": "local/tickets#3", "until": "2030-01-01T00:00:00.000+00:00"}],
-        "leaders": [{"role": "poller", "holder": None, "last_cycle": None}],
+        "leaders": [LEADER],
         "processes": [{"host": "host", "pid": 12, "roles": ["consumer", "poller"], "slots": 2, "version": "1.0"}],
         "dead_letters": 2,
         "unpublished": [{"ticket": "local/tickets#4", "to": None, "outcome": "withdrawn"}],
@@ -86,7 +95,7 @@ def test_status_says_everything_in_plain_lines() -> None:
     assert "Dead letters: 2; see them with: agentsmith dead-letters list" in shown
     assert "local/tickets#4 → no label (withdrawn)" in shown
     assert "  host  12   consumer, poller  2      1.0\n" in shown
-    assert "  poller  nobody   none yet\n" in shown
+    assert "  poller  host-12-abc  2 h  12 s ago: web: 3 found\n" in shown
     assert "  done    agentsmith ticket list --label agent-smith:done\n" in shown
 
 

@@ -12,6 +12,7 @@ from pydantic import ValidationError
 
 from agentsmith.config import (
     HELLO,
+    PRESETS,
     Config,
     Duration,
     Grace,
@@ -22,10 +23,11 @@ from agentsmith.config import (
     load,
 )
 from agentsmith.config.names import default_data_dir
+from agentsmith.config.steps import RunSettings
 from agentsmith.domain.errors import ConfigError
 from agentsmith.domain.lifecycle import LabelSet
 from agentsmith.domain.tracker import Access
-from tests.support.config_platforms import HOME, PLATFORMS, Hosted, Local, load_text
+from tests.support.config_platforms import HOME, HOSTS, PLATFORMS, Hosted, Local, load_text
 
 WEB = """
 trackers:
@@ -35,8 +37,14 @@ redis:
 """
 
 
+def commanded(step: Step) -> object:
+    """The command of a `run` step."""
+    assert isinstance(step.settings, RunSettings)
+    return step.settings.command
+
+
 def defaults() -> Config:
-    return load(None, platforms=PLATFORMS, environ=HOME)
+    return load(None, platforms=PLATFORMS, hosts=HOSTS, environ=HOME)
 
 
 @pytest.fixture(autouse=True)
@@ -49,9 +57,9 @@ def test_without_a_file_the_first_minute_works() -> None:
     assert config.data_dir == Path("/home/tester/.local/share/agentsmith")
     assert list(config.trackers) == ["local"]
     assert config.trackers["local"] == Local()
-    assert config.pipelines == {"hello": HELLO}
+    assert config.pipelines == {"hello": HELLO, **PRESETS}
     assert [(t.label, t.pipeline, t.tracker) for t in config.triggers] == [("agent-smith", "hello", None)]
-    assert "$AGENTSMITH_TICKET_TITLE" in str(HELLO.steps[0].argument)
+    assert "$AGENTSMITH_TICKET_TITLE" in str(HELLO.steps[0].settings)
     assert config.labels == LabelSet("agent-smith")
 
 
@@ -69,16 +77,44 @@ def test_the_defaults_are_those_that_the_documents_promise() -> None:
     assert config.run.model_dump() == {
         "timeout": 7200,
         "step_timeout": 3600,
-        "log_limit": 10485760,
+        "stall_timeout": 1800,
+        "log_limit": 10 * 1024**2,
+        "artifact_limit": 50 * 1024**2,
         "retry_backoff": 60,
+        "agent": "claude",
+        "comment_every": 60,
+        "checkpoint_every": None,
+        "link": None,
+        "runner": "process",
+        "user": None,
+        "limits": {"memory": None, "cpus": None, "processes": None, "cgroup": None},
+        "keep_for": 30 * 86400,
+        "keep_size": 2 * 1024**3,
     }
     assert config.claim.model_dump() == {
         "loop_limit": {"claims": 10, "per": 3600},
         "capacity": None,
         "retry_backoff": 5,
     }
-    assert config.housekeeping.model_dump() == {"sweep_every": 5, "stale_every": 60, "reconcile_every": 600}
-    assert config.allow.model_dump() == {"access": Access.WRITE, "users": (), "bots": False}
+    assert config.housekeeping.model_dump() == {
+        "sweep_every": 5,
+        "stale_every": 60,
+        "reconcile_every": 600,
+        "heal_every": 300,
+        "tidy_every": 3600,
+    }
+    assert config.workspaces.model_dump() == {
+        "keep_for": 14 * 86400,
+        "keep_unsaved_for": 60 * 86400,
+        "keep_size": 20 * 1024**3,
+    }
+    assert config.allow.model_dump() == {
+        "access": Access.WRITE,
+        "users": (),
+        "teams": (),
+        "roles": (),
+        "bots": False,
+    }
     assert (config.server.host, config.server.port) == ("127.0.0.1", 8080)
     assert (config.redis.url, config.redis.server, config.redis.namespace) == (None, None, "agentsmith")
     assert TrackerSettings(platform="x").poll_interval == Duration(60)
@@ -151,7 +187,7 @@ pipelines:
     config = load_text(tmp_path, text, {"HOST": "h${x}", "PREFIX": ""})
     assert (config.label_prefix, config.server.host, config.server.port) == ("bot", "h${x}", 81)
     assert config.redis.server == "a$b$c"
-    assert [s.argument for s in config.pipelines["one"].steps] == ['echo "${NAME:-x}" $$', ("echo", "${NAME}")]
+    assert [commanded(step) for step in config.pipelines["one"].steps] == ['echo "${NAME:-x}" $$', ("echo", "${NAME}")]
 
 
 def test_every_form_of_a_step(tmp_path: Path) -> None:
@@ -174,8 +210,10 @@ pipelines:
     assert pipeline.env == ("HTTPS_PROXY",)
     assert pipeline.timeout == Duration(3600)
     assert pipeline.steps[0].name == 'make "a thing"'
-    assert pipeline.steps[1] == Step(kind="run", argument=("sleep", "1"), name="sleep 1")
-    assert pipeline.steps[2] == Step(kind="run", argument="./deploy", name="deploy", timeout=Duration(90))
+    assert pipeline.steps[1] == Step(kind="run", settings=RunSettings(command=("sleep", "1")), name="sleep 1")
+    assert pipeline.steps[2] == Step(
+        kind="run", settings=RunSettings(command="./deploy"), name="deploy", timeout=Duration(90)
+    )
 
 
 def test_a_long_command_is_shortened_in_its_name(tmp_path: Path) -> None:
@@ -224,7 +262,7 @@ pipelines:
 """
     config = load_text(tmp_path, text)
     assert config.pipelines["two"].steps == config.pipelines["one"].steps
-    assert [p.timeout for p in config.pipelines.values()] == [Duration(60), Duration(120)]
+    assert [config.pipelines[name].timeout for name in ("one", "two")] == [Duration(60), Duration(120)]
 
 
 def test_secrets_are_listed_but_never_shown(tmp_path: Path) -> None:

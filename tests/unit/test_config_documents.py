@@ -12,14 +12,15 @@ from pydantic import BaseModel
 
 from agentsmith.config import Config, Step, TrackerSettings, json_schema, load
 from agentsmith.config.document import read_document
-from tests.support.config_platforms import HOME, PLATFORMS, Hosted, load_text
+from agentsmith.config.steps import RunSettings
+from tests.support.config_platforms import HOME, HOSTS, PLATFORMS, Hosted, load_text
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "config.example.yaml"
 PAGE = ROOT / "docs" / "configuration.md"
 COMMENTED_OUT = re.compile(r"^( *)# ( *(?:- )?[a-z_]+:(?: .*)?)$", re.MULTILINE)
-IN_THE_FILE_OTHERWISE: dict[type[BaseModel], set[str]] = {Step: {"kind", "argument"}}
-"""Fields that are written in another way: `run: make` is kind and argument."""
+IN_THE_FILE_OTHERWISE: dict[type[BaseModel], set[str]] = {Step: {"kind", "settings", "condition"}}
+"""Fields that are written in another way: `run: make` is kind and settings, and `if` the condition."""
 
 
 def models(model: type[BaseModel]) -> Iterator[type[BaseModel]]:
@@ -52,7 +53,7 @@ def uncommented() -> str:
 
 
 def test_the_example_is_exactly_the_defaults(tmp_path: Path) -> None:
-    assert load(EXAMPLE, platforms=PLATFORMS, environ=HOME) == load_text(tmp_path, "")
+    assert load(EXAMPLE, platforms=PLATFORMS, hosts=HOSTS, environ=HOME) == load_text(tmp_path, "")
 
 
 @pytest.mark.parametrize(("model", "name"), fields())
@@ -78,9 +79,17 @@ def test_what_is_commented_out_is_valid_too() -> None:
 def test_the_commented_settings_load(tmp_path: Path) -> None:
     hosts = re.compile(r"^  (?:shop|board|desk):\n(?:    .*\n)+", re.MULTILINE)
     text = hosts.sub("", uncommented()).replace("${REDIS_URL}", "redis://localhost")
-    config = load_text(tmp_path, text, {"GITHUB_TOKEN": "t", "GITHUB_WEBHOOK_SECRET": "s"})
+    variables = {
+        "GITHUB_TOKEN": "t",
+        "GITHUB_WEBHOOK_SECRET": "s",
+        "GITLAB_TOKEN": "l",
+        "GIT_TOKEN": "g",
+        "API_TOKEN": "a",
+    }
+    config = load_text(tmp_path, text, variables)
     assert isinstance(config.trackers["web"], Hosted)
     assert config.claim.capacity == 20
+    assert config.code_of("web") == ("website", config.repositories["website"])
     assert config.triggers[0].tracker == ("web",)
 
 
@@ -97,11 +106,16 @@ def test_the_step_forms_of_the_page_work(tmp_path: Path) -> None:
     assert found
     indented = "".join(f"    {line}\n" for line in found[1].splitlines())
     steps = load_text(tmp_path, f"pipelines:\n  p:\n{indented}").pipelines["p"].steps
-    assert [step.argument for step in steps] == ["make test", ("make", "--jobs", "4", "test"), "./deploy"]
+    commands = [step.settings.command for step in steps if isinstance(step.settings, RunSettings)]
+    assert commands == ["make test", ("make", "--jobs", "4", "test"), "./deploy"]
 
 
 def test_the_schema_lets_the_platform_decide() -> None:
-    schema = json_schema(PLATFORMS)
+    schema = json_schema(PLATFORMS, HOSTS)
+    assert schema["properties"]["repositories"]["additionalProperties"]["oneOf"] == [
+        {"$ref": "#/$defs/repository-git"},
+        {"$ref": "#/$defs/repository-gitlab"},
+    ]
     assert schema["properties"]["trackers"]["additionalProperties"]["oneOf"] == [
         {"$ref": "#/$defs/tracker-github"},
         {"$ref": "#/$defs/tracker-local"},
@@ -120,7 +134,7 @@ def test_the_schema_lets_the_platform_decide() -> None:
 @pytest.fixture(scope="module")
 def validator() -> Any:
     jsonschema = pytest.importorskip("jsonschema")
-    schema = json_schema(PLATFORMS)
+    schema = json_schema(PLATFORMS, HOSTS)
     jsonschema.Draft202012Validator.check_schema(schema)
     return jsonschema.Draft202012Validator(schema)
 
@@ -137,6 +151,10 @@ def validator() -> Any:
         ("trackers: {w: {platform: github, repository: a/b}}", False),
         ("trackers: {w: {platform: local, token: x}}", False),
         ("trackers: {W: {platform: local}}", False),
+        ("repositories: {r: {platform: git, url: /srv/r.git}}\ntrackers: {t: {platform: local, code: r}}", True),
+        ("repositories: {r: {platform: gitlab, project: a/b, token: '${T}'}}", True),
+        ("repositories: {r: {platform: gitlab, url: /srv/r.git}}", False),
+        ("repositories: {r: {url: /srv/r.git}}", False),
         ("pipelines: {p: {steps: [rnu: x]}}", False),
         ("pipelines: {p: {steps: [{run: x, timeout: 5m, name: y}, run: [a, 1]]}}", True),
         ("pipelines: {p: {steps: []}}", False),

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from agentsmith.config import load
+from agentsmith.config import Config, load
 from agentsmith.domain.errors import ConfigError
 from tests.support.config_platforms import HOME, PLATFORMS, load_text
 
@@ -21,12 +21,16 @@ def told(folder: Path, text: str | bytes, environ: dict[str, str] | None = None)
     return str(caught.value).replace(f"{folder}{os.sep}", "").splitlines()
 
 
-TOP = "data_dir, label_prefix, former_label_prefixes, redis, server, lease, consumer, run, claim, housekeeping, "
-TOP += "allow, log, trackers, pipelines, triggers"
+TOP = ", ".join(Config.model_fields)
+STEPS = "checkout, run, agent, verify, commit, push, pull_request, comment, label"
 MAPPING = "must be a mapping: indented lines like `key: value`"
+CONDITION = (
+    "is not a condition: {}. Write success, failure, always, changes, repository, or `STEP succeeded`, `STEP failed`, "
+    "`STEP skipped`; join them with and, or, not and ( )"
+)
 DURATION = "is not a duration; write a number with a unit: 500ms, 30s, 2m, 1h or 1d"
 RUN = (
-    "`run` needs a command: a text (`run: make test`, run by sh -c) or a list of texts (`run: [make, test]`; quote "
+    "needs a command: a text (`run: make test`, run by sh -c) or a list of texts (`run: [make, test]`; quote "
     'what is not a text: "1.5")'
 )
 
@@ -34,7 +38,9 @@ ONE_PROBLEM = {
     # Keys.
     "labl_prefix: x": f"1: labl_prefix: unknown key; did you mean `label_prefix`? Known: {TOP}",
     "_env_file: /etc/passwd": f"1: _env_file: unknown key; known: {TOP}",
-    "server:\n  # a comment\n  prot: 1": "3: server.prot: unknown key; did you mean `port`? Known: host, port",
+    "server:\n  # a comment\n  prot: 1": (
+        "3: server.prot: unknown key; did you mean `port`? Known: host, port, public_url, api_token, trusted_proxies"
+    ),
     "claim:\n  loop_limit:\n    clams: 1": (
         "3: claim.loop_limit.clams: unknown key; did you mean `claims`? Known: claims, per"
     ),
@@ -118,7 +124,7 @@ ONE_PROBLEM = {
     ),
     "trackers:\n  web:\n    platform: local\n    pol_interval: 1": (
         "4: trackers.web.pol_interval: unknown key; did you mean `poll_interval`? "
-        "Known: platform, poll_interval, webhook_secret, insecure, allow, project, path"
+        f"Known: {', '.join(PLATFORMS['local'].model_fields)}"
     ),
     "trackers:\n  web:\n    platform: local\n    poll_interval: 2d": (
         "4: trackers.web.poll_interval: '2d' is too slow; polling can be slowed down to 1d, but not switched off"
@@ -139,14 +145,18 @@ ONE_PROBLEM = {
         "use another name, such as `agent-smith`"
     ),
     "triggers:\n  - label: x\n    pipeline: helo": (
-        "3: triggers[0].pipeline: there is no pipeline `helo`; did you mean `hello`? Known: hello"
+        "3: triggers[0].pipeline: there is no pipeline `helo`; did you mean `hello`? Known: hello, "
+        "fix-bug, add-feature, run-script"
     ),
     "triggers:\n  - {label: x, pipeline: hello, tracker: web}": (
         "2: triggers[0].tracker: there is no tracker `web`; known: local"
     ),
     "triggers:\n  - {label: x, pipeline: hello}\n  - {label: X, pipeline: hello}": (
         "3: triggers[1].label: `X` already starts pipeline `hello` on tracker `local` (triggers[0]); "
-        "one label starts one pipeline"
+        "one label starts one pipeline: put rules with filters before it"
+    ),
+    "triggers:\n  - {label: x, pipeline: hello, query: ' '}": (
+        "2: triggers[0].query: asks for nothing; write words that the title or the text must hold (found ' ')"
     ),
     "triggers:\n  - {label: 'a,b', pipeline: hello}": (
         "2: triggers[0].label: 'a,b' holds ',' or ';', which separate labels on GitLab and Azure DevOps; "
@@ -159,17 +169,34 @@ ONE_PROBLEM = {
     "pipelines:\n  p:": "2: pipelines.p.steps: is missing; add `steps: …`",
     "pipelines:\n  p:\n    steps: []": "3: pipelines.p.steps: is empty; at least 1 is needed",
     "pipelines:\n  p:\n    steps:\n      - rnu: x": (
-        "4: pipelines.p.steps[0]: unknown step `rnu`; did you mean `run`? Known: run"
+        "4: pipelines.p.steps[0]: unknown step `rnu`; did you mean `run`? Known: " + STEPS
     ),
-    "pipelines:\n  p:\n    steps:\n      - kind: run": "4: pipelines.p.steps[0]: unknown step `kind`; known: run",
-    "pipelines:\n  p:\n    steps: [run]": f"3: pipelines.p.steps[0]: {RUN}",
-    "pipelines:\n  p:\n    steps: [run: [sleep, 1.5]]": f"3: pipelines.p.steps[0]: {RUN}",
+    "pipelines:\n  p:\n    steps:\n      - kind: run": "4: pipelines.p.steps[0]: unknown step `kind`; known: " + STEPS,
+    "pipelines:\n  p:\n    steps: [run]": "3: pipelines.p.steps[0]: `run` needs a command; write `- run: …`",
+    "pipelines:\n  p:\n    steps: [run: [sleep, 1.5]]": f"3: pipelines.p.steps[0].command: {RUN}",
+    # Agents.
+    "agents:\n  mine:": "2: agents.mine.command: is missing; add `command: …`",
+    "agents:\n  mine: {command: [x, '{prompt}']}": (
+        "2: agents.mine.command: holds {prompt}, which is not known; there are {prompt_file} and {session}"
+    ),
+    "agents:\n  mine: {command: [x], resume: [x, '{session}']}": (
+        "2: agents.mine: `resume` needs {session}, but `session` does not say where to read it"
+    ),
+    "agents:\n  mine: {command: [x], usage_pattern: x}": (
+        "2: agents.mine.usage_pattern: must name what it finds: (?P<input_tokens>…); known: input_tokens, "
+        "output_tokens, cost_usd (found 'x')"
+    ),
+    "run: {agent: nobody}": ("1: run.agent: there is no agent `nobody`; known: claude, codex, gemini, aider, opencode"),
+    "run: {link: 'https://x.example'}": (
+        "1: run.link: must hold `{run}`, and no other `{…}`: https://runs.example/{run} (found 'https://x.example')"
+    ),
     "pipelines:\n  p:\n    steps: [5]": f"3: pipelines.p.steps[0]: {MAPPING}",
     "pipelines:\n  p:\n    steps: [{}]": (
         "3: pipelines.p.steps[0]: a step is one thing to do; write `- run: make test`"
     ),
     "pipelines:\n  p:\n    steps:\n      - run: x\n        timout: 1": (
-        "4: pipelines.p.steps[0]: unknown key `timout` beside `run`; did you mean `timeout`? Known: name, timeout"
+        "4: pipelines.p.steps[0]: unknown key `timout` beside `run`; did you mean `timeout`? Known: id, name, if, "
+        "timeout, retries, with, env, shell, working_directory"
     ),
     "pipelines:\n  p:\n    steps:\n      - run: x\n        timeout: soon": (
         f"5: pipelines.p.steps[0].timeout: 'soon' {DURATION}"
@@ -206,6 +233,58 @@ ONE_PROBLEM = {
     "? [a]\n: b": "1: holds a key that is not a text",
     "a: \x07": "1: a character that no text file holds; is this a YAML file?",
 }
+
+
+WRONG_STEP = {
+    "push: now": ": `push` takes no value; write `- push`",
+    "comment": ": `comment` needs a text; write `- comment: …`",
+    "{push: , shell: sh}": ".shell: unknown key; there is nothing to set here",
+    "checkout: {bse: x}": ".bse: unknown key; did you mean `base`? Known: base, submodules, lfs",
+    "checkout: a..b": ".base: 'a..b' is not the name of a branch",
+    "agent: claud": (
+        ": there is no agent `claud`; did you mean `claude`? Known: claude, codex, gemini, aider, opencode"
+    ),
+    "label": ": needs labels to `add` or to `remove`",
+    "label: 'Agent-Smith:Done'": (
+        ": `Agent-Smith:Done` is a lifecycle label, which only agentsmith itself may set or remove"
+    ),
+    "label: agent-smith": ": `agent-smith` starts a pipeline, and is people's alone; use another label",
+    "{run: x, working_directory: ../y}": (
+        ".working_directory: must be a folder inside the workspace: a relative path without `..` (found '../y')"
+    ),
+    "{run: x, shell: bash, with: {shell: sh}}": ": `shell` is given twice; keep one",
+    "{run: x, with: y}": ": `with` must be a mapping: what `run` is told, one `key: value` per line",
+    "{run: x, if: rain}": f": `if` {CONDITION.format('`rain` is not known')}",
+    "{run: x, if: always and (success}": f": `if` {CONDITION.format('a parenthesis is not closed')}",
+    "{run: x, if: always and success or failure}": (
+        f": `if` {CONDITION.format('`and` and `or` need parentheses between them')}"
+    ),
+    "{run: x, if: [a]}": ": `if` must be a text; put it in quotation marks",
+    "{run: x, id: a b}": ": `id` must be one word of letters, digits, '.', '-' and '_'",
+    "{run: x, retries: 99}": ".retries: must be at most 10 (found 99)",
+}
+WRONG_ORDER = {
+    "commit": "step 1 (`commit`) needs a `checkout` before it",
+    "{run: x, if: b failed}, {run: y, id: b}": (
+        "step 1 (`x`): its `if` asks about `b`, which is no step before it; nothing runs before it"
+    ),
+    "{run: x}, {verify: y, if: rnu failed}": (
+        "step 2 (`verify: y`): its `if` asks about `rnu`, which is no step before it; did you mean `run`? Known: run"
+    ),
+    "{run: x, id: b}, {run: y, id: b}": "step 2 (`y`): the id `b` stands twice; ids must differ",
+}
+
+
+@pytest.mark.parametrize(("step", "expected"), WRONG_STEP.items())
+def test_a_wrong_step_is_one_line(tmp_path: Path, step: str, expected: str) -> None:
+    text = f"pipelines:\n  p:\n    steps: [{step}]"
+    assert told(tmp_path, text) == [f"agentsmith.yaml:3: pipelines.p.steps[0]{expected}"]
+
+
+@pytest.mark.parametrize(("steps", "expected"), WRONG_ORDER.items())
+def test_steps_that_do_not_go_together_are_one_line(tmp_path: Path, steps: str, expected: str) -> None:
+    text = f"pipelines:\n  p:\n    steps: [{steps}]"
+    assert told(tmp_path, text) == [f"agentsmith.yaml:2: pipelines.p: {expected}"]
 
 
 @pytest.mark.parametrize(("text", "expected"), ONE_PROBLEM.items(), ids=[text[:40] for text in ONE_PROBLEM])

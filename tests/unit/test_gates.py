@@ -72,19 +72,20 @@ def test_only_an_open_ticket(ticket: Ticket, passed: bool, saw: str) -> None:
     ],
 )
 def test_a_trigger_is_matched_by_label_and_place(labels: tuple[str, ...], tracker: str, pipelines: list[str]) -> None:
-    matches = gates.matching(a_ticket(*labels, tracker=tracker), TRIGGERS)
-    assert [match.pipeline for match in matches] == pipelines
-    result = gates.is_triggered(matches, TRIGGERS)
+    ticket = a_ticket(*labels, tracker=tracker)
+    assert [match.pipeline for match in gates.matching(ticket, TRIGGERS)] == pipelines
+    assert [match.pipeline for match in gates.chosen(ticket, TRIGGERS)] == pipelines
+    result = gates.is_triggered(ticket, TRIGGERS)
     assert (result.gate, judged(result)) == (Gate.TRIGGER, len(pipelines) == 1)
 
 
 def test_a_missing_trigger_names_those_there_are() -> None:
-    assert "'agent-smith:docs', 'agent-smith:fix-bug'" in gates.is_triggered((), (FIX, DOCS)).remedy
-    assert "no trigger is configured" in gates.is_triggered((), ()).remedy
+    assert "'agent-smith:docs', 'agent-smith:fix-bug'" in gates.is_triggered(a_ticket(), (FIX, DOCS)).remedy
+    assert "no trigger is configured" in gates.is_triggered(a_ticket(), ()).remedy
 
 
 def test_two_pipelines_at_once_are_named() -> None:
-    saw = gates.is_triggered((FIX, DOCS), TRIGGERS).saw
+    saw = gates.is_triggered(a_ticket(FIX.label, DOCS.label), TRIGGERS).saw
     assert FIX.label in saw
     assert DOCS.label in saw
 

@@ -134,6 +134,7 @@ def test_a_former_prefix_still_counts_and_is_never_added() -> None:
     labels = LabelSet("bot", former_prefixes=("agent-smith", "old"))
     assert labels.status_of("agent-smith:done") is labels.status_of("OLD:done") is Status.DONE
     assert labels.label(Status.DONE) == "bot:done"
+    assert labels.spellings(Status.DONE) == ("bot:done", "agent-smith:done", "old:done")
     assert LabelSet("bot").status_of("agent-smith:done") is None
 
 

@@ -224,6 +224,8 @@ def test_fields_that_are_secret_by_name(stream: Stream) -> None:
         ("password='a b' user=c", "password=*** user=c"),
         ("basic functionality", "basic functionality"),
         ("tokens=12", "tokens=12"),
+        ("trackers.web.token: is missing", "trackers.web.token: is missing"),
+        ("so. Token: abc", "so. Token: ***"),
     ],
 )
 def test_redact_knows_credentials_by_their_shape(text: str, shown: str) -> None:

@@ -20,6 +20,7 @@ memos = st.builds(
     text=any_text,
     due=st.none() | st.floats(allow_nan=False, allow_infinity=False),
     follow_up=st.booleans(),
+    trigger=any_text,
 )
 
 

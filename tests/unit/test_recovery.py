@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
@@ -15,6 +16,8 @@ from agentsmith.domain.recovery import (
     Fail,
     Leave,
     Life,
+    NotOurs,
+    Park,
     PushAgain,
     Tidy,
     Withdraw,
@@ -38,6 +41,12 @@ def everything() -> Iterator[Facts]:
             yield Facts(labels, is_open, triggered, life, queued, attempts, 3, intended)
 
 
+def with_text_changed() -> Iterator[Facts]:
+    for labels, life, attempts in itertools.product(label_sets(), Life, (0, 3)):
+        for is_open, triggered, queued in itertools.product(YES_NO, YES_NO, YES_NO):
+            yield Facts(labels, is_open, triggered, life, queued, attempts, 3, text_changed=True)
+
+
 ALL = [(facts, decide(facts)) for facts in everything()]
 
 
@@ -49,6 +58,23 @@ def where(*kinds: type[Action]) -> list[tuple[Facts, Action]]:
 
 def test_every_action_is_taken_somewhere() -> None:
     assert {type(action) for _, action in ALL} == {Leave, Tidy, BackToPending, PushAgain, Fail, Withdraw}
+
+
+def test_another_installations_ticket_is_left_alone_whatever_it_shows() -> None:
+    for facts in everything():
+        assert decide(replace(facts, ours=False)) == NotOurs()
+
+
+def test_a_changed_text_parks_what_would_run_again_and_changes_nothing_else() -> None:
+    parked = 0
+    for facts in with_text_changed():
+        action, else_ = decide(facts), decide(replace(facts, text_changed=False))
+        if isinstance(else_, BackToPending | PushAgain):
+            assert isinstance(action, Park), facts
+            parked += 1
+        else:
+            assert action == else_, facts
+    assert parked
 
 
 def test_only_a_dead_run_is_moved() -> None:
@@ -135,6 +161,8 @@ def test_every_dead_run_is_moved() -> None:
 
 def test_every_move_is_an_edge_of_housekeeping() -> None:
     legal = {(e.source, e.to) for e in EDGES if e.owner is Owner.HOUSEKEEPING}
+    for source in IN_HAND:
+        assert (source, Status.WAITING) in legal, "Park"
     targets = {BackToPending: Status.PENDING, PushAgain: Status.ENQUEUED, Fail: Status.FAILED, Withdraw: None}
     for facts, action in where(BackToPending, PushAgain, Fail, Withdraw):
         (source,) = facts.statuses

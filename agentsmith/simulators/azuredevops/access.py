@@ -12,15 +12,18 @@ from agentsmith.simulators.azuredevops.state import Project, User, WorkItem, Wor
 from agentsmith.simulators.clock import Clock
 from agentsmith.simulators.frame import Call
 
+CODE_SCOPES = ("none", "read", "write")
+
 
 @dataclass(slots=True)
 class Credential:
-    """A personal access token, or an Entra token where `bearer`. `scope`: read or write work items."""
+    """A personal access token, or an Entra token where `bearer`. `scope`: read or write work items; `code`: code."""
 
     token: str
     user: User
     scope: str = "write"
     bearer: bool = False
+    code: str = "write"
     expires_at: float | None = None
     revoked: bool = False
 
@@ -42,7 +45,9 @@ class Credentials:
             except (binascii.Error, UnicodeDecodeError):
                 return None
         found = self.tokens.get(token)
-        if found is None or found.revoked or found.bearer != (scheme.lower() == "bearer"):
+        # Git sends every token as a password, one of Entra too; the API wants that one as a bearer.
+        mixed = found is not None and found.bearer != (scheme.lower() == "bearer") and "_git/" not in call.path
+        if found is None or found.revoked or mixed:
             return None
         if found.expires_at is not None and self._clock.now() >= found.expires_at:
             return None
@@ -58,6 +63,8 @@ class Door:
         """Folded names of accounts that may not see any work item."""
         self.readers: set[str] = set()
         """Folded names of accounts that may read only."""
+        self.deaf: set[str] = set()
+        """Folded names of accounts that may not see or make subscriptions."""
 
     def by(self, call: Call) -> By:
         """On whose behalf a request changes something."""
@@ -91,6 +98,22 @@ class Door:
         if self.credential(call).user.name.casefold() in self.blind:
             raise no_item(number)
         return item
+
+    def need_code(self, call: Call, scope: str) -> None:
+        """Refuse whoever may not read code, or make pull requests."""
+        credential = self.credential(call)
+        if CODE_SCOPES.index(credential.code) < CODE_SCOPES.index(scope):
+            raise refuse(403, f"The token does not have the scope vso.code_{scope}.", "AccessDeniedException")
+        if scope == "write" and credential.user.name.casefold() in self.readers:
+            message = "TF401027: You need the Git 'PullRequestContribute' permission to perform this action."
+            raise refuse(403, message, "GitNeedsPermissionException")
+
+    def need_hooks(self, call: Call) -> None:
+        """Refuse whoever may not look after subscriptions."""
+        user = self.credential(call).user
+        if user.name.casefold() in self.deaf:
+            message = f"TF50309: {user.display} does not have permissions: View subscriptions, Edit subscriptions."
+            raise refuse(403, message, "AccessCheckException")
 
     def need_write(self, call: Call) -> None:
         """Refuse whoever may not change work items."""

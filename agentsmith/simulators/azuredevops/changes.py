@@ -10,7 +10,9 @@ from agentsmith.simulators.azuredevops.sanitising import sanitised
 from agentsmith.simulators.azuredevops.state import (
     TAGS,
     Comment,
+    GitRepository,
     Project,
+    PullRequest,
     Relation,
     Revision,
     User,
@@ -97,6 +99,37 @@ class Changes:
         if history:
             self._tell("workitem.commented", item, before, by)
         return after
+
+    def open_pull(
+        self,
+        repository: GitRepository,
+        by: By,
+        *,
+        source: str,
+        target: str,
+        title: str,
+        text: str = "",
+        draft: bool = False,
+        fork: str | None = None,
+    ) -> PullRequest:
+        """A new pull request between two refs."""
+        number = next(self.world.pull_ids)
+        at = self.clock.stamp()
+        made = PullRequest(number, title, text, by.user, at, source, target, draft, fork=fork)
+        repository.versions[number] = [made]
+        return made
+
+    def edit_pull(self, repository: GitRepository, pull: PullRequest, **fields: Any) -> PullRequest:
+        """Another version of a pull request."""
+        after = replace(pull, **fields)
+        repository.versions[pull.id].append(after)
+        return after
+
+    def link_pull(self, project: Project, repository: GitRepository, pull: PullRequest, item: WorkItem, by: By) -> None:
+        """Link a pull request to a work item, which is a revision of that."""
+        link = Relation("ArtifactLink", artifact=repository.artifact(project, pull))
+        if link not in item.now.relations:
+            self.update(item, by, {}, relations=(*item.now.relations, link))
 
     def comment(self, item: WorkItem, text: str, by: By, *, format_: str = "html") -> Comment:
         """A new comment, which is a revision too."""

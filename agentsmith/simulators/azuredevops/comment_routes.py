@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from starlette.responses import JSONResponse, Response
 
-from agentsmith.simulators.azuredevops.answers import need_version, only_query, read_object, refuse, whole
+from agentsmith.simulators.azuredevops.answers import listed, need_version, only_query, read_object, refuse, whole
 from agentsmith.simulators.azuredevops.hub import Hub
 from agentsmith.simulators.azuredevops.state import Comment, WorkItem
 from agentsmith.simulators.frame import Call, Handler
@@ -12,6 +12,8 @@ from agentsmith.simulators.frame import Call, Handler
 COMMENTS = "/wit/workItems/{number:int}/comments"
 COMMENT = COMMENTS + "/{comment:int}"
 PREVIEW = 4
+REACTION_PREVIEW = 1
+REACTIONS = frozenset({"like", "dislike", "heart", "hooray", "smile", "confused"})
 LONGEST = 150_000
 MOST_IN_PAGE = 200
 
@@ -30,6 +32,8 @@ class CommentRoutes:
             ("GET", COMMENT, self.get),
             ("PATCH", COMMENT, self.edit),
             ("DELETE", COMMENT, self.delete),
+            ("GET", COMMENT + "/reactions", self.reactions),
+            ("PUT", COMMENT + "/reactions/{kind}", self.react),
         ]
 
     def list_comments(self, call: Call) -> Response:
@@ -91,6 +95,29 @@ class CommentRoutes:
         self.hub.door.need_write(call)
         self.hub.changes.delete_comment(item, comment, self.hub.door.by(call))
         return Response(status_code=200)
+
+    def reactions(self, call: Call) -> Response:
+        """How many gave what, and whether the caller is among them."""
+        need_version(call, preview=REACTION_PREVIEW)
+        _, comment = self._comment(call)
+        given = self.hub.world.reactions.get(comment.id, {})
+        return listed([self._reaction(call, comment, kind) for kind in sorted(given)])
+
+    def react(self, call: Call) -> Response:
+        """Give a reaction; giving it twice changes nothing."""
+        need_version(call, preview=REACTION_PREVIEW)
+        _, comment = self._comment(call)
+        kind = str(call.params["kind"]).lower()
+        if kind not in REACTIONS:
+            raise refuse(400, f"The reaction {kind!r} is not known.", "ArgumentException")
+        by = self.hub.door.by(call).user.name.casefold()
+        self.hub.world.reactions.setdefault(comment.id, {}).setdefault(kind, set()).add(by)
+        return JSONResponse(self._reaction(call, comment, kind))
+
+    def _reaction(self, call: Call, comment: Comment, kind: str) -> dict[str, object]:
+        given = self.hub.world.reactions[comment.id][kind]
+        engaged = self.hub.door.by(call).user.name.casefold() in given
+        return {"type": kind, "commentId": comment.id, "count": len(given), "isCurrentUserEngaged": engaged}
 
     def _comment(self, call: Call) -> tuple[WorkItem, Comment]:
         item = self.hub.door.item(call)

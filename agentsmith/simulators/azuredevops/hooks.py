@@ -112,7 +112,7 @@ class Hooks:
 
     def _again(self, delivery: Delivery, kind: str, delay: float) -> None:
         assert self.outbox is not None  # noqa: S101 - set by the simulator
-        again = self.outbox.redeliver(delivery.id)
+        again = self.outbox.send_again(delivery)
         again.details = {**delivery.details, kind: delivery.details.get(kind, 0) + 1}
         again.due = self._clock.now() + delay
 

@@ -49,6 +49,7 @@ class ItemRoutes:
             ("POST", "/wit/workitemsbatch", self.batch),
             ("GET", f"{HISTORY}/updates", self.updates),
             ("GET", f"{HISTORY}/revisions", self.revisions),
+            ("GET", f"{HISTORY}/revisions/{{rev:int}}", self.revision),
         ]
 
     def get(self, call: Call) -> Response:
@@ -151,6 +152,16 @@ class ItemRoutes:
         render = self.hub.render(call)
         skip, top = whole(call, "$skip", 0, 1 << 30), whole(call, "$top", 200, 200)
         return listed([render.item(item, revision) for revision in item.revisions[skip : skip + top]])
+
+    def revision(self, call: Call) -> Response:
+        """The work item as it was in one revision."""
+        only_query(call, "$expand")
+        need_version(call)
+        item = self.hub.door.item(call)
+        found = next((revision for revision in item.revisions if revision.rev == call.params["rev"]), None)
+        if found is None:
+            raise refuse(404, f"Revision {call.params['rev']} does not exist.", "WorkItemRevisionNotFoundException")
+        return JSONResponse(self.hub.render(call).item(item, found))
 
     def _many(self, call: Call, body: dict[str, Any]) -> Response:
         project = self.hub.door.project(call)

@@ -117,10 +117,14 @@ def _check_state(project: Project, patch: Patch, before: Revision | None, value:
 def _relation(patch: Patch, op: str, where: str, value: Any, before: Revision | None) -> None:
     links = list(patch.relations if patch.relations is not None else (before.relations if before else ()))
     if op == "add" and where == "-" and isinstance(value, dict):
-        target = _TARGET.search(str(value.get("url")))
-        if target is None:
-            raise Unsupported(f"a link to {value.get('url')}")
-        links.append(Relation(str(value.get("rel")), int(target[1])))
+        url, rel = str(value.get("url")), str(value.get("rel"))
+        target = _TARGET.search(url)
+        if target is None and not (rel == "ArtifactLink" and url.startswith("vstfs:///Git/PullRequestId/")):
+            raise Unsupported(f"a link to {url}")
+        link = Relation(rel, int(target[1])) if target else Relation(rel, artifact=url)
+        if link in links:
+            raise refuse(400, "TF401326: Relation already exists.", "RuleValidationException")
+        links.append(link)
     elif op == "remove" and where.isdecimal() and int(where) < len(links):
         links.pop(int(where))
     else:

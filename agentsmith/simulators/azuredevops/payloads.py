@@ -6,7 +6,17 @@ from datetime import datetime
 from typing import Any
 from urllib.parse import quote
 
-from agentsmith.simulators.azuredevops.state import Comment, Relation, Revision, User, WorkItem, World
+from agentsmith.simulators.azuredevops.state import (
+    Comment,
+    GitRepository,
+    Project,
+    PullRequest,
+    Relation,
+    Revision,
+    User,
+    WorkItem,
+    World,
+)
 
 Json = dict[str, Any]
 FOREVER = "9999-01-01T00:00:00Z"
@@ -107,11 +117,56 @@ class Renderer:
 
     def relation(self, relation: Relation) -> Json:
         """A link to another work item."""
+        if relation.artifact:
+            return {"rel": relation.rel, "url": relation.artifact, "attributes": {"name": "Pull Request"}}
         return {
             "rel": relation.rel,
             "url": f"{self.root}/_apis/wit/workItems/{relation.target}",
             "attributes": {"isLocked": False, "name": LINK_NAMES.get(relation.rel, relation.rel)},
         }
+
+    def repository(self, project: Project, repository: GitRepository, *, empty: bool) -> Json:
+        """A git repository; an empty one names no default branch."""
+        web = f"{self.root}/{quote(project.name)}/_git/{quote(repository.name)}"
+        shown: Json = {
+            "id": repository.id,
+            "name": repository.name,
+            "url": f"{self.root}/{project.id}/_apis/git/repositories/{repository.id}",
+            "project": {"id": project.id, "name": project.name, "state": "wellFormed", "visibility": "private"},
+            "size": 0 if empty else 1024,
+            "remoteUrl": web,
+            "webUrl": web,
+            "isDisabled": repository.disabled,
+        }
+        if not empty:
+            shown["defaultBranch"] = f"refs/heads/{repository.default_branch}"
+        return shown
+
+    def pull(self, project: Project, repository: GitRepository, pull: PullRequest, *, empty: bool) -> Json:
+        """A pull request."""
+        whole = self.repository(project, repository, empty=empty)
+        shown: Json = {
+            "repository": {name: whole[name] for name in ("id", "name", "url", "project")},
+            "pullRequestId": pull.id,
+            "codeReviewId": pull.id,
+            "status": pull.status,
+            "createdBy": self.user(pull.by),
+            "creationDate": iso(pull.at),
+            "title": pull.title,
+            "description": pull.text,
+            "sourceRefName": pull.source,
+            "targetRefName": pull.target,
+            "mergeStatus": "queued",
+            "isDraft": pull.draft,
+            "reviewers": [],
+            "labels": [],
+            "url": f"{whole['url']}/pullRequests/{pull.id}",
+            "supportsIterations": True,
+            "artifactId": repository.artifact(project, pull),
+        }
+        if pull.fork is not None:
+            shown["forkSource"] = {"name": pull.source, "repository": {**shown["repository"], "id": pull.fork}}
+        return shown
 
     def update(self, item: WorkItem, index: int) -> Json:
         """One step of the history: what the revision with that index changed."""

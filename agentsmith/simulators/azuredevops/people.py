@@ -14,7 +14,15 @@ from agentsmith.simulators.azuredevops.access import Credential
 from agentsmith.simulators.azuredevops.changes import By
 from agentsmith.simulators.azuredevops.hooks import Hooks
 from agentsmith.simulators.azuredevops.hub import Hub
-from agentsmith.simulators.azuredevops.state import CATEGORIES, TAGS, Project, Relation, WorkItem, split_tags
+from agentsmith.simulators.azuredevops.state import (
+    CATEGORIES,
+    TAGS,
+    GitRepository,
+    Project,
+    Relation,
+    WorkItem,
+    split_tags,
+)
 from agentsmith.simulators.frame import operation
 
 PREDECESSOR = "System.LinkTypes.Dependency-Reverse"
@@ -28,11 +36,131 @@ class People:
     hooks: Hooks
 
     @operation
-    def add_project(self, name: str, *, team: str | None = None) -> str:
-        """Make a project with one team; answers its id."""
+    def add_project(
+        self, name: str, *, team: str | None = None, empty: bool = False, files: dict[str, str] | None = None
+    ) -> str:
+        """Make a project with one team and one repository that is called like it; answers its id."""
         guid = str(uuid.uuid5(uuid.NAMESPACE_URL, f"project:{name.casefold()}"))
         self.hub.world.projects[guid] = Project(guid, name, teams={team or f"{name} Team": set()})
+        self.add_repository(name, name, empty=empty, files=files)
         return guid
+
+    @operation
+    def add_repository(
+        self,
+        project: str,
+        name: str,
+        *,
+        empty: bool = False,
+        default_branch: str = "main",
+        files: dict[str, str] | None = None,
+        disabled: bool = False,
+    ) -> str:
+        """Make a git repository, with one commit (of `files`) unless `empty`; answers its id."""
+        found = self.hub.world.project(project)
+        guid = str(uuid.uuid5(uuid.NAMESPACE_URL, f"repository:{found.id}/{name.casefold()}"))
+        found.repositories.append(GitRepository(guid, name, default_branch, empty, files or {}, disabled))
+        return guid
+
+    @operation
+    def push(
+        self,
+        project: str,
+        branch: str,
+        files: dict[str, str | None],
+        *,
+        repository: str | None = None,
+        message: str = "Some change",
+        actor: str = "mona@example.com",
+    ) -> str:
+        """Push one commit to a branch, made at the default branch if it is not there; answers the commit."""
+        bare = self.hub.code.of(self.repository(project, repository))
+        return bare.commit(branch, files, message=message, author=actor, at=self.hub.clock.stamp())
+
+    @operation
+    def branches(self, project: str, repository: str | None = None) -> dict[str, str]:
+        """The branches that git has, with their commits."""
+        return self.hub.code.of(self.repository(project, repository)).heads()
+
+    @operation
+    def file(self, project: str, branch: str, path: str, repository: str | None = None) -> str | None:
+        """What a file holds on a branch."""
+        return self.hub.code.of(self.repository(project, repository)).file(branch, path)
+
+    @operation
+    def open_pull_request(
+        self,
+        project: str,
+        *,
+        source: str = "topic",
+        target: str = "main",
+        title: str = "Some change",
+        body: str = "",
+        fork: str | None = None,
+        repository: str | None = None,
+        actor: str = "mona@example.com",
+    ) -> int:
+        """Open a pull request, from another repository (a fork) if one is named; answers its id."""
+        origin = None if fork is None else self.repository(project, fork).id
+        made = self.hub.changes.open_pull(
+            self.repository(project, repository),
+            self._by(actor, False),
+            source=f"refs/heads/{source}",
+            target=f"refs/heads/{target}",
+            title=title,
+            text=body,
+            fork=origin,
+        )
+        return made.id
+
+    @operation
+    def edit_pull_request(
+        self,
+        project: str,
+        number: int,
+        *,
+        title: str | None = None,
+        body: str | None = None,
+        target: str | None = None,
+        status: str | None = None,
+        repository: str | None = None,
+    ) -> None:
+        """Change a pull request; `status` is active, abandoned or completed."""
+        where = self.repository(project, repository)
+        pull = where.pull(number)
+        if pull is None:
+            raise LookupError(f"no pull request {number}")
+        ref = None if target is None else f"refs/heads/{target}"
+        given = {"title": title, "text": body, "target": ref, "status": status}
+        self.hub.changes.edit_pull(where, pull, **{name: value for name, value in given.items() if value is not None})
+
+    @operation
+    def pull_requests(self, project: str, repository: str | None = None) -> list[dict[str, Any]]:
+        """All pull requests, oldest first, with the work items that they are linked to."""
+        found, where = self.hub.world.project(project), self.repository(project, repository)
+        return [
+            {
+                "number": pull.id,
+                "state": pull.status,
+                "title": pull.title,
+                "body": pull.text,
+                "head": pull.source.removeprefix("refs/heads/"),
+                "base": pull.target.removeprefix("refs/heads/"),
+                "draft": pull.draft,
+                "user": pull.by.name,
+                "items": [
+                    item.id
+                    for item in self.hub.world.items.values()
+                    if any(link.artifact == where.artifact(found, pull) for link in item.now.relations)
+                ],
+            }
+            for pull in where.pulls()
+        ]
+
+    def repository(self, project: str, name: str | None = None) -> GitRepository:
+        """A repository of a project; the one that is called like it unless named."""
+        found = self.hub.world.project(project)
+        return found.repository(name) if name else found.repositories[0]
 
     @operation
     def rename_project(self, name: str, to: str) -> None:
@@ -53,17 +181,23 @@ class People:
         scope: str = "write",
         bearer: bool = False,
         expires_in: float | None = None,
+        code: str = "write",
     ) -> str:
         """Make a token known: a personal access token, or one of Entra where `bearer`."""
         ends = None if expires_in is None else self.hub.clock.now() + expires_in
         owner = self.hub.world.user(user, "aadsp" if bearer else "aad")
-        self.hub.credentials.tokens[token] = Credential(token, owner, scope, bearer, ends)
+        self.hub.credentials.tokens[token] = Credential(token, owner, scope, bearer, code, ends)
         return token
 
     @operation
     def revoke_token(self, token: str) -> None:
         """Refuse a token from now on."""
         self.hub.credentials.tokens[token].revoked = True
+
+    @operation
+    def deny_hooks(self, user: str) -> None:
+        """Take the right away to see and make subscriptions."""
+        self.hub.door.deaf.add(self.hub.world.user(user).name.casefold())
 
     @operation
     def add_member(self, project: str, user: str, *, team: str | None = None, admin: bool = False) -> None:

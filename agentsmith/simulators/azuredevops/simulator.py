@@ -12,6 +12,7 @@ from starlette.responses import Response
 
 from agentsmith.simulators.azuredevops.account_routes import AccountRoutes
 from agentsmith.simulators.azuredevops.answers import problem, sign_in
+from agentsmith.simulators.azuredevops.code import GitDoor
 from agentsmith.simulators.azuredevops.comment_routes import CommentRoutes
 from agentsmith.simulators.azuredevops.hook_routes import HookRoutes
 from agentsmith.simulators.azuredevops.hooks import HookOutbox, Hooks
@@ -19,11 +20,14 @@ from agentsmith.simulators.azuredevops.hub import Hub
 from agentsmith.simulators.azuredevops.item_routes import ItemRoutes
 from agentsmith.simulators.azuredevops.payloads import Renderer
 from agentsmith.simulators.azuredevops.people import People
+from agentsmith.simulators.azuredevops.pull_routes import PullRoutes
 from agentsmith.simulators.azuredevops.query_routes import QueryRoutes
 from agentsmith.simulators.clock import Clock
 from agentsmith.simulators.frame import Call, Endpoint, Simulator
+from agentsmith.simulators.git.smart_http import GitAsked, GitVisit
 
 WIT = re.compile(r"(/_apis/wit/)([A-Za-z]+)(.*)$", re.I | re.S)
+PULL_PATH = re.compile(r"(?<=/)pullrequests(?=(?:/\d+)?(/[^/]+)?$)", re.I)
 BELOW_ITEM = re.compile(r"/\d+/(updates|revisions|comments)\b", re.I)
 LIMIT_MESSAGE = (
     "TF400733: The request has been canceled: Request was blocked due to exceeding usage of resource 'Concurrency' in "
@@ -70,7 +74,9 @@ class AzureDevOpsSimulator(People, Simulator):
         self._limits = {"query": query_limit, "revisions": most_revisions}
         self._query_refuses = query_refuses
         self._answers = itertools.count(1)
-        self.hub = Hub(clock, organization, lambda notice: self.hooks.notify(notice))
+        self.hub = Hub(clock, organization, lambda notice: self.hooks.notify(notice), self.git)
+        hub = self.hub
+        self._git_door = GitDoor(organization, hub.world, hub.credentials, hub.door, hub.code)
         self.hooks = Hooks(clock, self.hub.world, self._renderer)
         self.outbox = HookOutbox(clock, self.faults, timeout=delivery_timeout, ended=self.hooks.ended)
         self.hooks.outbox = self.outbox
@@ -81,11 +87,14 @@ class AzureDevOpsSimulator(People, Simulator):
         items = ItemRoutes(hub, most_revisions=self._limits["revisions"])
         queries = QueryRoutes(hub, limit=self._limits["query"], refuses=self._query_refuses)
         organization = f"/{self.organization}"
+        pulls = PullRoutes(hub)
         groups = (items.table(), CommentRoutes(hub).table(), queries.table())
         inside = [
-            Endpoint(m, f"{organization}/{{project}}/_apis{p}", h) for g in (*groups, account.table()) for m, p, h in g
+            Endpoint(m, f"{organization}/{{project}}/_apis{p}", h)
+            for g in (*groups, account.table(), pulls.table())
+            for m, p, h in g
         ]
-        above = (*groups, account.above(), HookRoutes(hub, self.hooks).above())
+        above = (*groups, account.above(), pulls.above(), HookRoutes(hub, self.hooks).above())
         return [*(Endpoint(m, f"{organization}/_apis{p}", h) for g in above for m, p, h in g), *inside]
 
     def canonical_path(self, path: str) -> str:
@@ -94,6 +103,7 @@ class AzureDevOpsSimulator(People, Simulator):
         if len(parts) > 1 and parts[1].casefold() == self.organization.casefold():
             parts[1] = self.organization
         path = "/".join(parts)
+        path = PULL_PATH.sub(lambda found: "pullRequests" if found[1] else "pullrequests", path)
         found = WIT.search(path)
         if found is None:
             return path.replace("/_apis/resourceAreas", "/_apis/ResourceAreas")
@@ -106,6 +116,10 @@ class AzureDevOpsSimulator(People, Simulator):
         """No projects, no people, no tokens, no subscriptions."""
         self.hub.clear()
         self.hooks.subscriptions.clear()
+
+    def git_door(self, call: Call, asked: GitAsked) -> GitVisit | Response:
+        """`/{organization}/{project}/_git/{repository}`, with a token of the API as the password."""
+        return self._git_door.enter(call, asked, root=self.api_root)
 
     def admit(self, call: Call) -> Response | None:
         """Credential first, limits next."""

@@ -42,10 +42,11 @@ class User:
 
 @dataclass(frozen=True, slots=True)
 class Relation:
-    """A link to another work item."""
+    """A link to another work item, or (`artifact`) to something else, like a pull request."""
 
     rel: str
-    target: int
+    target: int = 0
+    artifact: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +97,53 @@ class WorkItem:
         return self.revisions[max(0, len(self.revisions) - 1 - behind)]
 
 
+@dataclass(frozen=True, slots=True)
+class PullRequest:
+    """One version of a pull request; `fork` is the id of another repository where it comes from one."""
+
+    id: int
+    title: str
+    text: str
+    by: User
+    at: datetime
+    source: str
+    target: str
+    draft: bool = False
+    status: str = "active"
+    fork: str | None = None
+
+
+@dataclass(slots=True)
+class GitRepository:
+    """A git repository of a project."""
+
+    id: str
+    name: str
+    default_branch: str = "main"
+    empty: bool = False
+    """Whether it begins without a commit."""
+    seed: Mapping[str, str] = field(default_factory=dict)
+    """What the first commit holds, where somebody cares."""
+    disabled: bool = False
+    versions: dict[int, list[PullRequest]] = field(default_factory=dict)
+    """Pull requests by id; the newest version is last."""
+
+    def pull(self, number: int, behind: int = 0) -> PullRequest | None:
+        """A pull request as it is, or as it was `behind` versions ago; one that is newer is not there yet."""
+        versions = self.versions.get(number, [])
+        index = len(versions) - 1 - behind
+        return versions[index] if index >= 0 else None
+
+    def pulls(self, behind: int = 0) -> list[PullRequest]:
+        """All pull requests by id."""
+        found = (self.pull(number, behind) for number in self.versions)
+        return [pull for pull in found if pull is not None]
+
+    def artifact(self, project: Project, pull: PullRequest) -> str:
+        """What a work item calls a pull request that it is linked to."""
+        return f"vstfs:///Git/PullRequestId/{project.id}%2F{self.id}%2F{pull.id}"
+
+
 @dataclass(slots=True)
 class Project:
     """A project with its teams."""
@@ -108,6 +156,14 @@ class Project:
     """Unique names of the members, folded, by team."""
     admins: set[str] = field(default_factory=set)
     types: dict[str, Mapping[str, str]] = field(default_factory=lambda: dict(TYPES))
+    repositories: list[GitRepository] = field(default_factory=list)
+
+    def repository(self, name: str) -> GitRepository:
+        """A repository by name or id; LookupError where there is none."""
+        for repository in self.repositories:
+            if name.casefold() in (repository.name.casefold(), repository.id):
+                return repository
+        raise LookupError(f"no repository {name}")
 
     def category(self, type_: str, state: str) -> str:
         """The category of a state of a type."""
@@ -122,14 +178,17 @@ class World:
         self.projects: dict[str, Project] = {}
         self.items: dict[int, WorkItem] = {}
         self.renamed: dict[str, str] = {}
+        self.reactions: dict[int, dict[str, set[str]]] = {}
+        """Who gave what to a comment, by its id: folded names."""
         self.ids = itertools.count(1)
         self.comment_ids = itertools.count(7001)
+        self.pull_ids = itertools.count(1)
 
     def clear(self) -> None:
         """Nobody and nothing; ids begin again."""
-        for known in (self.users, self.projects, self.items, self.renamed):
+        for known in (self.users, self.projects, self.items, self.renamed, self.reactions):
             known.clear()
-        self.ids, self.comment_ids = itertools.count(1), itertools.count(7001)
+        self.ids, self.comment_ids, self.pull_ids = itertools.count(1), itertools.count(7001), itertools.count(1)
 
     def user(self, name: str, kind: str = "aad") -> User:
         """The account of that unique name, made on first sight; names ignore case."""

@@ -29,6 +29,7 @@ class AccountRoutes:
             ("GET", "/rate_limit", self.rate_limit),
             ("GET", "/repos/{owner}/{repo}", self.repository),
             ("GET", "/repos/{owner}/{repo}/collaborators/{login}/permission", self.permission),
+            ("GET", "/orgs/{org}/teams/{team}/memberships/{login}", self.membership),
         ]
 
     def me(self, call: Call) -> Response:
@@ -56,6 +57,13 @@ class AccountRoutes:
         repository = self.hub.door.repository(call)
         role = self.hub.door.role(call, repository)
         return JSONResponse(repository_json(self.hub.render(call), repository, role))
+
+    def membership(self, call: Call) -> Response:
+        """Whether somebody is in a team; one that nobody made looks like one that the caller may not see."""
+        team, login = f"{call.params['org']}/{call.params['team']}".casefold(), call.params["login"]
+        if login.casefold() not in self.hub.world.teams.get(team, ()):
+            raise not_found()
+        return JSONResponse({"url": f"{call.base_url}{call.path}", "role": "member", "state": "active"})
 
     def permission(self, call: Call) -> Response:
         """What somebody may do in a repository; only those who can push are told."""

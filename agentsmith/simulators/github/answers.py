@@ -41,6 +41,11 @@ def invalid(resource: str, code: str, field: str, message: str | None = None, **
     return refuse(422, "Validation Failed", errors=[error])
 
 
+def custom(resource: str, message: str) -> Refusal:
+    """A 422 about no field in particular."""
+    return refuse(422, "Validation Failed", errors=[{"resource": resource, "code": "custom", "message": message}])
+
+
 def read_json(call: Call) -> Any:
     """The request's body; what is no JSON is refused as GitHub does."""
     if not call.body:

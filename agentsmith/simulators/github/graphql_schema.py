@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from agentsmith.simulators.frame import Call
 from agentsmith.simulators.github.access import Credential
 from agentsmith.simulators.github.hub import Hub
 from agentsmith.simulators.github.payloads import iso
-from agentsmith.simulators.github.state import Issue, Label, Repository
+from agentsmith.simulators.github.state import Issue, Label, Repository, at_least
 
 INTERFACES = {
     "Issue": ("Node", "Labelable"),
@@ -181,6 +181,33 @@ def _relabel(adding: bool) -> Callable[[Any, Visit], Thing]:
     return run
 
 
+def _convert(draft: bool) -> Callable[[Any, Visit], Thing]:
+    name = "ConvertPullRequestToDraft" if draft else "MarkPullRequestReadyForReview"
+
+    def run(_: Any, visit: Visit) -> Thing:
+        given = visit.arguments.get("input")
+        given = given if isinstance(given, dict) else {}
+        target = node(visit, str(given.get("pullRequestId")))
+        if target.type != "PullRequest":
+            raise Failed("NOT_FOUND", "Could not resolve to a PullRequest")
+        repository, issue = target.value.repository, target.value.item
+        door, login = visit.hub.door, visit.credential.login
+        if not at_least(door.role(visit.call, repository), "write") or not door.may(
+            visit.call, "pull_requests", "write"
+        ):
+            raise Failed("FORBIDDEN", f"{login} does not have the correct permissions to execute `{name}`")
+        if draft and not repository.drafts:
+            raise Failed("UNPROCESSABLE", "Draft pull requests are not supported in this repository.")
+        if issue.state != "open":
+            raise Failed("UNPROCESSABLE", "Pull request is closed")
+        if issue.pull.draft is not draft:
+            pull = replace(issue.pull, draft=draft)
+            issue = visit.hub.changes.edit_issue(repository, issue, visit.credential.by, pull=pull)
+        return Thing("PullRequestPayload", (_issue(repository, issue), given.get("clientMutationId")))
+
+    return run
+
+
 def _scalar(get: Callable[[Any], Any]) -> Field:
     return Field(None, lambda value, _: get(value))
 
@@ -228,6 +255,12 @@ SCHEMA: dict[str, dict[str, Field]] = {
     "Mutation": {
         "addLabelsToLabelable": Field("LabelsPayload", _relabel(adding=True)),
         "removeLabelsFromLabelable": Field("LabelsPayload", _relabel(adding=False)),
+        "convertPullRequestToDraft": Field("PullRequestPayload", _convert(draft=True)),
+        "markPullRequestReadyForReview": Field("PullRequestPayload", _convert(draft=False)),
+    },
+    "PullRequestPayload": {
+        "pullRequest": Field("PullRequest", lambda value, _: value[0]),
+        "clientMutationId": _scalar(lambda value: value[1]),
     },
     "LabelsPayload": {
         "labelable": Field("Labelable", lambda value, _: value[0]),
@@ -239,7 +272,7 @@ SCHEMA: dict[str, dict[str, Field]] = {
     "Node": {"id": _scalar(lambda _: None)},
     "Labelable": {"labels": ISSUE_FIELDS["labels"]},
     "Issue": ISSUE_FIELDS,
-    "PullRequest": ISSUE_FIELDS,
+    "PullRequest": {**ISSUE_FIELDS, "isDraft": _issue_item(lambda i: bool(i.pull and i.pull.draft))},
     "Label": {
         "id": _label_item(lambda label: f"LA_{label.id}"),
         "name": _label_item(lambda label: label.name),

@@ -9,9 +9,11 @@ from starlette.responses import Response
 
 from agentsmith.simulators.clock import Clock
 from agentsmith.simulators.frame import Call
+from agentsmith.simulators.git.bare import GitHome
 from agentsmith.simulators.github.access import Credentials, Door
 from agentsmith.simulators.github.answers import listed, page_of
 from agentsmith.simulators.github.changes import Changes, Notice
+from agentsmith.simulators.github.code import Code
 from agentsmith.simulators.github.limits import Limits
 from agentsmith.simulators.github.payloads import Json, Renderer
 from agentsmith.simulators.github.state import Repository, World
@@ -22,13 +24,14 @@ T = TypeVar("T")
 class Hub:
     """State, verbs, credentials and limits of one GitHub."""
 
-    def __init__(self, clock: Clock, limits: Limits, notify: Callable[[Notice], None]) -> None:
+    def __init__(self, clock: Clock, limits: Limits, notify: Callable[[Notice], None], home: GitHome) -> None:
         self.clock = clock
         self.limits = limits
         self.world = World()
         self.credentials = Credentials(clock)
         self.changes = Changes(self.world, clock, notify)
         self.door = Door(self.world)
+        self.code = Code(self.changes, home)
         self.apps: dict[int, Json] = {}
         """The public JSON of GitHub Apps by id, for `performed_via_github_app`."""
 

@@ -2,19 +2,31 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from starlette.responses import JSONResponse, Response
 
 from agentsmith.simulators.frame import Call, Handler
 from agentsmith.simulators.github.access import credential_of
-from agentsmith.simulators.github.answers import choice, invalid, not_found, only_query, read_object, text_field
+from agentsmith.simulators.github.answers import (
+    choice,
+    custom,
+    invalid,
+    not_found,
+    only_query,
+    read_object,
+    refuse,
+    text_field,
+)
 from agentsmith.simulators.github.hub import Hub
 from agentsmith.simulators.github.repository_payload import pull_json
-from agentsmith.simulators.github.state import Issue, Pull, Repository
+from agentsmith.simulators.github.state import Issue, Pull, Repository, ahead
 
 PULLS = "/repos/{owner}/{repo}/pulls"
 PULL = PULLS + "/{number:int}"
+LONGEST_TITLE = 256
+NO_DRAFTS = "Draft pull requests are not supported in this repository."
 
 
 class PullRoutes:
@@ -60,19 +72,28 @@ class PullRoutes:
         title = text_field(data, "PullRequest", "title")
         head = text_field(data, "PullRequest", "head").removeprefix(f"{repository.owner}:")
         base = text_field(data, "PullRequest", "base")
-        sha = repository.ref(f"refs/heads/{head}")
-        if sha is None or repository.ref(f"refs/heads/{base}") is None:
+        sha, base_sha = repository.ref(f"refs/heads/{head}"), repository.ref(f"refs/heads/{base}")
+        if sha is None or base_sha is None:
             raise invalid("PullRequest", "invalid", "base" if sha else "head")
+        if len(title) > LONGEST_TITLE:
+            raise invalid(
+                "PullRequest", "custom", "title", f"title is too long (maximum is {LONGEST_TITLE} characters)"
+            )
+        body, draft = data.get("body"), data.get("draft", False)
+        if body is not None:
+            text_field(data, "PullRequest", "body")
+        if not isinstance(draft, bool):
+            raise refuse(422, f"Invalid request.\n\nFor 'properties/draft', {draft!r} is not a boolean.")
         for issue in repository.issues():
-            if issue.pull and issue.state == "open" and (issue.pull.head, issue.pull.base) == (head, base):
-                words = f"A pull request already exists for {repository.owner}:{head}."
-                raise invalid("PullRequest", "custom", "head", words)
+            pull = issue.pull if issue.state == "open" else None
+            if pull and (pull.head, pull.base, pull.fork) == (head, base, None):
+                raise custom("PullRequest", f"A pull request already exists for {repository.owner}:{head}.")
+        if not ahead(repository, base_sha, sha):
+            raise custom("PullRequest", f"No commits between {base} and {head}")
+        if draft and not repository.drafts:
+            raise refuse(422, NO_DRAFTS)
         made = self.hub.changes.open_issue(
-            repository,
-            credential_of(call).by,
-            title=title,
-            body=data.get("body"),
-            pull=Pull(head, base, sha, bool(data.get("draft"))),
+            repository, credential_of(call).by, title=title, body=body, pull=Pull(head, base, sha, draft)
         )
         shown = pull_json(self.hub.render(call), repository, made)
         return JSONResponse(shown, 201, {"Location": shown["url"]})
@@ -82,11 +103,19 @@ class PullRoutes:
         return JSONResponse(pull_json(self.hub.render(call), *self._pull(call)))
 
     def edit(self, call: Call) -> Response:
-        """Change title, body or state."""
+        """Change title, body, base or state."""
         repository, issue = self._pull(call)
         self.hub.door.need(call, repository, "pull_requests", "write")
         data, by = read_object(call), credential_of(call).by
         fields: dict[str, Any] = {name: data[name] for name in ("title", "body") if name in data}
+        if "title" in fields and len(text_field(data, "PullRequest", "title")) > LONGEST_TITLE:
+            raise invalid(
+                "PullRequest", "custom", "title", f"title is too long (maximum is {LONGEST_TITLE} characters)"
+            )
+        if fields.get("body") is not None:
+            text_field(data, "PullRequest", "body")
+        if "base" in data and issue.pull is not None:
+            fields["pull"] = replace(issue.pull, base=text_field(data, "PullRequest", "base"))
         if fields:
             issue = self.hub.changes.edit_issue(repository, issue, by, **fields)
         if "state" in data:

@@ -12,7 +12,7 @@ from agentsmith.simulators.github.access import credential_of
 from agentsmith.simulators.github.answers import not_found, read_object, refuse, text_field
 from agentsmith.simulators.github.hub import Hub
 from agentsmith.simulators.github.payloads import Json, Renderer, iso
-from agentsmith.simulators.github.state import Repository, new_commit
+from agentsmith.simulators.github.state import Repository, history, new_commit
 
 GIT = "/repos/{owner}/{repo}/git"
 REF_NAME = re.compile(r"refs/[^/\s~^:?*\[\\]+/[^\s~^:?*\[\\]+")
@@ -81,7 +81,7 @@ class RefRoutes:
             raise refuse(422, "Reference does not exist")
         if sha not in repository.commits:
             raise refuse(422, "Object does not exist")
-        if not data.get("force") and not _descends(repository, sha, old):
+        if not data.get("force") and old not in history(repository, sha):
             raise refuse(422, "Update is not a fast forward")
         self.hub.changes.set_ref(repository, name, sha)
         return JSONResponse(_ref(self.hub.render(call), repository, name, sha))
@@ -163,15 +163,3 @@ def _commit(render: Renderer, repository: Repository, sha: str, commit: dict[str
         "parents": [{"sha": p, "url": f"{git}/commits/{p}"} for p in commit["parents"]],
         "verification": {"verified": False, "reason": "unsigned", "signature": None, "payload": None},
     }
-
-
-def _descends(repository: Repository, sha: str, ancestor: str) -> bool:
-    waiting, seen = [sha], set()
-    while waiting:
-        current = waiting.pop()
-        if current == ancestor:
-            return True
-        if current not in seen and current in repository.commits:
-            seen.add(current)
-            waiting += repository.commits[current]["parents"]
-    return False

@@ -32,14 +32,25 @@ class Settings:
         empty: bool = False,
         default_branch: str = "main",
         owner_type: str = "Organization",
+        files: dict[str, str] | None = None,
+        drafts: bool = True,
     ) -> str:
-        """Make a repository, with one commit unless `empty`; answers its full name."""
+        """Make a repository, with one commit (of `files`) unless `empty`; answers its full name."""
         owner, _, name = repo.partition("/")
         if not owner or not name or "/" in name:
             raise ValueError(f"a repository is called owner/name, not {repo!r}")
         world = self.hub.world
         world.user(owner, owner_type)
-        made = Repository(world.next_id(), owner, name, self.hub.clock.stamp(), private, default_branch=default_branch)
+        made = Repository(
+            world.next_id(),
+            owner,
+            name,
+            self.hub.clock.stamp(),
+            private,
+            default_branch=default_branch,
+            seed=files or {},
+            drafts=drafts,
+        )
         world.repositories[made.id] = made
         if not empty:
             self.hub.changes.first_commit(made)
@@ -120,6 +131,11 @@ class Settings:
         if ping:
             self.hooks.ping(hook, repository, repository.owner)
         return hook.id
+
+    @operation
+    def add_team(self, organization: str, slug: str, members: Sequence[str]) -> None:
+        """Make a team of an organization, or give it other members."""
+        self.hub.world.teams[f"{organization}/{slug}".casefold()] = frozenset(m.casefold() for m in members)
 
     @operation
     def add_app(self, slug: str, public_key: str, *, owner: str = "acme") -> dict[str, str | int]:

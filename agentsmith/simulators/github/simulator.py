@@ -13,10 +13,12 @@ from starlette.responses import Response
 
 from agentsmith.simulators.clock import Clock
 from agentsmith.simulators.frame import Call, Endpoint, Simulator, table
+from agentsmith.simulators.git.smart_http import GitAsked, GitVisit
 from agentsmith.simulators.github.access import Credential, bad_credentials, token_in
 from agentsmith.simulators.github.account_routes import AccountRoutes
 from agentsmith.simulators.github.answers import problem
 from agentsmith.simulators.github.apps import App, AppRoutes, Apps, wants_jwt
+from agentsmith.simulators.github.code import GitDoor
 from agentsmith.simulators.github.comment_routes import CommentRoutes
 from agentsmith.simulators.github.graphql import GraphqlEndpoint
 from agentsmith.simulators.github.hook_routes import HookRoutes
@@ -83,7 +85,8 @@ class GitHubSimulator(People, Simulator):
         self.api_versions, self.retired_versions = tuple(api_versions), tuple(retired_versions)
         limit = rate_limit if rate_limit is not None or enterprise else 5000
         limits = Limits(clock, limit, secondary=secondary_limits)
-        self.hub = Hub(clock, limits, lambda notice: self.hooks.notify(notice))
+        self.hub = Hub(clock, limits, lambda notice: self.hooks.notify(notice), self.git)
+        self._git_door = GitDoor(self.hub.door, self.hub.credentials, self.hub.code)
         self.hooks = Hooks(clock, self.outbox, self._renderer, self.hub.world.next_id)
         self.apps = Apps(self.hub)
 
@@ -116,6 +119,10 @@ class GitHubSimulator(People, Simulator):
         self.hub.clear()
         self.hooks.hooks.clear()
         self.apps.clear()
+
+    def git_door(self, call: Call, asked: GitAsked) -> GitVisit | Response:
+        """`/acme/web.git` at the web root, with a token of the API as the password."""
+        return self._git_door.enter(call, asked)
 
     def admit(self, call: Call) -> Response | None:
         """Header rules, credential, limits: in the order in which GitHub seems to look."""

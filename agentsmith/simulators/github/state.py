@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
@@ -82,6 +83,8 @@ class Pull:
     head_sha: str
     draft: bool = False
     merged_at: datetime | None = None
+    fork: str | None = None
+    """The full name of the repository that `head` is in, where that is another one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +134,12 @@ class Repository:
     refs: dict[str, list[str | None]] = field(default_factory=dict)
     """By full name; the newest value is last, None where it was deleted."""
     commits: dict[str, dict[str, Any]] = field(default_factory=dict)
+    pushed: set[str] = field(default_factory=set)
+    """The refs that git has, by full name; the others were made through the API alone."""
+    seed: Mapping[str, str] = field(default_factory=dict)
+    """What the first commit holds, where somebody cares."""
+    drafts: bool = True
+    """Whether there are draft pull requests; private repositories on the free plan have none."""
     collaborators: dict[str, str] = field(default_factory=dict)
     """Role by lower-case login."""
     numbers: itertools.count[int] = field(default_factory=lambda: itertools.count(1))
@@ -193,11 +202,13 @@ class World:
         """Former full names, lower case."""
         self.roles: dict[str, str] = {}
         """Role of a login in every repository that does not say otherwise."""
+        self.teams: dict[str, frozenset[str]] = {}
+        """Logins by `organization/team`, all in small letters."""
         self._ids = itertools.count(1001)
 
     def clear(self) -> None:
         """Nobody and nothing; ids begin again."""
-        for known in (self.users, self.repositories, self.renamed, self.roles):
+        for known in (self.users, self.repositories, self.renamed, self.roles, self.teams):
             known.clear()
         self._ids = itertools.count(1001)
 
@@ -266,6 +277,22 @@ def new_commit(
         "tree": tree,
     }
     return sha
+
+
+def history(repository: Repository, sha: str) -> set[str]:
+    """A commit and everything before it."""
+    waiting, seen = [sha], set[str]()
+    while waiting:
+        current = waiting.pop()
+        if current not in seen and current in repository.commits:
+            seen.add(current)
+            waiting += repository.commits[current]["parents"]
+    return seen
+
+
+def ahead(repository: Repository, base: str, head: str) -> bool:
+    """Whether `head` has a commit that `base` lacks."""
+    return not history(repository, head) <= history(repository, base)
 
 
 def changed(issue: Issue, at: datetime, **fields: Any) -> Issue:

@@ -57,6 +57,14 @@ class Credentials:
         self._clock = clock
         self.tokens: dict[str, Credential] = {}
 
+    def good(self, token: str) -> Credential | None:
+        """The token's owner, if it is good now."""
+        found = self.tokens.get(token)
+        ended = found is None or found.revoked
+        if found is None or ended or (found.expires_at is not None and self._clock.now() >= found.expires_at):
+            return None
+        return found
+
     def check(self, call: Call) -> Credential | Response:
         """Whoever calls, or why they may not."""
         scheme, _, bearer = call.headers.get("authorization", "").partition(" ")

@@ -25,6 +25,7 @@ class AccountRoutes:
             ("GET", "/users", self.find),
             ("GET", "/users/{user_id:int}", self.user),
             ("GET", "/version", self.version),
+            ("GET", "/groups/{group:path}/members/all/{user_id:int}", self.group_member),
             ("GET", MEMBERS + "/all", self.members),
             ("GET", MEMBERS, self.members),
             ("GET", MEMBERS + "/all/{user_id:int}", self.member),
@@ -57,6 +58,17 @@ class AccountRoutes:
     def project(self, call: Call) -> Response:
         """The project itself."""
         return JSONResponse(self.hub.render(call).project(self.hub.door.project(call)))
+
+    def group_member(self, call: Call) -> Response:
+        """A member of a group, by inheritance too; 404 for everybody else."""
+        group = self.hub.world.groups.get(call.params["group"].casefold())
+        if group is None:
+            raise not_found("Group")
+        user = self.hub.world.user_by_id(call.params["user_id"])
+        level = group.get(user.username.casefold(), 0) if user else 0
+        if user is None or not level:
+            raise not_found()
+        return JSONResponse(self.hub.render(call).member(user, level))
 
     def members(self, call: Call) -> Response:
         """Everybody with a role here."""

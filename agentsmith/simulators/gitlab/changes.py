@@ -8,7 +8,19 @@ from datetime import UTC, datetime
 from typing import Any
 
 from agentsmith.simulators.clock import Clock
-from agentsmith.simulators.gitlab.state import AUTO_COLOR, Issue, Label, LabelEvent, Link, Note, Project, World, changed
+from agentsmith.simulators.gitlab.commands import NAMES, extract
+from agentsmith.simulators.gitlab.state import (
+    AUTO_COLOR,
+    Issue,
+    Label,
+    LabelEvent,
+    Link,
+    MergeRequest,
+    Note,
+    Project,
+    World,
+    changed,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +176,41 @@ class Changes:
         self.world.links[made.id] = made
         return made
 
+    def open_merge_request(
+        self,
+        project: Project,
+        by: By,
+        *,
+        source: str,
+        target: str,
+        title: str,
+        description: str | None = None,
+        source_project: int | None = None,
+    ) -> MergeRequest:
+        """A new merge request; commands in its text are carried out, and are no part of it."""
+        now, iid = self.now(), next(project.request_iids)
+        author = self.world.user(by.username).username
+        origin = project.id if source_project is None else source_project
+        made = MergeRequest(self.world.next_id(), iid, title.strip(), None, author, now, now, source, target, origin)
+        return self._save_request(project, made, {"description": description})
+
+    def edit_merge_request(self, project: Project, request: MergeRequest, by: By, **fields: Any) -> MergeRequest:
+        """Change title, text, target or state."""
+        del by
+        if "title" in fields:
+            fields["title"] = str(fields["title"]).strip()
+        return self._save_request(project, request, fields)
+
+    def _save_request(self, project: Project, request: MergeRequest, fields: dict[str, Any]) -> MergeRequest:
+        if isinstance(text := fields.get("description"), str):
+            extracted = extract(text, (*NAMES, "merge", "draft", "ready"))
+            fields["description"] = extracted.text
+            for name, arguments in extracted.commands:
+                fields |= _commanded(name, arguments, fields.get("title", request.title))
+        after = replace(request, updated_at=self.now(), **fields)
+        project.requests.setdefault(request.iid, []).append(after)
+        return after
+
     def _exclusive(self, project: Project, here: list[int], added: list[int]) -> list[int]:
         """All labels together; on a paid tier a scoped label pushes its siblings out, the last one wins."""
         together = list(here)
@@ -183,3 +230,17 @@ class Changes:
     def _tell(self, by: By, notice: Notice) -> None:
         if not by.quiet:
             self._notify(notice)
+
+
+def _commanded(name: str, arguments: str, title: str) -> dict[str, str]:
+    """What a command in the text of a merge request changes about it."""
+    match name:
+        case "close":
+            return {"state": "closed"}
+        case "merge":
+            return {"state": "merged"}
+        case "title":
+            return {"title": arguments}
+        case "draft":
+            return {"title": f"Draft: {title}"}
+    return {}

@@ -6,8 +6,10 @@ from collections.abc import Callable
 
 from agentsmith.simulators.clock import Clock
 from agentsmith.simulators.frame import Call
+from agentsmith.simulators.git.bare import GitHome
 from agentsmith.simulators.gitlab.access import Credentials, Door
 from agentsmith.simulators.gitlab.changes import Changes, Notice
+from agentsmith.simulators.gitlab.code import Code
 from agentsmith.simulators.gitlab.limits import Limits
 from agentsmith.simulators.gitlab.payloads import Renderer
 from agentsmith.simulators.gitlab.state import World
@@ -27,6 +29,7 @@ class Hub:
         premium: bool,
         keyset: str,
         external_url: str | None,
+        home: GitHome,
     ) -> None:
         self.clock = clock
         self.limits = limits
@@ -38,6 +41,7 @@ class Hub:
         self.credentials = Credentials(clock)
         self.changes = Changes(self.world, clock, notify, premium=premium)
         self.door = Door(self.world)
+        self.code = Code(home)
 
     def clear(self) -> None:
         """Empty everything in place: the endpoints hold on to this object."""
@@ -48,7 +52,7 @@ class Hub:
     def render(self, call: Call) -> Renderer:
         """A renderer whose addresses are those the client used, or GitLab's own."""
         web = self.external_url or call.base_url.removesuffix(API)
-        return Renderer(self.world, web + API, web)
+        return Renderer(self.world, web + API, web, self.code.empty)
 
     def address(self, call: Call) -> str:
         """The API root as links in answers name it."""

@@ -17,8 +17,10 @@ from agentsmith.simulators.gitlab.answers import (
     read_fields,
     refuse,
 )
+from agentsmith.simulators.gitlab.commands import extract
 from agentsmith.simulators.gitlab.hub import Hub
-from agentsmith.simulators.gitlab.quick_actions import carry_out, extract
+from agentsmith.simulators.gitlab.payloads import Json
+from agentsmith.simulators.gitlab.quick_actions import carry_out
 from agentsmith.simulators.gitlab.state import GUEST, MAINTAINER, PLANNER, Issue, Note, Project
 
 NOTES = "/projects/{project:path}/issues/{iid:int}/notes"
@@ -40,6 +42,8 @@ class NoteRoutes:
             ("GET", NOTE, self.get),
             ("PUT", NOTE, self.edit),
             ("DELETE", NOTE, self.delete),
+            ("GET", NOTE + "/award_emoji", self.awards),
+            ("POST", NOTE + "/award_emoji", self.award),
         ]
 
     def list_notes(self, call: Call) -> Response:
@@ -94,6 +98,31 @@ class NoteRoutes:
         self._own(call, project, note)
         self.hub.changes.delete_comment(project, issue, note)
         return Response(status_code=204)
+
+    def awards(self, call: Call) -> Response:
+        """What was given to a comment."""
+        _, _, note = self._note(call)
+        given = self.hub.world.awards.get(note.id, [])
+        return page_of(call, given, lambda award: self._award(call, note, award), address=self.hub.address(call))
+
+    def award(self, call: Call) -> Response:
+        """Give an emoji; the same one twice is answered with 404, of all things."""
+        _, _, note = self._note(call)
+        data = read_fields(call)
+        only_fields(call, data, "name")
+        name, user = str(data.get("name", "")), credential_of(call).username
+        if not name.replace("_", "").isalnum():
+            raise refuse(404, "404 Award Emoji Name is not a valid emoji name Not Found")
+        given = self.hub.world.awards.setdefault(note.id, [])
+        if any((emoji, by) == (name, user) for _, emoji, by in given):
+            raise refuse(404, "404 Award Emoji Name has already been taken Not Found")
+        given.append((self.hub.world.next_id(), name, user))
+        return JSONResponse(self._award(call, note, given[-1]), 201)
+
+    def _award(self, call: Call, note: Note, award: tuple[int, str, str]) -> Json:
+        number, name, user = award
+        shown = {"id": number, "name": name, "user": self.hub.render(call).user(user)}
+        return {**shown, "awardable_id": note.id, "awardable_type": "Note"}
 
     def _after(
         self,

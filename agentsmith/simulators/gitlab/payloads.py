@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -13,6 +14,7 @@ from agentsmith.simulators.gitlab.state import (
     Label,
     LabelEvent,
     Link,
+    MergeRequest,
     Note,
     Project,
     User,
@@ -34,6 +36,8 @@ class Renderer:
     world: World
     api: str
     web: str
+    empty: Callable[[Project], bool] = lambda _: False
+    """Whether a project has no commit yet."""
 
     def user(self, username: str) -> Json:
         """The short form of a user."""
@@ -69,7 +73,10 @@ class Renderer:
             "path": name,
             "path_with_namespace": project.path,
             "created_at": iso(project.created_at),
-            "default_branch": "main",
+            "default_branch": None if self.empty(project) else project.default_branch,
+            "empty_repo": self.empty(project),
+            "http_url_to_repo": f"{self.web}/{project.path}.git",
+            "merge_requests_enabled": True,
             "visibility": "private" if project.private else "public",
             "web_url": f"{self.web}/{project.path}",
             "issues_enabled": project.issues_enabled,
@@ -144,6 +151,52 @@ class Renderer:
             "severity": "UNKNOWN",
             "moved_to_id": issue.moved_to,
             "service_desk_reply_to": None,
+        }
+
+    def merge_request(self, project: Project, request: MergeRequest) -> Json:
+        """A merge request."""
+        url = f"{self.api}/projects/{project.id}/merge_requests/{request.iid}"
+        return {
+            "id": request.id,
+            "iid": request.iid,
+            "project_id": project.id,
+            "title": request.title,
+            "description": request.description,
+            "state": request.state,
+            "created_at": iso(request.created_at),
+            "updated_at": iso(request.updated_at),
+            "merged_at": None,
+            "closed_at": iso(request.updated_at) if request.state == "closed" else None,
+            "target_branch": request.target,
+            "source_branch": request.source,
+            "user_notes_count": 0,
+            "author": self.user(request.author),
+            "assignees": [],
+            "assignee": None,
+            "reviewers": [],
+            "source_project_id": request.source_project,
+            "target_project_id": project.id,
+            "labels": [],
+            "draft": request.draft,
+            "work_in_progress": request.draft,
+            "milestone": None,
+            "merge_when_pipeline_succeeds": False,
+            "merge_status": "checking",
+            "detailed_merge_status": "checking",
+            "sha": None,
+            "merge_commit_sha": None,
+            "should_remove_source_branch": None,
+            "force_remove_source_branch": None,
+            "reference": f"!{request.iid}",
+            "references": {
+                "short": f"!{request.iid}",
+                "relative": f"!{request.iid}",
+                "full": f"{project.path}!{request.iid}",
+            },
+            "web_url": f"{self.web}/{project.path}/-/merge_requests/{request.iid}",
+            "squash": False,
+            "has_conflicts": False,
+            "_links": {"self": url, "notes": f"{url}/notes"},
         }
 
     def note(self, project: Project, issue: Issue, note: Note, commands: Json | None = None) -> Json:

@@ -11,7 +11,8 @@ from typing import Any
 
 from agentsmith.simulators.frame import operation
 from agentsmith.simulators.gitlab.changes import By
-from agentsmith.simulators.gitlab.quick_actions import carry_out, extract
+from agentsmith.simulators.gitlab.commands import extract
+from agentsmith.simulators.gitlab.quick_actions import carry_out
 from agentsmith.simulators.gitlab.settings import Settings
 from agentsmith.simulators.gitlab.state import Issue, Note, Project
 
@@ -37,6 +38,93 @@ class People(Settings):
             self.project(project), by, title=title, description=body, labels=labels, type=type
         )
         return opened.iid
+
+    @operation
+    def push(
+        self,
+        project: str,
+        branch: str,
+        files: dict[str, str | None],
+        *,
+        message: str = "Some change",
+        actor: str = "mona",
+    ) -> str:
+        """Push one commit to a branch, made at the default branch if it is not there; answers the commit."""
+        bare = self.hub.code.of(self.project(project))
+        return bare.commit(branch, files, message=message, author=actor, at=self.hub.changes.now())
+
+    @operation
+    def branches(self, project: str) -> dict[str, str]:
+        """The branches that git has, with their commits."""
+        return self.hub.code.of(self.project(project)).heads()
+
+    @operation
+    def file(self, project: str, branch: str, path: str) -> str | None:
+        """What a file holds on a branch."""
+        return self.hub.code.of(self.project(project)).file(branch, path)
+
+    @operation
+    def open_merge_request(
+        self,
+        project: str,
+        *,
+        source: str = "topic",
+        target: str = "main",
+        title: str = "Some change",
+        body: str | None = None,
+        fork: str | None = None,
+        actor: str = "mona",
+    ) -> int:
+        """Open a merge request, from a fork if one is named; answers its number."""
+        origin = None if fork is None else self.project(fork).id
+        made = self.hub.changes.open_merge_request(
+            self.project(project),
+            By(actor),
+            source=source,
+            target=target,
+            title=title,
+            description=body,
+            source_project=origin,
+        )
+        return made.iid
+
+    @operation
+    def edit_merge_request(
+        self,
+        project: str,
+        iid: int,
+        *,
+        title: str | None = None,
+        body: str | None = None,
+        target: str | None = None,
+        state: str | None = None,
+        actor: str = "mona",
+    ) -> None:
+        """Change a merge request; `state` is opened, closed or merged."""
+        where = self.project(project)
+        request = where.merge_request(iid)
+        if request is None:
+            raise LookupError(f"no merge request {project}!{iid}")
+        given = {"title": title, "description": body, "target": target, "state": state}
+        fields = {name: value for name, value in given.items() if value is not None}
+        self.hub.changes.edit_merge_request(where, request, By(actor), **fields)
+
+    @operation
+    def merge_requests(self, project: str) -> list[dict[str, Any]]:
+        """All merge requests, oldest first."""
+        return [
+            {
+                "number": request.iid,
+                "state": request.state,
+                "title": request.title,
+                "body": request.description or "",
+                "head": request.source,
+                "base": request.target,
+                "draft": request.draft,
+                "user": request.author,
+            }
+            for request in self.project(project).merge_requests()
+        ]
 
     @operation
     def add_label(self, project: str, iid: int, label: str, actor: str = "mona", *, webhook: bool = True) -> list[str]:

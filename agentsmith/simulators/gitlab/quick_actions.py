@@ -1,61 +1,15 @@
-"""Commands in comments: lines that begin with `/`, carried out with the rights of whoever wrote the comment.
-
-As in GitLab, carriage returns are dropped first, code blocks and quote blocks are left alone, a name counts in any
-letters, and a line whose name is no command stays text. Known here: close, reopen, label(s), unlabel, relabel, title,
-lock, unlock, confidential.
-"""
+"""What the commands in a comment do to its issue. Known here: close, reopen, label(s), unlabel, relabel, title, lock,
+unlock, confidential."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from agentsmith.simulators.gitlab.changes import By, Changes
 from agentsmith.simulators.gitlab.state import Issue, Project
 
-NAMES = (
-    "close",
-    "reopen",
-    "label",
-    "labels",
-    "unlabel",
-    "remove_label",
-    "relabel",
-    "title",
-    "lock",
-    "unlock",
-    "confidential",
-)
-_COMMAND = re.compile(rf"/({'|'.join(NAMES)})(?: ([^\n]*))?\s*", re.I)
 _LABEL = re.compile(r'~(?:"([^"]+)"|([^\s~,]+))')
-_FENCES = ("```", "~~~", ">>>")
-
-
-@dataclass(frozen=True, slots=True)
-class Extracted:
-    """What is left of a text, and the commands that were in it."""
-
-    text: str
-    commands: tuple[tuple[str, str], ...]
-
-
-def extract(body: str) -> Extracted:
-    """Take the commands out of a comment."""
-    kept: list[str] = []
-    commands: list[tuple[str, str]] = []
-    fence: str | None = None
-    for line in body.replace("\r", "").split("\n"):
-        opening = next((mark for mark in _FENCES if line.startswith(mark)), None)
-        if fence is None and opening is not None:
-            fence = opening
-        elif fence is not None and opening == fence:
-            fence = None
-        elif fence is None and (found := _COMMAND.fullmatch(line)):
-            commands.append((found[1].lower(), (found[2] or "").strip()))
-            continue
-        kept.append(line)
-    return Extracted("\n".join(kept).rstrip(), tuple(commands))
 
 
 def labels_in(arguments: str) -> list[str]:

@@ -22,11 +22,27 @@ class Settings:
         return self.hub.world.project(project)
 
     @operation
-    def add_project(self, path: str, *, private: bool = False) -> int:
-        """Make a project with all its groups; answers its id."""
+    def add_project(
+        self,
+        path: str,
+        *,
+        private: bool = False,
+        empty: bool = False,
+        default_branch: str = "main",
+        files: dict[str, str] | None = None,
+    ) -> int:
+        """Make a project with all its groups, with one commit (of `files`) unless `empty`; answers its id."""
         if "/" not in path:
             raise ValueError(f"a project is called group/name, not {path!r}")
-        made = Project(self.hub.world.next_id(), path, self.hub.changes.now(), private)
+        made = Project(
+            self.hub.world.next_id(),
+            path,
+            self.hub.changes.now(),
+            private,
+            default_branch=default_branch,
+            empty=empty,
+            seed=files or {},
+        )
         self.hub.world.projects[made.id] = made
         return made.id
 
@@ -59,6 +75,13 @@ class Settings:
             raise ValueError(f"a level is one of {', '.join(LEVELS)}, not {level!r}")
         self.hub.world.user(username)
         self.project(project).members[username.casefold()] = LEVELS[level] if isinstance(level, str) else level
+
+    @operation
+    def add_group(self, path: str, members: dict[str, str]) -> None:
+        """Make a group, or give it other members: level by user name."""
+        self.hub.world.groups[path.casefold()] = {
+            self.hub.world.user(name).username.casefold(): LEVELS[level] for name, level in members.items()
+        }
 
     @operation
     def rename_project(self, project: str, path: str) -> None:

@@ -12,13 +12,16 @@ from starlette.responses import Response
 
 from agentsmith.simulators.clock import Clock
 from agentsmith.simulators.frame import Call, Endpoint, Simulator, table
+from agentsmith.simulators.git.smart_http import GitAsked, GitVisit
 from agentsmith.simulators.gitlab.access import Credential, unauthorized
 from agentsmith.simulators.gitlab.account_routes import AccountRoutes
+from agentsmith.simulators.gitlab.code import GitDoor
 from agentsmith.simulators.gitlab.hook_routes import HookRoutes
 from agentsmith.simulators.gitlab.hub import API, Hub
 from agentsmith.simulators.gitlab.issue_routes import IssueRoutes
 from agentsmith.simulators.gitlab.label_routes import LabelRoutes
 from agentsmith.simulators.gitlab.limits import Limits
+from agentsmith.simulators.gitlab.merge_routes import MergeRoutes
 from agentsmith.simulators.gitlab.note_routes import NoteRoutes
 from agentsmith.simulators.gitlab.payloads import Renderer
 from agentsmith.simulators.gitlab.people import People
@@ -76,13 +79,16 @@ class GitLabSimulator(People, Simulator):
             premium=premium,
             keyset=keyset,
             external_url=external_url,
+            home=self.git,
         )
+        self._git_door = GitDoor(self.hub.world, self.hub.credentials, self.hub.code)
         self.hooks = Hooks(clock, self.outbox, self._renderer, self.hub.world.next_id)
 
     def endpoints(self) -> Sequence[Endpoint]:
         """Every endpoint; the project itself comes last, because its path may look like anything."""
         groups = (
             NoteRoutes(self.hub),
+            MergeRoutes(self.hub),
             LabelRoutes(self.hub),
             IssueRoutes(self.hub),
             HookRoutes(self.hub, self.hooks),
@@ -95,6 +101,10 @@ class GitLabSimulator(People, Simulator):
         self.hub.clear()
         self.hooks.hooks.clear()
         self.hooks.withheld = 0
+
+    def git_door(self, call: Call, asked: GitAsked) -> GitVisit | Response:
+        """`/acme/apps/web.git` at the web root, with a token of the API as the password."""
+        return self._git_door.enter(call, asked)
 
     def admit(self, call: Call) -> Response | None:
         """Credential and limits. GitLab has no conditional requests: such headers mean nothing to it."""
@@ -126,4 +136,4 @@ class GitLabSimulator(People, Simulator):
 
     def _renderer(self) -> Renderer:
         web = self.hub.external_url or self.url
-        return Renderer(self.hub.world, web + API, web)
+        return Renderer(self.hub.world, web + API, web, self.hub.code.empty)

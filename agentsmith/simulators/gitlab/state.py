@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
@@ -19,7 +21,9 @@ LEVELS = {
     "maintainer": 40,
     "owner": 50,
 }
-GUEST, PLANNER, MAINTAINER, OWNER = 10, 15, 40, 50
+GUEST, PLANNER, REPORTER, DEVELOPER, MAINTAINER, OWNER = 10, 15, 20, 30, 40, 50
+DRAFT = re.compile(r"\s*(?:draft:|\[draft\]|\(draft\))", re.I)
+"""How the title of a draft begins."""
 ISSUE_TYPES = {"issue": "Issue", "incident": "Incident", "test_case": "Test Case", "task": "Task"}
 
 
@@ -98,6 +102,28 @@ class Issue:
 
 
 @dataclass(frozen=True, slots=True)
+class MergeRequest:
+    """One version of a merge request; `source_project` is another one's id where it comes from a fork."""
+
+    id: int
+    iid: int
+    title: str
+    description: str | None
+    author: str
+    created_at: datetime
+    updated_at: datetime
+    source: str
+    target: str
+    source_project: int
+    state: str = "opened"
+
+    @property
+    def draft(self) -> bool:
+        """Whether its title says so: there is no other place for it."""
+        return bool(DRAFT.match(self.title))
+
+
+@dataclass(frozen=True, slots=True)
 class Link:
     """A relation between two issues, by id; `blocks` reads from source to target."""
 
@@ -123,6 +149,25 @@ class Project:
     labels: dict[int, Label] = field(default_factory=dict)
     versions: dict[int, list[Issue]] = field(default_factory=dict)
     iids: itertools.count[int] = field(default_factory=lambda: itertools.count(1))
+    default_branch: str = "main"
+    empty: bool = False
+    """Whether it begins without a commit."""
+    seed: Mapping[str, str] = field(default_factory=dict)
+    """What the first commit holds, where somebody cares."""
+    requests: dict[int, list[MergeRequest]] = field(default_factory=dict)
+    """Merge requests by number; the newest version is last."""
+    request_iids: itertools.count[int] = field(default_factory=lambda: itertools.count(1))
+
+    def merge_request(self, iid: int, behind: int = 0) -> MergeRequest | None:
+        """A merge request as it is, or as it was `behind` versions ago; one that is newer is not there yet."""
+        versions = self.requests.get(iid, [])
+        index = len(versions) - 1 - behind
+        return versions[index] if index >= 0 else None
+
+    def merge_requests(self, behind: int = 0) -> list[MergeRequest]:
+        """All merge requests by number."""
+        found = (self.merge_request(iid, behind) for iid in self.requests)
+        return [request for request in found if request is not None]
 
     def label_named(self, name: str) -> Label | None:
         """A label by its exact name."""
@@ -160,11 +205,15 @@ class World:
         self.renamed: dict[str, int] = {}
         """Former paths, lower case."""
         self.links: dict[int, Link] = {}
+        self.groups: dict[str, dict[str, int]] = {}
+        """Access level by lower-case user name, by the path of the group."""
+        self.awards: dict[int, list[tuple[int, str, str]]] = {}
+        """Id, emoji and user of what was given to a comment, by its id."""
         self._ids = itertools.count(2001)
 
     def clear(self) -> None:
         """Nobody and nothing; ids begin again."""
-        for known in (self.users, self.projects, self.renamed, self.links):
+        for known in (self.users, self.projects, self.renamed, self.links, self.groups, self.awards):
             known.clear()
         self._ids = itertools.count(2001)
 

@@ -12,6 +12,9 @@ from agentsmith.simulators.jira.issue_routes import API, split
 from agentsmith.simulators.jira.payloads import stamp
 from agentsmith.simulators.jira.state import LINK_TYPES, PERMISSIONS, moment
 
+ROLE_IDS = 10100
+"""Roles are numbered from here, in the order of their names."""
+
 
 class AccountRoutes:
     """Everything that is about no single issue."""
@@ -27,6 +30,10 @@ class AccountRoutes:
             ("GET", API + "/user/permission/search", self.permitted),
             ("GET", API + "/serverInfo", self.server),
             ("GET", API + "/project/{project}", self.project),
+            ("GET", API + "/project/{project}/role", self.roles),
+            ("GET", API + "/project/{project}/role/{role:int}", self.role),
+            ("GET", API + "/user/groups", self.groups),
+            ("GET", API + "/user", self.user),
             ("GET", API + "/field", self.fields),
             ("GET", API + "/label", self.labels),
             ("GET", API + "/issueLinkType", self.link_types),
@@ -92,6 +99,66 @@ class AccountRoutes:
         if not self.hub.world.may(self.hub.door.name(call), key, "BROWSE_PROJECTS"):
             raise refuse(404, f"No project could be found with key '{key}'.")
         return JSONResponse(self.hub.render(call).project(self.hub.world.project(key)))
+
+    def roles(self, call: Call) -> Response:
+        """The roles of a project, each with the address that tells who has it."""
+        project, names = self._roles(call)
+        root = self.hub.render(call).api
+        addresses = {n: f"{root}/project/{project}/role/{ROLE_IDS + i}" for i, n in enumerate(names)}
+        return JSONResponse(addresses)
+
+    def role(self, call: Call) -> Response:
+        """Who has a role: people by themselves, and groups."""
+        project, names = self._roles(call)
+        index = call.params["role"] - ROLE_IDS
+        if not 0 <= index < len(names):
+            raise refuse(404, "The role does not exist.")
+        users, groups = self.hub.world.project(project).project_roles[names[index]]
+        world, cloud = self.hub.world, self.hub.cloud
+        actors = [
+            {
+                "displayName": world.user(name).display_name,
+                "type": "atlassian-user-role-actor",
+                **({"actorUser": {"accountId": world.user(name).account_id}} if cloud else {"name": name}),
+            }
+            for name in sorted(users)
+        ]
+        actors += [
+            {
+                "displayName": name,
+                "type": "atlassian-group-role-actor",
+                **({"actorGroup": {"name": name, "displayName": name}} if cloud else {"name": name}),
+            }
+            for name in sorted(groups)
+        ]
+        return JSONResponse({"name": names[index], "id": call.params["role"], "actors": actors})
+
+    def _roles(self, call: Call) -> tuple[str, list[str]]:
+        key = call.params["project"]
+        if not self.hub.world.may(self.hub.door.name(call), key, "ADMINISTER_PROJECTS"):
+            raise refuse(401, "You do not have permission to see the roles of the project.")
+        return key, sorted(self.hub.world.project(key).project_roles)
+
+    def groups(self, call: Call) -> Response:
+        """The groups of an account, on Cloud."""
+        if not self.hub.cloud:
+            raise refuse(404, "There is no such resource.")
+        user = self.hub.world.user_with(call.query.get("accountId", ""))
+        if user is None:
+            raise refuse(404, "The user does not exist.")
+        return JSONResponse([{"name": name} for name in self._groups_of(user.name)])
+
+    def user(self, call: Call) -> Response:
+        """An account, with its groups where they are asked for; as Data Center does."""
+        user = self.hub.world.user_with(call.query.get("username") or call.query.get("accountId", ""))
+        if user is None:
+            raise refuse(404, "The user does not exist.")
+        items = [{"name": name} for name in self._groups_of(user.name)]
+        shown = self.hub.render(call).user(user.name) or {}
+        return JSONResponse({**shown, "groups": {"size": len(items), "items": items}})
+
+    def _groups_of(self, name: str) -> list[str]:
+        return sorted(group for group, members in self.hub.world.groups.items() if name in members)
 
     def fields(self, call: Call) -> Response:  # noqa: ARG002 - the shape of every handler
         """The fields of issues."""

@@ -98,6 +98,22 @@ class People:
         self.hub.world.project(key).roles[user] = role
 
     @operation
+    def make_administrator(self, user: str) -> None:
+        """Let somebody administer Jira itself, webhooks included."""
+        self.hub.world.administrators.add(self.hub.world.user(user).name)
+
+    @operation
+    def add_group(self, name: str, members: Sequence[str]) -> None:
+        """Make a group, or give it other members."""
+        self.hub.world.groups[name] = frozenset(self.hub.world.user(member).name for member in members)
+
+    @operation
+    def set_project_role(self, key: str, role: str, users: Sequence[str] = (), groups: Sequence[str] = ()) -> None:
+        """Say who has a role of a project (`Developers`); what it allows is another matter, see `set_role`."""
+        names = frozenset(self.hub.world.user(user).name for user in users)
+        self.hub.world.project(key).project_roles[role] = (names, frozenset(groups))
+
+    @operation
     def hide_labels(self, key: str) -> None:
         """Take the labels off the project's edit screen."""
         self.hub.world.project(key).labels_on_screen = False

@@ -14,6 +14,7 @@ from agentsmith.simulators.frame import Call, Endpoint, Simulator, table
 from agentsmith.simulators.jira.access import FAILED
 from agentsmith.simulators.jira.account_routes import AccountRoutes
 from agentsmith.simulators.jira.comment_routes import CommentRoutes
+from agentsmith.simulators.jira.hook_routes import HookRoutes
 from agentsmith.simulators.jira.hub import Hub
 from agentsmith.simulators.jira.issue_routes import IssueRoutes
 from agentsmith.simulators.jira.limits import BURST, PER_ISSUE, QUOTA
@@ -80,7 +81,7 @@ class JiraSimulator(People, Simulator):
     def endpoints(self) -> Sequence[Endpoint]:
         """Every endpoint."""
         groups = (IssueRoutes, CommentRoutes, TransitionRoutes, SearchRoutes, AccountRoutes)
-        return table(*(group(self.hub).table() for group in groups))
+        return table(*(group(self.hub).table() for group in groups), HookRoutes(self.hub, self.hooks).table())
 
     def clear_state(self) -> None:
         """No accounts, no projects, no tokens, no hooks."""
@@ -89,7 +90,8 @@ class JiraSimulator(People, Simulator):
 
     def admit(self, call: Call) -> Response | None:
         """API version, credential, limits."""
-        if call.params.get("version") not in (("2", "3", "latest") if self.cloud else ("2", "latest")):
+        known = ("2", "3", "latest") if self.cloud else ("2", "latest")
+        if call.params.get("version", "latest") not in known:
             return Response("<html>404</html>", 404, media_type="text/html")
         if refusal := self.hub.door.admit(call):
             return refusal

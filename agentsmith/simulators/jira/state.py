@@ -135,6 +135,8 @@ class Project:
     initial: str
     roles: dict[str, str] = field(default_factory=dict)
     """Role by account name."""
+    project_roles: dict[str, tuple[frozenset[str], frozenset[str]]] = field(default_factory=dict)
+    """The roles that people can be given by name: who has each, accounts and groups."""
     labels_on_screen: bool = True
     numbers: itertools.count[int] = field(default_factory=lambda: itertools.count(1))
 
@@ -161,12 +163,17 @@ class World:
         self.keys: dict[str, int] = {}
         """Issue ids by key, former keys of moved issues included."""
         self.links: dict[str, Link] = {}
+        self.groups: dict[str, frozenset[str]] = {}
+        """Account names by group."""
+        self.administrators: set[str] = set()
+        """Accounts that may administer Jira itself."""
         self._ids = itertools.count(10001)
 
     def clear(self) -> None:
         """Nobody and nothing; ids begin again."""
-        for known in (self.users, self.projects, self.versions, self.keys, self.links):
+        for known in (self.users, self.projects, self.versions, self.keys, self.links, self.groups):
             known.clear()
+        self.administrators.clear()
         self._ids = itertools.count(10001)
 
     def next_id(self) -> int:

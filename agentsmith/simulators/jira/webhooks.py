@@ -42,10 +42,12 @@ class Hook:
     events: tuple[str, ...]
     projects: frozenset[str] | None
     """Keys of the projects that its filter lets through; None: all."""
+    enabled: bool = True
 
     def wants(self, event: str, project: str) -> bool:
         """Whether it is told."""
-        return ("*" in self.events or event in self.events) and (self.projects is None or project in self.projects)
+        heard = "*" in self.events or event in self.events
+        return self.enabled and heard and (self.projects is None or project in self.projects)
 
 
 def signature(secret: str, body: bytes) -> str:

@@ -20,6 +20,11 @@ class Token:
         self._bearer = bearer
         self.name = f"{host}:{hashlib.sha256(token.encode()).hexdigest()[:12]}"
 
+    @property
+    def token(self) -> str:
+        """The token itself."""
+        return self._token
+
     async def headers(self) -> Mapping[str, str]:
         """The token as it is."""
         return {"Authorization": f"Bearer {self._token}" if self._bearer else f"Basic {self._packed}"}

@@ -22,6 +22,8 @@ Format = Literal["markdown", "html"]
 COMMENT_LIMIT: Final = 150_000
 HINT: Final = "The tags say how it stands now."
 CUT: Final = "\n\n… (cut: Azure DevOps takes no longer comment)"
+EMPTY: Final = "…"
+"""What is said where there is nothing to say."""
 _BREAK: Final = re.compile(r"<br\s*/?>\n?", re.I)
 _MARKUP: Final = re.compile(r"</?(?:div|p|span|code|pre)\b[^<>]*>", re.I)
 
@@ -49,7 +51,16 @@ class Form:
 
     def fit(self, text: str, memo: Memo) -> str:
         """The text as it will stand there: what UTF-8 lacks replaced, cut where it is too long."""
-        room = COMMENT_LIMIT - self._size(f"\n\n{self.foot(memo)}")
+        return self._fitted(text, COMMENT_LIMIT - self._size(f"\n\n{self.foot(memo)}"))
+
+    def plain(self, text: str) -> str:
+        """A comment beside our one as it is sent, fitted too; never in our form, whatever the text says (T16)."""
+        fitted = self._fitted(text, COMMENT_LIMIT - self._size(f"\n\n{EMPTY}")) or EMPTY
+        if self.read(html.escape(fitted, quote=False)) is not None:
+            fitted += f"\n\n{EMPTY}"  # our form is in the last line, so this must not be it
+        return self._escaped(fitted)
+
+    def _fitted(self, text: str, room: int) -> str:
         clean = text[:room].replace("\0", "\ufffd").encode("utf-8", "replace").decode("utf-8")
         clean = clean.replace("\r\n", "\n").replace("\r", "\n").rstrip()
         if len(text) <= room and self._size(clean) <= room:
@@ -58,7 +69,10 @@ class Form:
 
     def write(self, fitted: str, memo: Memo) -> str:
         """The whole comment as it is sent."""
-        whole = html.escape(f"{fitted}\n\n{self.foot(memo)}", quote=False)
+        return self._escaped(f"{fitted}\n\n{self.foot(memo)}")
+
+    def _escaped(self, text: str) -> str:
+        whole = html.escape(text, quote=False)
         return whole if self.format == "markdown" else whole.replace("\n", "<br>")
 
     def saying(self, said: Words) -> Saying:

@@ -12,6 +12,7 @@ import dataclasses
 from typing import Final
 
 from agentsmith.domain.errors import TicketNotFound, TrackerError, TrackerUnavailable
+from agentsmith.domain.foreign import Foreign
 from agentsmith.domain.lifecycle import LabelSet, Status
 from agentsmith.domain.ticket import Ticket
 from agentsmith.domain.tracker import Applied, Gone, Move, MoveOutcome
@@ -63,6 +64,22 @@ class Moves:
                 left = tags.only(self._labels, shown.tags, keep)
                 if left == shown.tags:
                     return seen
+                after = await self._items.relabel(seen, shown, left, rev=shown.rev, deadline=deadline)
+                if after is not None:
+                    return after
+                await self._pause(failures, deadline)
+            raise TrackerUnavailable(_restless(number))
+
+    async def relabel(self, ticket: Ticket, wanted: Foreign, *, deadline: float) -> Ticket:
+        """Add and remove tags that are not ours, under the test of the revision (T17)."""
+        number = self._items.number(ticket.key)
+        async with self._memory.lock(number):
+            for failures in range(1, TRIES + 1):
+                seen, shown = await self._look(ticket, deadline)
+                todo = wanted.left(shown.tags)
+                if todo.nothing:
+                    return seen
+                left = tags.changed(shown.tags, todo)
                 after = await self._items.relabel(seen, shown, left, rev=shown.rev, deadline=deadline)
                 if after is not None:
                     return after

@@ -69,6 +69,7 @@ class Fields(Record):
     state: str = Field(alias="System.State")
     type: str = Field(alias="System.WorkItemType")
     project: str = Field(alias="System.TeamProject")
+    area: str = Field("", alias="System.AreaPath")
     tags: str = Field("", alias="System.Tags")
     description: str = Field("", alias="System.Description")
     steps: str = Field("", alias="Microsoft.VSTS.TCM.ReproSteps")
@@ -77,6 +78,7 @@ class Fields(Record):
     changed_by: _Identity | None = Field(None, alias="System.ChangedBy")
     assigned_to: _Identity | None = Field(None, alias="System.AssignedTo")
     changed: Moment | None = Field(None, alias="System.ChangedDate")
+    history: str = Field("", alias="System.History")
 
 
 class Relation(Record):
@@ -159,6 +161,46 @@ class Comment(Record):
     deleted: bool = Field(False, alias="isDeleted")
 
 
+class Reaction(Record):
+    """How many gave a reaction to a comment, and whether we are among them."""
+
+    type: str
+    ours: bool = Field(False, alias="isCurrentUserEngaged")
+
+
+class ConsumerInputs(Record):
+    """Where a subscription sends what it hears of; secrets are shown as stars."""
+
+    url: str = ""
+    password: str = Field("", alias="basicAuthPassword")
+    headers: str = Field("", alias="httpHeaders")
+
+
+class PublisherInputs(Record):
+    """What a subscription listens to; a filter that is empty is none."""
+
+    project: str = Field("", alias="projectId")
+    type: str = Field("", alias="workItemType")
+    tag: str = ""
+    fields: str = Field("", alias="changedFields")
+    area: str = Field("", alias="areaPath")
+
+
+class Subscription(Record):
+    """A service hook: one kind of event, sent to one address."""
+
+    id: str
+    status: str = "enabled"
+    event: str = Field(alias="eventType")
+    consumer: ConsumerInputs = Field(alias="consumerInputs")
+    publisher: PublisherInputs = Field(alias="publisherInputs")
+
+    @property
+    def narrowed(self) -> bool:
+        """Whether it hears of some work items only."""
+        return bool(self.publisher.type or self.publisher.tag or self.publisher.fields or self.publisher.area)
+
+
 class CommentPage(Record):
     """Some comments, and how to get more."""
 
@@ -232,6 +274,43 @@ class Project(Record):
     name: str
 
 
+class Repository(Record):
+    """A git repository; one without a default branch is empty."""
+
+    id: str
+    name: str = ""
+    default_branch: str | None = Field(None, alias="defaultBranch")
+    disabled: bool = Field(False, alias="isDisabled")
+    project: Project | None = None
+
+
+class ItemRef(Record):
+    """What a pull request is linked to."""
+
+    id: str
+
+
+class PullRequest(Record):
+    """A pull request. In lists the text is cut after 400 characters, and no references are shown."""
+
+    id: int = Field(alias="pullRequestId")
+    status: str
+    title: str
+    source: str = Field(alias="sourceRefName")
+    target: str = Field(alias="targetRefName")
+    repository: Repository
+    description: str | None = None
+    draft: bool = Field(False, alias="isDraft")
+    fork: dict[str, Any] | None = Field(None, alias="forkSource")
+    references: list[ItemRef] | None = Field(None, alias="workItemRefs")
+
+
+class PullRequests(Record):
+    """A list of them, in the wrapping that all lists have."""
+
+    value: list[PullRequest]
+
+
 @dataclass(frozen=True, slots=True)
 class Snapshot:
     """What the tracker knows beside the ticket itself; travels in `Ticket.native`."""
@@ -272,6 +351,9 @@ def to_ticket(item: WorkItem, site: Site, tracker: str, *, open_: bool, read_at:
         author=fields.created_by.name if fields.created_by else "",
         assignees=frozenset({fields.assigned_to.name} if fields.assigned_to else ()),
         updated_at=updated,
+        state=fields.state,
+        type=fields.type,
+        components=frozenset({fields.area} if fields.area else ()),
         native=Snapshot(
             number,
             item.rev,

@@ -26,6 +26,7 @@ from agentsmith.trackers.http.ledger import ACTOR
 HISTORY_PAGE: Final = 200
 MEMBERS_FRESH: Final = 300.0
 """Seconds for which the members of the teams are remembered."""
+ADMINISTRATOR: Final = "team administrator"
 _MOST_PAGES: Final = 100
 _TAGS: Final = "System.Tags"
 _UNIQUE: Final = re.compile(r"[@\\]")
@@ -51,7 +52,8 @@ class People:
         self._me: Actor | None = None
         self._my_id: str | None = None
         self._asking = asyncio.Lock()
-        self._members: tuple[float, dict[str, Access]] | None = None
+        self._members: tuple[float, dict[str, Access], dict[str, set[str]]] | None = None
+        """When they were asked for, what each may, and who is in which team; people by id and unique name."""
 
     async def me(self, *, deadline: float | None = None) -> Actor:
         """Who the credential belongs to; asked once."""
@@ -96,16 +98,28 @@ class People:
             found, start = _last_setting(await self._history(number, begin), wanted), begin
         return found
 
+    async def belongs_to(self, actor: Actor, *, teams: frozenset[str], roles: frozenset[str]) -> str:
+        """The team, of those named, that somebody is in; the one role is that of a team's administrator."""
+        key = _key(actor)
+        members, by_team = await self._known_members()
+        for team in sorted(teams):
+            if key and key in by_team.get(team.casefold(), ()):
+                return f"team {team!r}"
+        named = next((role for role in sorted(roles) if role.casefold() == ADMINISTRATOR), None)
+        return f"role {named!r}" if named and members.get(key, Access.NONE) >= Access.ADMIN else ""
+
     async def access_of(self, actor: Actor) -> Access:
         """WRITE for members of the project's teams, ADMIN for the teams' administrators, READ for all others."""
+        members, _ = await self._known_members()
+        key = _key(actor)
+        return members.get(key, Access.READ) if key else Access.NONE
+
+    async def _known_members(self) -> tuple[dict[str, Access], dict[str, set[str]]]:
         async with self._asking:
             if self._members is None or self._now() - self._members[0] >= MEMBERS_FRESH:
                 with spending_for(ACTOR):
-                    self._members = (self._now(), await self._ask_members())
-            members = self._members[1]
-        # A webhook about a comment names its author without an id; unique names are unique, display names are not.
-        key = actor.id.lower() or (actor.name.casefold() if _UNIQUE.search(actor.name) else "")
-        return members.get(key, Access.READ) if key else Access.NONE
+                    self._members = (self._now(), *await self._ask_members())
+            return self._members[1:]
 
     async def _history(self, number: str, skip: int) -> list[Any]:
         params = {"api-version": API_VERSION, "$top": str(self._page_size), "$skip": str(skip)}
@@ -113,20 +127,26 @@ class People:
         page: Page = payloads.read(Page, answer.data, "a list of updates")
         return page.value
 
-    async def _ask_members(self) -> dict[str, Access]:
+    async def _ask_members(self) -> tuple[dict[str, Access], dict[str, set[str]]]:
         project = self._site.path("").split("/")[2]
         found: dict[str, Access] = {}
+        by_team: dict[str, set[str]] = {}
         for record in await self._listed(f"/projects/{project}/teams"):
             team: Team = payloads.read(Team, record, "a team")
-            if self._teams and team.name.casefold() not in self._teams and team.id.casefold() not in self._teams:
-                continue
+            names = {team.name.casefold(), team.id.casefold()}
+            # Where the settings name the teams whose members may write, others are asked for none the less: `allow`
+            # may name them.
+            counts = not self._teams or bool(names & self._teams)
             for person in await self._listed(f"/projects/{project}/teams/{team.id}/members"):
                 member: Member = payloads.read(Member, person, "a member of a team")
                 access = Access.ADMIN if member.admin else Access.WRITE
                 who = member.identity.to_actor()
                 for key in (who.id, who.name.casefold()):
-                    found[key] = max(access, found.get(key, Access.NONE))
-        return found
+                    for name in names:
+                        by_team.setdefault(name, set()).add(key)
+                    if counts:
+                        found[key] = max(access, found.get(key, Access.NONE))
+        return found, by_team
 
     async def _listed(self, rest: str) -> list[Any]:
         records: list[Any] = []
@@ -138,6 +158,11 @@ class People:
             if len(page.value) < self._page_size:
                 return records
         raise BadAnswer("Azure DevOps: a list of teams or members does not end")
+
+
+def _key(actor: Actor) -> str:
+    # A webhook about a comment names its author without an id; unique names are unique, display names are not.
+    return actor.id.lower() or (actor.name.casefold() if _UNIQUE.search(actor.name) else "")
 
 
 def _last_setting(page: list[Any], wanted: str) -> Update | None:

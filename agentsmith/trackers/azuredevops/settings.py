@@ -1,42 +1,49 @@
-"""What the configuration says about an Azure DevOps tracker."""
+"""What the configuration says about an Azure DevOps tracker, and about a repository in Azure Repos."""
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self
+import re
+from typing import Annotated, Final, Literal, Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import AfterValidator, Field, field_validator, model_validator
 
-from agentsmith.config import TrackerSettings
+from agentsmith.config import RepositorySettings, TrackerSettings
 from agentsmith.config.names import Secret
+from agentsmith.config.section import Section
 from agentsmith.domain.lifecycle import LabelSet
+from agentsmith.trackers.azuredevops.forge import AzureForge
 from agentsmith.trackers.azuredevops.form import Format
-from agentsmith.trackers.azuredevops.opening import Auth, open_tracker
+from agentsmith.trackers.azuredevops.opening import Auth, open_forge, open_tracker
 from agentsmith.trackers.azuredevops.site import AZURE, Site
 from agentsmith.trackers.azuredevops.sticky import COMMENTS_VERSION
 from agentsmith.trackers.azuredevops.tracker import AzureDevOpsTracker
 from agentsmith.trackers.azuredevops.webhook import AzureDevOpsWebhooks
 from agentsmith.trackers.http import Pace, Shared
 
+_ILLEGAL: Final = re.compile(r"[\x00-\x1f\\/:*?\"<>|;#$&{},+=\[\]%~^]")
 
-class AzureDevOpsSettings(TrackerSettings):
-    """A project on Azure DevOps Services or on a Server, reached with a personal access token or an Entra token."""
 
-    platform: Literal["azure-devops"]
+def _a_repository(name: str) -> str:
+    if not name.strip() or len(name) > 64 or _ILLEGAL.search(name) or name.startswith((".", "_", "-")):
+        raise ValueError("must be the name of a git repository in the project, like web")
+    return name
+
+
+class _OnAzure(Section):
+    """Where a project is, and the token that reaches it."""
+
     organization: str
     """`acme` in https://dev.azure.com/acme; on a Server the name of the collection."""
     project: str
     token: Secret
-    """A personal access token with "Work Items (Read & Write)", or a bearer token of Microsoft Entra."""
+    """A personal access token with "Work Items (Read & Write)", for code also with "Code (Read & Write)"; or a bearer
+    token of Microsoft Entra."""
     auth: Auth = "pat"
     """How the token is sent: `pat` for a personal access token, `bearer` for one of Microsoft Entra."""
     base_url: str = AZURE
     """The address before the organization; `https://HOST/tfs` for a Server. Nothing is appended but paths."""
-    teams: tuple[Annotated[str, Field(min_length=1)], ...] = ()
-    """Whose members may write, by name; none named means every team of the project."""
-    comment_format: Format = "markdown"
-    """`html` for a Server, which knows no Markdown in comments."""
-    comments_api: Annotated[str, Field(pattern=r"^[0-9]+\.[0-9]+-preview(\.[0-9]+)?$")] = COMMENTS_VERSION
-    """The version of the comments API; Server 2022 needs `7.0-preview.3`."""
+    repository: Annotated[str, AfterValidator(_a_repository)] | None = None
+    """The git repository in the project; None means the one that is called like the project."""
 
     @field_validator("organization")
     @classmethod
@@ -63,6 +70,48 @@ class AzureDevOpsSettings(TrackerSettings):
     def site(self) -> Site:
         """Where the project is."""
         return Site(self.organization, self.project, self.base_url)
+
+
+class AzureRepository(_OnAzure, RepositorySettings):
+    """A git repository in Azure Repos, and its pull requests."""
+
+    platform: Literal["azure-devops"]
+
+    def open(self, name: str, shared: Shared, *, pace: Pace | None = None) -> AzureForge:
+        """The forge that these settings describe."""
+        return open_forge(
+            name=name,
+            site=self.site,
+            repository=self.repository or self.project,
+            token=self.token.get_secret_value(),
+            shared=shared,
+            auth=self.auth,
+            pace=pace,
+        )
+
+
+class AzureDevOpsSettings(_OnAzure, TrackerSettings):
+    """A project on Azure DevOps Services or on a Server, reached with a personal access token or an Entra token."""
+
+    platform: Literal["azure-devops"]
+    teams: tuple[Annotated[str, Field(min_length=1)], ...] = ()
+    """Whose members may write, by name; none named means every team of the project."""
+    comment_format: Format = "markdown"
+    """`html` for a Server, which knows no Markdown in comments."""
+    comments_api: Annotated[str, Field(pattern=r"^[0-9]+\.[0-9]+-preview(\.[0-9]+)?$")] = COMMENTS_VERSION
+    """The version of the comments API; Server 2022 needs `7.0-preview.3`."""
+
+    def own_repository(self) -> AzureRepository:
+        """A project has its work items and its repositories; one token serves both."""
+        return AzureRepository(
+            platform="azure-devops",
+            organization=self.organization,
+            project=self.project,
+            token=self.token,
+            auth=self.auth,
+            base_url=self.base_url,
+            repository=self.repository,
+        )
 
     def project_identity(self) -> str:
         """`dev.azure.com/acme/web`: the same as the tracker's `project`, and the first part of every ticket id."""

@@ -54,6 +54,22 @@ class Site:
         parts = [self.host, *([path] if path else []), self.organization, self.project]
         return "/".join(quote(part, safe="/:") for part in parts).lower()
 
+    def code_url(self, repository: str) -> str:
+        """Where git finds a repository of the project, and people see it."""
+        parts = (quote(self.organization), quote(self.project, safe=""), "_git", quote(repository, safe=""))
+        return "/".join([self.base_url.rstrip("/"), *parts])
+
+    def neighbour(self, ticket: TicketId) -> str | None:
+        """The id of a work item of this organization, in whatever project; None for any other ticket."""
+        project, _, number = ticket.rpartition("#")
+        here = project.rpartition("/")[0] == self.project_name.rpartition("/")[0]
+        return self.number(number) if here else None
+
+    def neighbour_path(self, ticket: TicketId) -> str:
+        """The API path of such a work item."""
+        project = ticket.rpartition("#")[0].rpartition("/")[2]
+        return f"/{quote(self.organization)}/{project}/_apis/wit/workitems/{self.neighbour(ticket)}"
+
     def path(self, rest: str) -> str:
         """An API path inside the project."""
         return f"/{quote(self.organization)}/{quote(self.called or self.project, safe='')}/_apis{rest}"

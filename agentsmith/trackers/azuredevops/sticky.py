@@ -104,6 +104,14 @@ class Stickies:
             edited = None if there is None else await self._edit(number, _comment_id(there.ref), body, deadline)
             return edited or await self._create(number, body, ticket, deadline)
 
+    async def say(self, ticket: Ticket, text: str, *, deadline: float) -> None:
+        """Post a comment of its own (T16)."""
+        number = self._items.number(ticket.key)
+        async with self._memory.lock(number):
+            with self._memory.commenting(number, edit=False, now=self._now):
+                body = {"text": self._form.plain(text)}
+                await self._client.write("POST", self._path(number), body, deadline=deadline)
+
     async def _ours_in(self, record: Any, deadline: float | None) -> Sticky | None:
         """The record as our comment, if it is one."""
         text = record.get("text") if isinstance(record, dict) else None

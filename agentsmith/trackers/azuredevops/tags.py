@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from agentsmith.domain.errors import ConfigError
+from agentsmith.domain.foreign import Foreign
 from agentsmith.domain.lifecycle import LabelSet, Status
 from agentsmith.domain.tracker import AlreadySo, LostRace, Move
 
@@ -57,6 +58,19 @@ def operation(before: Sequence[str], after: Sequence[str]) -> dict[str, Any]:
 def same(one: Iterable[str], other: Iterable[str]) -> bool:
     """Whether both are the same tags; the case is whatever the tag was first written in."""
     return {tag.casefold() for tag in one} == {tag.casefold() for tag in other}
+
+
+def changed(shown: Sequence[str], todo: Foreign) -> tuple[str, ...]:
+    """The tags after foreign ones were added and removed; everything else stays where it is (P3)."""
+    return (*(tag for tag in shown if tag not in todo.remove), *todo.add)
+
+
+def check_foreign(wanted: Foreign) -> Foreign:
+    """The same, if Azure DevOps takes these tags; raises ConfigError where it would not."""
+    for name in wanted.add:
+        if name.startswith("@") or any(ord(c) > 0xFFFF for c in name):
+            raise ConfigError(f"Azure DevOps takes no tag {name[:40]!r}: none begins with @ or holds an emoji")
+    return wanted
 
 
 def check(labels: LabelSet) -> None:

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from typing import Final
 
 import httpx
 
+from agentsmith.domain.conversation import Acknowledged
+from agentsmith.domain.foreign import foreign
+from agentsmith.domain.hooks import Hook
 from agentsmith.domain.lifecycle import LabelSet, Status
 from agentsmith.domain.memo import Memo
 from agentsmith.domain.ticket import Actor, Ticket, TicketId
 from agentsmith.domain.tracker import Access, Blocker, Labelling, Move, MoveOutcome, Sticky
+from agentsmith.domain.webhook import Remark
 from agentsmith.trackers.azuredevops import links, tags
 from agentsmith.trackers.azuredevops.form import Form, Format
+from agentsmith.trackers.azuredevops.hooks import Hooks
 from agentsmith.trackers.azuredevops.items import Items
 from agentsmith.trackers.azuredevops.listing import BATCH, QUERY_PAGE, Listing
 from agentsmith.trackers.azuredevops.memory import Memory
@@ -22,6 +27,7 @@ from agentsmith.trackers.azuredevops.people import HISTORY_PAGE, People
 from agentsmith.trackers.azuredevops.site import Site
 from agentsmith.trackers.azuredevops.states import States
 from agentsmith.trackers.azuredevops.sticky import COMMENTS_VERSION, Stickies
+from agentsmith.trackers.azuredevops.voice import Voice
 from agentsmith.trackers.http import ApiClient, Pace
 
 
@@ -68,6 +74,8 @@ class AzureDevOpsTracker:
         )
         self._form = Form(labels, comment_format)
         self._moves = Moves(items=self._items, labels=labels, memory=memory, pace=pace)
+        self._voice = Voice(client, site, version=comments_version)
+        self._hooks = Hooks(client, site)
         self._stickies = Stickies(
             client=client,
             site=site,
@@ -106,7 +114,7 @@ class AzureDevOpsTracker:
         return self._listing.find(*labels)
 
     async def move(self, ticket: Ticket, move: Move) -> MoveOutcome:
-        """Publish one edge (T4 to T11); its words travel in the same patch where nobody has commented yet (T16)."""
+        """Publish one edge (T4 to T11); its words travel in the same patch where nobody has commented yet (T18)."""
         return await self._moves.move(ticket, move, self._form.saying(move.say) if move.say else None)
 
     async def tidy(self, ticket: Ticket, *, keep: Status | None, deadline: float) -> Ticket:
@@ -123,6 +131,17 @@ class AzureDevOpsTracker:
         """Make our comment or edit it in place (T13)."""
         return await self._stickies.write(ticket, text, memo, known=known, deadline=deadline)
 
+    async def say(self, ticket: Ticket, text: str, *, deadline: float) -> None:
+        """Post a comment beside our one (T16)."""
+        await self._stickies.say(ticket, text, deadline=deadline)
+
+    async def relabel(
+        self, ticket: Ticket, *, add: Collection[str] = (), remove: Collection[str] = (), deadline: float
+    ) -> Ticket:
+        """Change tags that are not ours (T17)."""
+        wanted = tags.check_foreign(foreign(self.labels.lifecycle, add, remove))
+        return await self._moves.relabel(ticket, wanted, deadline=deadline)
+
     async def me(self) -> Actor:
         """The account of the token."""
         return await self._people.me()
@@ -136,6 +155,34 @@ class AzureDevOpsTracker:
     async def access_of(self, actor: Actor) -> Access:
         """What membership of the project's teams says."""
         return await self._people.access_of(actor)
+
+    async def belongs_to(self, actor: Actor, *, teams: frozenset[str], roles: frozenset[str]) -> str:
+        """By a team of the project, or as the administrator of one."""
+        return await self._people.belongs_to(actor, teams=teams, roles=roles)
+
+    async def remark(self, ticket: Ticket, ref: str) -> Remark | None:
+        """A comment on the work item (T19)."""
+        return await self._voice.remark(self._items.number(ticket.key), ref)
+
+    async def acknowledge(self, ticket: Ticket, ref: str, *, deadline: float) -> Acknowledged:
+        """A reaction, where the comment can be named (T20)."""
+        return await self._voice.acknowledge(self._items.number(ticket.key), ref, deadline=deadline)
+
+    async def hooks(self) -> tuple[Hook, ...]:
+        """The project's service hooks, by address (H1)."""
+        return await self._hooks.listed()
+
+    async def install_hook(self, url: str, secret: str) -> Hook:
+        """A new one (H2)."""
+        return await self._hooks.install(url, secret)
+
+    async def repair_hook(self, hook: Hook, secret: str) -> Hook:
+        """One made right (H3)."""
+        return await self._hooks.repair(hook, secret)
+
+    async def remove_hook(self, hook: Hook) -> None:
+        """One less (H4)."""
+        await self._hooks.remove(hook)
 
     async def blockers(self, ticket: Ticket) -> tuple[Blocker, ...]:
         """The predecessors of the work item."""

@@ -30,6 +30,9 @@ _TAGS: Final = "System.Tags"
 class AzureDevOpsWebhooks:
     """Verifies and reads the deliveries of one project."""
 
+    telling: Final[frozenset[str]] = frozenset()
+    """All that tells what a delivery is stands in its body."""
+
     def __init__(self, site: Site, secrets: Sequence[str]) -> None:
         self._site, self._secrets = site, tuple(secrets)
 
@@ -41,6 +44,10 @@ class AzureDevOpsWebhooks:
             by_header = same_secret(self._secrets, headers.get(HEADER))
             if not by_login and not by_header:
                 raise BadSignature("the secret is missing or wrong")
+        return self.understand(incoming)
+
+    def understand(self, incoming: Incoming) -> TicketEvent | Uninteresting:
+        """See WebhookReader."""
         data = read_object(incoming.body)
         delivery, event = data.get("id"), data.get("eventType")
         if not isinstance(delivery, str) or not delivery or not isinstance(event, str):

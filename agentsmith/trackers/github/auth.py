@@ -31,8 +31,12 @@ class Token:
         self._token = token
         self.name = f"{host}:{hashlib.sha256(token.encode()).hexdigest()[:12]}"
 
-    async def headers(self) -> Mapping[str, str]:
+    async def token(self) -> str:
         """The token as it is."""
+        return self._token
+
+    async def headers(self) -> Mapping[str, str]:
+        """The token as requests carry it."""
         return {"Authorization": f"Bearer {self._token}"}
 
     async def renew(self, refused: Mapping[str, str], *, server_time: float | None) -> bool:  # noqa: ARG002
@@ -96,12 +100,16 @@ class Installation:
         self._fetching = asyncio.Lock()
         self.name = f"{host}:app-{app}-installation-{installation}"
 
-    async def headers(self) -> Mapping[str, str]:
+    async def token(self) -> str:
         """The installation's token; whoever comes while a new one is fetched waits for that one."""
         async with self._fetching:
             if not self._token or self._now() >= self._until:
                 await self._fetch()
-            return {"Authorization": f"Bearer {self._token}"}
+            return self._token
+
+    async def headers(self) -> Mapping[str, str]:
+        """The token as requests carry it."""
+        return {"Authorization": f"Bearer {await self.token()}"}
 
     async def renew(self, refused: Mapping[str, str], *, server_time: float | None) -> bool:  # noqa: ARG002
         """Drop the token that was refused; another request may have replaced it already."""

@@ -58,10 +58,10 @@ class LabelWriter:
         """Remember ids of labels of this repository, from any answer that shows them."""
         self._ids.update({label.name.casefold(): label.node_id for label in labels if label.node_id})
 
-    async def add(self, number: str, label: str, *, deadline: float) -> Labels:
-        """Put a label on; answers all labels that are there then."""
+    async def add(self, number: str, *labels: str, deadline: float) -> Labels:
+        """Put labels on, beside those that are there; answers all labels that are there then."""
         path = self._site.path(number, "/labels")
-        answer = await self._client.write("POST", path, {"labels": [label]}, deadline=deadline)
+        answer = await self._client.write("POST", path, {"labels": list(labels)}, deadline=deadline)
         return self._read(answer)
 
     async def remove(self, number: str, label: str, *, deadline: float) -> Labels | None:

@@ -30,6 +30,7 @@ from agentsmith.domain.errors import (
     TrackerUnavailable,
     Unauthorized,
 )
+from agentsmith.domain.foreign import Foreign
 from agentsmith.domain.lifecycle import LabelSet, Status
 from agentsmith.domain.ticket import Ticket
 from agentsmith.domain.tracker import (
@@ -156,6 +157,35 @@ class Moves:
             if keep not in _HELD:
                 await self._let_go(number, deadline)
             return self._after(seen, shown)
+
+    async def relabel(self, ticket: Ticket, wanted: Foreign, *, deadline: float) -> Ticket:
+        """Add and remove labels that are not ours (T17); what is so already is not written."""
+        number = self._issues.number(ticket.key)
+        async with self._notes.lock(number):
+            seen = await self._issues.read(ticket.key, known=ticket, deadline=deadline)
+            todo = wanted.left(seen.labels)
+            if todo.nothing:
+                return seen
+            self._notes.doubt(number)  # until an answer says otherwise
+            shown = _ids(seen)
+            try:
+                if todo.add:
+                    shown = await self._writer.add(number, *todo.add, deadline=deadline)
+                    for label in todo.add:
+                        self._verified(label, shown)
+                for label in todo.remove:
+                    shown = await self._without(number, label, shown, deadline)
+            except Dropped as error:
+                raise Refused(str(error)) from None
+            return self._after(seen, shown)
+
+    async def _without(self, number: str, label: str, shown: Labels, deadline: float) -> Labels:
+        """Take one label off; answers those that are left."""
+        left = await self._writer.remove(number, label, deadline=deadline)
+        shown = _without(shown, label) if left is None else left
+        if any(name.casefold() == label.casefold() for name in shown):
+            raise Dropped(f"GitHub answered 200, but the label {label} is still there")
+        return shown
 
     async def _publish(self, number: str, ticket: Ticket, move: Move) -> MoveOutcome:
         seen, taken = ticket, False

@@ -49,6 +49,12 @@ _Label = Annotated[Label, BeforeValidator(_as_label)]
 _Moment = Annotated[AwareDatetime, Field(strict=False)]
 
 
+class IssueType(_Record):
+    """`Bug`, `Task`, or what the organisation made up."""
+
+    name: str
+
+
 class Issue(_Record):
     """An issue, or a pull request where `pull_request` is there."""
 
@@ -64,6 +70,7 @@ class Issue(_Record):
     assignees: list[User] = []
     updated_at: _Moment | None = None
     pull_request: dict[str, Any] | None = None
+    type: IssueType | None = None
 
 
 class Comment(_Record):
@@ -72,6 +79,45 @@ class Comment(_Record):
     id: int
     body: str | None = None
     user: User | None = None
+    issue_url: str = ""
+
+
+class HookConfig(_Record):
+    """Where a webhook sends what; the secret is shown as stars."""
+
+    url: str = ""
+    content_type: str = "form"
+    secret: str = ""
+
+
+class LastResponse(_Record):
+    """How the last delivery went; None before the first."""
+
+    code: int | None = None
+
+
+class RepositoryHook(_Record):
+    """A webhook of a repository."""
+
+    id: int
+    active: bool
+    events: list[str]
+    config: HookConfig
+    last_response: LastResponse = LastResponse()
+
+
+class Delivered(_Record):
+    """One attempt to deliver something; every further attempt has the same `guid`."""
+
+    id: int
+    guid: str
+    event: str
+    status_code: int
+
+    @property
+    def arrived(self) -> bool:
+        """Whether it was taken."""
+        return 200 <= self.status_code < 300
 
 
 class Event(_Record):
@@ -88,6 +134,12 @@ class Permission(_Record):
     permission: str
     role_name: str = ""
     user: User | None = None
+
+
+class Membership(_Record):
+    """Whether somebody is in a team: `active`, or only invited."""
+
+    state: str
 
 
 class App(_Record):
@@ -108,6 +160,27 @@ class Repository(_Record):
 
     full_name: str
     default_branch: str = "main"
+
+
+class _Side(_Record):
+    """One end of a pull request; `repo` is null where a fork was deleted."""
+
+    ref: str
+    repo: Repository | None = None
+
+
+class Pull(_Record):
+    """A pull request; `node_id` is what GraphQL calls it."""
+
+    number: int
+    html_url: str
+    title: str
+    state: str
+    head: _Side
+    base: _Side
+    node_id: str = ""
+    body: str | None = None
+    draft: bool = False
 
 
 class _Sha(_Record):
@@ -209,6 +282,8 @@ def to_ticket(issue: Issue, site: Site, tracker: str, *, etag: str | None, read_
         assignees=frozenset(user.login for user in issue.assignees),
         updated_at=updated,
         pull_request=issue.pull_request is not None,
+        state=issue.state,
+        type=issue.type.name if issue.type else "",
         native=Snapshot(
             number,
             issue.node_id,

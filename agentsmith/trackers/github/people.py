@@ -6,15 +6,19 @@ import asyncio
 from typing import Any, Final
 from urllib.parse import quote
 
+import structlog
+
 from agentsmith.domain.errors import Refused
 from agentsmith.domain.ticket import Actor
 from agentsmith.domain.tracker import Access, Labelling
 from agentsmith.trackers.github import payloads
-from agentsmith.trackers.github.payloads import App, Event, Permission, User
+from agentsmith.trackers.github.payloads import App, Event, Membership, Permission, User
 from agentsmith.trackers.github.site import Site
 from agentsmith.trackers.http import Answer, ApiClient, spending_for
 from agentsmith.trackers.http.ledger import ACTOR
 from agentsmith.trackers.http.paging import links
+
+log = structlog.get_logger()
 
 _ROLES: Final = {
     "admin": Access.ADMIN,
@@ -77,19 +81,46 @@ class People:
             pages += 1
         return _last_labelling(first, wanted)
 
+    async def belongs_to(self, actor: Actor, *, teams: frozenset[str], roles: frozenset[str]) -> str:
+        """The role or the team, of those named, that lets an account in; a team is asked for by its short name."""
+        if roles and (permission := await self._permission(actor)) is not None:
+            named = next((role for role in sorted(roles) if role.casefold() == permission.role_name.casefold()), None)
+            if named is not None:
+                return f"role {named!r}"
+        organization = self._site.repository.partition("/")[0]
+        for team in sorted(teams):
+            slug = quote(team.rpartition("/")[2].lower(), safe="")
+            path = f"/orgs/{organization}/teams/{slug}/memberships/{quote(actor.name, safe='')}"
+            try:
+                with spending_for(ACTOR):
+                    answer = await self._client.get(path, allow=frozenset({404}))
+            except Refused as error:
+                # Fails closed: whoever cannot be seen in the team is not in it.
+                log.warning("GitHub does not tell who is in a team", team=team, error=str(error))
+                continue
+            if answer.status == 200 and payloads.read(Membership, answer.data, "a membership").state == "active":
+                return f"team {team!r}"
+        return ""
+
     async def access_of(self, actor: Actor) -> Access:
         """What an account may do here; NONE for programs, which have no role, and for whoever is not known."""
+        permission = await self._permission(actor)
+        if permission is None:
+            return Access.NONE
+        role = _ROLES.get(permission.role_name.lower())
+        # A role that an organisation made up has a name of its own; the older word tells what it includes.
+        return role if role is not None else _ROLES.get(permission.permission.lower(), Access.NONE)
+
+    async def _permission(self, actor: Actor) -> Permission | None:
         path = self._site.path(rest=f"/collaborators/{quote(actor.name, safe='')}/permission")
         with spending_for(ACTOR):
             answer = await self._client.get(path, allow=frozenset({404}), missing=Refused)
         if answer.status == 404:
-            return Access.NONE
+            return None
         permission: Permission = payloads.read(Permission, answer.data, "a permission")
         if permission.user is not None and actor.id and str(permission.user.id) != actor.id:
-            return Access.NONE  # the login belongs to somebody else by now
-        role = _ROLES.get(permission.role_name.lower())
-        # A role that an organisation made up has a name of its own; the older word tells what it includes.
-        return role if role is not None else _ROLES.get(permission.permission.lower(), Access.NONE)
+            return None  # the login belongs to somebody else by now
+        return permission
 
     async def _labelling(self, event: Event) -> Labelling | None:
         if event.actor is None:

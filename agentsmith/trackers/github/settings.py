@@ -1,4 +1,4 @@
-"""What the configuration says about a GitHub tracker."""
+"""What the configuration says about a GitHub tracker, and about a repository on GitHub."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from agentsmith.config import Duration, TrackerSettings
+from agentsmith.config import Duration, RepositorySettings, TrackerSettings
 from agentsmith.config.names import Secret
-from agentsmith.config.pipelines import Section
+from agentsmith.config.section import Section
 from agentsmith.domain.errors import ConfigError
 from agentsmith.domain.lifecycle import LabelSet
-from agentsmith.trackers.github.opening import AppLogin, open_tracker
+from agentsmith.trackers.github.forge import GitHubForge
+from agentsmith.trackers.github.opening import AppLogin, open_forge, open_tracker
 from agentsmith.trackers.github.site import GITHUB, Site
 from agentsmith.trackers.github.tracker import GitHubTracker
 from agentsmith.trackers.github.webhook import GitHubWebhooks
@@ -54,22 +55,16 @@ class App(Section):
             raise ConfigError(f"the GitHub App's private key {path} cannot be read: {reason}") from None
 
 
-class GitHubSettings(TrackerSettings):
-    """A repository on github.com or on an Enterprise Server, reached with a token or as a GitHub App."""
+class _OnGitHub(Section):
+    """Where a repository is, and how it is reached: with a token or as a GitHub App."""
 
-    idle_stretch: ClassVar[float] = 1.0
-    """An unchanged list is answered with 304, which costs no quota."""
-
-    platform: Literal["github"]
     repository: str
     """`owner/name`."""
     token: Secret | None = None
-    """A personal access token that may write issues."""
+    """A personal access token that may write issues, for code also contents and pull requests."""
     app: App | None = None
     base_url: str = GITHUB
     """The API root; `https://HOST/api/v3` for an Enterprise Server. Nothing is appended but paths."""
-    strict: bool = False
-    """Guard claims by a git ref as well; for installations that share a repository but no Redis."""
     write_spacing: Duration | None = None
     """The least time between two writes; None means 1s on github.com and none elsewhere."""
 
@@ -94,6 +89,52 @@ class GitHubSettings(TrackerSettings):
         """Where the repository is."""
         return Site(self.repository, self.base_url)
 
+    def login(self) -> str | AppLogin:
+        """The credential; raises ConfigError when an App's key cannot be read."""
+        if self.app is not None:
+            return self.app.login()
+        return self.token.get_secret_value() if self.token else ""
+
+
+class GitHubRepository(_OnGitHub, RepositorySettings):
+    """A repository on github.com or on an Enterprise Server: its code and its pull requests."""
+
+    platform: Literal["github"]
+
+    def open(self, name: str, shared: Shared, *, pace: Pace | None = None) -> GitHubForge:
+        """The forge that these settings describe."""
+        return open_forge(
+            name=name,
+            site=self.site,
+            login=self.login(),
+            shared=shared,
+            write_spacing=self.write_spacing,
+            pace=pace,
+        )
+
+
+class GitHubSettings(_OnGitHub, TrackerSettings):
+    """A repository on github.com or on an Enterprise Server, reached with a token or as a GitHub App."""
+
+    untold: ClassVar[frozenset[str]] = frozenset({"component"})
+    idle_stretch: ClassVar[float] = 1.0
+    """An unchanged list is answered with 304, which costs no quota."""
+
+    platform: Literal["github"]
+    strict: bool = False
+    """Guard claims by a git ref as well; for installations that share a repository but no Redis."""
+
+    def own_repository(self) -> GitHubRepository:
+        """The issues and the code are in one repository, and one credential serves both."""
+        return GitHubRepository(
+            platform="github",
+            repository=self.repository,
+            token=self.token,
+            app=self.app,
+            base_url=self.base_url,
+            write_spacing=self.write_spacing,
+        )
+
     def project_identity(self) -> str:
         """`github.com/acme/web`: the same as the tracker's `project`, and the first part of every ticket id."""
         return self.site.project
@@ -105,15 +146,11 @@ class GitHubSettings(TrackerSettings):
 
     def open(self, name: str, labels: LabelSet, shared: Shared, *, pace: Pace | None = None) -> GitHubTracker:
         """The tracker that these settings describe."""
-        if self.app is not None:
-            login: str | AppLogin = self.app.login()
-        else:
-            login = self.token.get_secret_value() if self.token else ""
         return open_tracker(
             name=name,
             site=self.site,
             labels=labels,
-            login=login,
+            login=self.login(),
             shared=shared,
             strict=self.strict,
             write_spacing=self.write_spacing,

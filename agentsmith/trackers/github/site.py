@@ -48,6 +48,11 @@ class Site:
         return self.api_host.removeprefix("api.") if self._dedicated_api_host else self.api_host
 
     @property
+    def clone_url(self) -> str:
+        """Where git finds the repository; under a former name GitHub leads git on by itself."""
+        return f"{urlsplit(self.base_url).scheme}://{self.web_host}/{self.repository}.git"
+
+    @property
     def graphql_url(self) -> str:
         """The GraphQL address that belongs to the API root."""
         root = self.base_url.rstrip("/")
@@ -79,6 +84,14 @@ class Site:
         if name.lower() not in ("", self.repository.lower(), self.project) or (name and not hash_):
             return None
         return self.number(number)
+
+    def reference(self, ticket: TicketId) -> str | None:
+        """How a text on this GitHub names one of its issues: `#12`, `acme/other#12`; None for any other ticket."""
+        project, _, number = ticket.rpartition("#")
+        name = project.removeprefix(f"{self.web_host}/")
+        if self.number(number) is None or name == project or not _REPOSITORY.fullmatch(name):
+            return None
+        return f"#{number}" if project == self.project else f"{name}#{number}"
 
     def holds(self, web_url: str) -> bool:
         """Whether a page that people see (of an issue, say) lies in this repository, on whatever host."""

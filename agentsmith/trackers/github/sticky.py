@@ -26,7 +26,10 @@ from agentsmith.trackers.http import ApiClient, OutcomeUnknown
 
 COMMENT_LIMIT: Final = 65_536
 CUT: Final = "\n\n… (cut: GitHub takes no longer comment)"
+EMPTY: Final = "…"
+"""GitHub refuses a comment without text."""
 _UNSAFE: Final = re.compile(r"[<>\s]|-(?=-)|-$")
+_SHOWN: Final = "&lt;"
 _REF: Final = re.compile(r"([0-9]{1,18})(?:\.([0-9]{1,18}))?")
 
 
@@ -42,12 +45,12 @@ class Form:
 
     def fit(self, text: str, memo: Memo) -> str:
         """The text as it will stand there: without what UTF-8 lacks, and with a note where it had to be cut."""
-        clean = text.replace("\0", "\ufffd").encode("utf-8", "replace").decode("utf-8")
-        clean = clean.replace("\r\n", "\n").rstrip()
-        room = COMMENT_LIMIT - _size(self.head(memo))
-        if _size(clean) <= room:
-            return clean
-        return _first(clean, room - _size(CUT)) + CUT
+        return _fitted(text, COMMENT_LIMIT - _size(self.head(memo)))
+
+    def plain(self, text: str) -> str:
+        """A comment beside our one, fitted too; never in our form, whatever the text says (T16)."""
+        fitted = _fitted(text, COMMENT_LIMIT - len(_SHOWN)) or EMPTY
+        return fitted if self.read(fitted.lstrip()) is None else fitted.replace("<", _SHOWN, 1)
 
     def read(self, body: str) -> tuple[str, Memo | None] | None:
         """Text and memo of a comment in our form; None for any other. A memo that we cannot read is None."""
@@ -132,6 +135,16 @@ class Stickies:
             edited = await self._edit(number, _comment_id(there.ref), body, deadline)
             return edited or await self._create(number, body, ticket, deadline)
 
+    async def say(self, ticket: Ticket, text: str, *, deadline: float) -> None:
+        """Post a comment of its own (T16)."""
+        number = self._issues.number(ticket.key)
+        async with self._notes.lock(number):
+            path = self._site.path(number, "/comments")
+            try:
+                await self._client.write("POST", path, {"body": self._form.plain(text)}, deadline=deadline)
+            finally:
+                self._notes.of(number).commented = True  # the issue's ETag changed by our own doing
+
     async def _ours(self, number: str, known: Sticky, deadline: float) -> int | None:
         """The id behind `known`, if that comment is really ours; the reference itself says who wrote it."""
         found = _REF.fullmatch(known.ref)
@@ -186,6 +199,12 @@ class Stickies:
         text, memo = self._form.read(comment.body or "") or (comment.body or "", None)
         author = f".{comment.user.id}" if comment.user else ""
         return Sticky(ref=f"{comment.id}{author}", text=text, memo=memo)
+
+
+def _fitted(text: str, room: int) -> str:
+    clean = text.replace("\0", "\ufffd").encode("utf-8", "replace").decode("utf-8")
+    clean = clean.replace("\r\n", "\n").rstrip()
+    return clean if _size(clean) <= room else _first(clean, room - _size(CUT)) + CUT
 
 
 def _comment_id(ref: str) -> int:

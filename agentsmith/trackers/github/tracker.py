@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from dataclasses import replace
 from typing import Final
 
 import httpx
 
 from agentsmith.boottime import boottime
+from agentsmith.domain.conversation import Acknowledged
 from agentsmith.domain.errors import BadAnswer, Refused, TicketNotFound
+from agentsmith.domain.foreign import foreign
+from agentsmith.domain.hooks import Hook
 from agentsmith.domain.lifecycle import LabelSet, Status
 from agentsmith.domain.memo import Memo
 from agentsmith.domain.ticket import Actor, Ticket, TicketId
 from agentsmith.domain.tracker import Access, Blocker, Labelling, Move, MoveOutcome, Sticky
+from agentsmith.domain.webhook import Remark
 from agentsmith.trackers.github import payloads
 from agentsmith.trackers.github.claims import ClaimRefs
+from agentsmith.trackers.github.hooks import Hooks
 from agentsmith.trackers.github.issues import PAGE_SIZE, Issues
 from agentsmith.trackers.github.labels import LabelWriter
 from agentsmith.trackers.github.moves import Moves
@@ -25,6 +30,7 @@ from agentsmith.trackers.github.payloads import Issue, Label
 from agentsmith.trackers.github.people import People
 from agentsmith.trackers.github.site import Site
 from agentsmith.trackers.github.sticky import Form, Stickies
+from agentsmith.trackers.github.voice import Voice
 from agentsmith.trackers.http import ApiClient
 
 _FIRST_WITH_DEPENDENCIES: Final = (3, 19)
@@ -84,6 +90,8 @@ class GitHubTracker:
             claims=ClaimRefs(client, site) if strict else None,
             now=now,
         )
+        self._voice = Voice(client, site)
+        self._hooks = Hooks(client, site, page_size=page_size)
         self._stickies = Stickies(
             client=client,
             site=site,
@@ -138,6 +146,17 @@ class GitHubTracker:
         """Make our comment or edit it in place (T13)."""
         return await self._stickies.write(ticket, text, memo, known=known, deadline=deadline)
 
+    async def say(self, ticket: Ticket, text: str, *, deadline: float) -> None:
+        """Post a comment beside our one (T16)."""
+        await self._stickies.say(ticket, text, deadline=deadline)
+
+    async def relabel(
+        self, ticket: Ticket, *, add: Collection[str] = (), remove: Collection[str] = (), deadline: float
+    ) -> Ticket:
+        """Change labels that are not ours (T17)."""
+        wanted = foreign(self.labels.lifecycle, add, remove)
+        return await self._moves.relabel(ticket, wanted, deadline=deadline)
+
     async def me(self) -> Actor:
         """The account of the token, or the bot of the GitHub App."""
         return await self._people.me()
@@ -149,6 +168,38 @@ class GitHubTracker:
     async def access_of(self, actor: Actor) -> Access:
         """The account's role in the repository."""
         return await self._people.access_of(actor)
+
+    async def belongs_to(self, actor: Actor, *, teams: frozenset[str], roles: frozenset[str]) -> str:
+        """By the role's name in the repository, or by a team of its organization."""
+        return await self._people.belongs_to(actor, teams=teams, roles=roles)
+
+    async def remark(self, ticket: Ticket, ref: str) -> Remark | None:
+        """A comment on the issue (T19)."""
+        return await self._voice.remark(self._issues.number(ticket.key), ref)
+
+    async def acknowledge(self, ticket: Ticket, ref: str, *, deadline: float) -> Acknowledged:  # noqa: ARG002
+        """A reaction (T20)."""
+        return await self._voice.acknowledge(ref, deadline=deadline)
+
+    async def hooks(self) -> tuple[Hook, ...]:
+        """The repository's webhooks (H1)."""
+        return await self._hooks.listed()
+
+    async def install_hook(self, url: str, secret: str) -> Hook:
+        """A new one (H2)."""
+        return await self._hooks.install(url, secret)
+
+    async def repair_hook(self, hook: Hook, secret: str) -> Hook:
+        """One made right (H3)."""
+        return await self._hooks.repair(hook, secret)
+
+    async def remove_hook(self, hook: Hook) -> None:
+        """One less (H4)."""
+        await self._hooks.remove(hook)
+
+    async def redeliver_failed(self, tracker: str, public_url: str | None) -> int:
+        """What never arrived, sent again by GitHub itself."""
+        return await self._hooks.redeliver_failed(tracker, public_url)
 
     async def blockers(self, ticket: Ticket) -> tuple[Blocker, ...]:
         """The issues that this one is marked as blocked by; none on servers too old to know of such links."""

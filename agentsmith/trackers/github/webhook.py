@@ -19,14 +19,20 @@ _LABEL_ACTIONS: Final = frozenset({"labeled", "unlabeled"})
 class GitHubWebhooks:
     """Verifies and reads the deliveries of one repository."""
 
+    telling: Final = frozenset({"x-github-delivery", "x-github-event"})
+
     def __init__(self, site: Site, secrets: Sequence[str]) -> None:
         self._site, self._secrets = site, tuple(secrets)
 
     def read(self, incoming: Incoming, *, now: float) -> TicketEvent | Uninteresting:  # noqa: ARG002 - no time is signed
         """See WebhookReader."""
-        headers = incoming.headers
         if self._secrets:  # without one this reader exists only where the configuration says `insecure`
-            check_hmac(self._secrets, incoming.body, headers.get("x-hub-signature-256"))
+            check_hmac(self._secrets, incoming.body, incoming.headers.get("x-hub-signature-256"))
+        return self.understand(incoming)
+
+    def understand(self, incoming: Incoming) -> TicketEvent | Uninteresting:
+        """See WebhookReader."""
+        headers = incoming.headers
         delivery, event = headers.get("x-github-delivery", ""), headers.get("x-github-event", "")
         if not delivery or not event:
             raise BadPayload("X-GitHub-Delivery and X-GitHub-Event must name the delivery")

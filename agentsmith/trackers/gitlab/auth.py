@@ -26,6 +26,11 @@ class Token:
         self._header = header
         self.name = f"{host}:{hashlib.sha256(token.encode()).hexdigest()[:12]}"
 
+    @property
+    def token(self) -> str:
+        """The token as it is."""
+        return self._token
+
     async def headers(self) -> Mapping[str, str]:
         """The token in its header."""
         if self._header is TokenHeader.BEARER:

@@ -8,6 +8,7 @@ from typing import Any, Final
 import structlog
 
 from agentsmith.domain.errors import BadAnswer, TicketNotFound
+from agentsmith.domain.foreign import Foreign
 from agentsmith.domain.ticket import Ticket
 from agentsmith.trackers.gitlab import payloads
 from agentsmith.trackers.gitlab.payloads import Issue, snapshot_of
@@ -59,9 +60,14 @@ class Issues:
 
     async def relabel(self, iid: str, todo: Relabel, *, deadline: float) -> Ticket:
         """One PUT that adds and removes; answers the issue as it is then. Until then nobody knows how it is."""
+        add = () if todo.add is None else (todo.add,)
+        return await self.write_labels(iid, Foreign(add, todo.remove), deadline=deadline)
+
+    async def write_labels(self, iid: str, todo: Foreign, *, deadline: float) -> Ticket:
+        """The same for any number of labels; none of them holds a comma."""
         body: dict[str, Any] = {}
-        if todo.add is not None:
-            body["add_labels"] = todo.add
+        if todo.add:
+            body["add_labels"] = ",".join(todo.add)
         if todo.remove:
             body["remove_labels"] = ",".join(todo.remove)
         self._memory.doubt(iid)

@@ -9,10 +9,12 @@ read again, and "nothing to write" is never believed without a fresh look (T4, T
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 import structlog
 
-from agentsmith.domain.errors import TicketNotFound, TrackerError
+from agentsmith.domain.errors import TicketNotFound, TrackerError, TrackerUnavailable
+from agentsmith.domain.foreign import Foreign
 from agentsmith.domain.lifecycle import Status
 from agentsmith.domain.ticket import Ticket
 from agentsmith.domain.tracker import Applied, Gone, LostRace, Move, MoveOutcome
@@ -24,6 +26,9 @@ from agentsmith.trackers.http.outcomes import Dropped, outcome_of
 from agentsmith.trackers.http.relabel import Relabel, only, plan
 
 log = structlog.get_logger()
+
+_TRIES: Final = 2
+"""How often labels are written that somebody else's write took away at once."""
 
 
 class Moves:
@@ -60,6 +65,23 @@ class Moves:
                 return seen
             todo = only(self._spelling, _shown(seen), keep)
             return seen if todo.nothing else await self._write(iid, seen, todo, deadline)
+
+    async def relabel(self, ticket: Ticket, wanted: Foreign, *, deadline: float) -> Ticket:
+        """Add and remove labels that are not ours (T17); what is so already is not written."""
+        iid = self._issues.iid(ticket.key)
+        async with self._memory.lock(iid):
+            seen = await self._issues.read(iid, deadline=deadline)
+            for _ in range(_TRIES):
+                todo = wanted.left(_shown(seen), exact=True)
+                if todo.nothing:
+                    return seen
+                after = await self._issues.write_labels(iid, todo, deadline=deadline)
+                if _shown(after) == _shown(seen):
+                    raise Dropped("GitLab answered 200, but changed no label: the token may not write labels")
+                seen = after
+            if wanted.left(_shown(seen), exact=True).nothing:
+                return seen
+            raise TrackerUnavailable(f"GitLab: issue {iid} kept changing; its labels were not written")
 
     async def _publish(self, iid: str, ticket: Ticket, move: Move) -> MoveOutcome:
         known = self._memory.stands(snapshot_of(ticket), self._now())

@@ -80,6 +80,41 @@ class Note(Record):
     system: bool = False
 
 
+class Project(Record):
+    """A project under its present path; without a default branch it is empty."""
+
+    id: int
+    path_with_namespace: str
+    default_branch: str | None = None
+    empty_repo: bool = False
+
+
+class MergeRequest(Record):
+    """A merge request. Older servers call a draft a work in progress."""
+
+    iid: int
+    web_url: str
+    title: str
+    state: str
+    source_branch: str
+    target_branch: str
+    description: str | None = None
+    source_project_id: int | None = None
+    target_project_id: int | None = None
+    draft: bool | None = None
+    work_in_progress: bool | None = None
+
+    @property
+    def is_draft(self) -> bool:
+        """Whether it cannot be merged yet because somebody said so."""
+        return bool(self.work_in_progress if self.draft is None else self.draft)
+
+    @property
+    def at_home(self) -> bool:
+        """Whether its branch is in the project that it is made for, and not in a fork."""
+        return self.source_project_id is not None and self.source_project_id == self.target_project_id
+
+
 class EventLabel(Record):
     """A label as the history names it."""
 
@@ -94,12 +129,31 @@ class LabelEvent(Record):
     label: EventLabel | None = None
 
 
+class MemberRole(Record):
+    """A role that somebody made up, on top of one of GitLab's own."""
+
+    name: str
+
+
+class ProjectHook(Record):
+    """A webhook of a project."""
+
+    id: int
+    url: str
+    issues_events: bool = False
+    confidential_issues_events: bool = False
+    note_events: bool = False
+    confidential_note_events: bool = False
+    alert_status: str = "executable"
+
+
 class Member(Record):
     """What somebody may do in the project, inherited rights included."""
 
     id: int
     access_level: int
     state: str = "active"
+    member_role: MemberRole | None = None
 
 
 class Label(Record):
@@ -151,6 +205,8 @@ def to_ticket(
         author=issue.author.username if issue.author else GHOST,
         assignees=frozenset(user.username for user in issue.assignees),
         updated_at=updated,
+        state=issue.state,
+        type=issue.issue_type or "",
         native=Snapshot(iid, shown, issue.user_notes_count, read_at, verified),
     )
 

@@ -6,6 +6,7 @@ import asyncio
 import re
 from dataclasses import replace
 from typing import Any, Final
+from urllib.parse import quote
 
 from agentsmith.domain.errors import Refused
 from agentsmith.domain.ticket import Actor
@@ -20,6 +21,15 @@ from agentsmith.trackers.http.paging import links
 
 _LEVELS: Final = ((40, Access.ADMIN), (30, Access.WRITE), (15, Access.TRIAGE), (10, Access.READ))
 """Maintainer and Owner, Developer, Planner and Reporter, Guest; a level of its own counts as the one below it."""
+_WORDS: Final = (
+    (10, "guest"),
+    (15, "planner"),
+    (20, "reporter"),
+    (30, "developer"),
+    (40, "maintainer"),
+    (50, "owner"),
+)
+"""GitLab's own words; whoever has a role has those below it as well."""
 _BOT: Final = re.compile(r"(?:project|group)_[0-9]+_bot(?:[0-9_].*)?|service_account_.+|.+-bot", re.I)
 """How GitLab names the users of access tokens and its own programs."""
 _NUMBER: Final = re.compile(r"[0-9]{1,18}")
@@ -62,10 +72,10 @@ class People:
     async def labelled_by(self, iid: str, label: str) -> Labelling | None:
         """Who last put the label on the issue; None when the history does not say."""
         with spending_for(ACTOR):
-            found = await self._last_labelling(iid, label.casefold())
+            found = await self._last_labelling(iid, label)
             if found is None or found.user is None:
                 return None
-            actor = await self._known(found.user)
+            actor = await self.known(found.user)
             return Labelling(actor, await self.access_of(actor))
 
     async def _last_labelling(self, iid: str, wanted: str) -> LabelEvent | None:
@@ -82,21 +92,36 @@ class People:
             found = self._last(answer, wanted)
         return found or self._last(first, wanted)
 
+    async def belongs_to(self, actor: Actor, *, teams: frozenset[str], roles: frozenset[str]) -> str:
+        """The role in the project, or the group, of those named, that lets an account in."""
+        if roles and (member := await self._member(actor, self._site.path(rest=""))) is not None:
+            held = {name for level, name in _WORDS if member.access_level >= level}
+            held |= {member.member_role.name.casefold()} if member.member_role else set()
+            if named := next((role for role in sorted(roles) if role.casefold() in held), None):
+                return f"role {named!r}"
+        for team in sorted(teams):
+            if await self._member(actor, f"/groups/{quote(team.strip('/'), safe='')}") is not None:
+                return f"group {team!r}"
+        return ""
+
     async def access_of(self, actor: Actor) -> Access:
         """What an account may do here, by direct or inherited membership; NONE for whoever is no member."""
-        if not _NUMBER.fullmatch(actor.id):
-            return Access.NONE
-        path = self._site.path(rest=f"/members/all/{actor.id}")
-        with spending_for(ACTOR):
-            answer = await self._client.get(path, allow=frozenset({404}), missing=Refused)
-        if answer.status == 404:
-            return Access.NONE
-        member: Member = payloads.read(Member, answer.data, "a member")
-        if member.state != "active" or str(member.id) != actor.id:
+        member = await self._member(actor, self._site.path(rest=""))
+        if member is None:
             return Access.NONE
         return next((access for level, access in _LEVELS if member.access_level >= level), Access.NONE)
 
-    async def _known(self, user: User) -> Actor:
+    async def _member(self, actor: Actor, of: str) -> Member | None:
+        """The account as a member of a project or a group, by inheritance too; None for whoever is none."""
+        if not _NUMBER.fullmatch(actor.id):
+            return None
+        answer = await self._client.get(f"{of}/members/all/{actor.id}", allow=frozenset({404}), missing=Refused)
+        if answer.status == 404:
+            return None
+        member: Member = payloads.read(Member, answer.data, "a member")
+        return member if member.state == "active" and str(member.id) == actor.id else None
+
+    async def known(self, user: User) -> Actor:
         """The actor, with what only the long form of a user tells: whether it is a program."""
         actor = user.to_actor()
         if actor.id not in self._bots:
@@ -132,7 +157,7 @@ class People:
         for record in reversed(records):
             if isinstance(record, dict) and record.get("action") == "add":
                 event: LabelEvent = payloads.read(LabelEvent, record, "a label event")
-                if event.label is not None and self._spelling.canonical(event.label.name).casefold() == wanted:
+                if event.label is not None and self._spelling.canonical(event.label.name) == wanted:
                     return event
         return None
 

@@ -1,17 +1,19 @@
-"""What the configuration says about a GitLab tracker."""
+"""What the configuration says about a GitLab tracker, and about the repository of a GitLab project."""
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import BeforeValidator, SecretStr, WithJsonSchema, field_validator
 
-from agentsmith.config import TrackerSettings
+from agentsmith.config import RepositorySettings, TrackerSettings
 from agentsmith.config.durations import Grace
 from agentsmith.config.names import Secret
+from agentsmith.config.section import Section
 from agentsmith.domain.lifecycle import LabelSet
 from agentsmith.trackers.gitlab.auth import TokenHeader
-from agentsmith.trackers.gitlab.opening import open_tracker
+from agentsmith.trackers.gitlab.forge import GitLabForge
+from agentsmith.trackers.gitlab.opening import open_forge, open_tracker
 from agentsmith.trackers.gitlab.site import GITLAB, Site
 from agentsmith.trackers.gitlab.spelling import LabelStyle
 from agentsmith.trackers.gitlab.tracker import TRUST_READS, GitLabTracker
@@ -31,22 +33,18 @@ Project = Annotated[
 ]
 
 
-class GitLabSettings(TrackerSettings):
-    """A project on gitlab.com or on a GitLab of your own, reached with an access token."""
+class _OnGitLab(Section):
+    """Where a project is, and the access token that reaches it."""
 
-    platform: Literal["gitlab"]
     project: Project
     """The path with all its groups, `acme/apps/web`, or the id."""
     token: Secret
-    """A personal, project or group access token with the scope `api` and at least the role Planner or Reporter."""
+    """A personal, project or group access token with the scope `api`: for tickets at least Planner or Reporter, for
+    code Developer."""
     token_header: TokenHeader = TokenHeader.PRIVATE
     """`bearer` for an OAuth token; access tokens work either way."""
     base_url: str = GITLAB
     """The API root; `https://HOST/api/v4` for a GitLab of your own. Nothing is appended but paths."""
-    label_style: LabelStyle = LabelStyle.PLAIN
-    """`scoped` writes `agent-smith::done`, which excludes its siblings on paid tiers."""
-    trust_reads: Grace = Grace(TRUST_READS)
-    """How old a read may be for a label write to start from it; 0s looks again before every claim and start."""
 
     @field_validator("project")
     @classmethod
@@ -58,6 +56,48 @@ class GitLabSettings(TrackerSettings):
     def _an_api_root(cls, url: str) -> str:
         return Site("1", url).base_url.rstrip("/")
 
+    @property
+    def site(self) -> Site:
+        """Where the project is."""
+        return Site(self.project, self.base_url)
+
+
+class GitLabRepository(_OnGitLab, RepositorySettings):
+    """The repository of a project on gitlab.com or on a GitLab of your own, and its merge requests."""
+
+    platform: Literal["gitlab"]
+
+    @field_validator("project")
+    @classmethod
+    def _a_path(cls, project: str) -> str:
+        if not Site(project).named:
+            raise ValueError("must be the path with all its groups, like acme/apps/web: git finds no project by its id")
+        return project
+
+    def open(self, name: str, shared: Shared, *, pace: Pace | None = None) -> GitLabForge:
+        """The forge that these settings describe."""
+        return open_forge(
+            name=name,
+            site=self.site,
+            token=self.token.get_secret_value(),
+            shared=shared,
+            header=self.token_header,
+            pace=pace,
+        )
+
+
+class GitLabSettings(_OnGitLab, TrackerSettings):
+    """A project on gitlab.com or on a GitLab of your own, reached with an access token."""
+
+    case_counts: ClassVar[bool] = True
+    untold: ClassVar[frozenset[str]] = frozenset({"component"})
+
+    platform: Literal["gitlab"]
+    label_style: LabelStyle = LabelStyle.PLAIN
+    """`scoped` writes `agent-smith::done`, which excludes its siblings on paid tiers."""
+    trust_reads: Grace = Grace(TRUST_READS)
+    """How old a read may be for a label write to start from it; 0s looks again before every claim and start."""
+
     @field_validator("webhook_secret")
     @classmethod
     def _whole_signing_tokens(cls, secrets: tuple[SecretStr, ...]) -> tuple[SecretStr, ...]:
@@ -66,10 +106,17 @@ class GitLabSettings(TrackerSettings):
                 signing_key(secret.get_secret_value())
         return secrets
 
-    @property
-    def site(self) -> Site:
-        """Where the project is."""
-        return Site(self.project, self.base_url)
+    def own_repository(self) -> GitLabRepository | None:
+        """The issues and the code are in one project; of one that is known by its id only, git finds no code."""
+        if not self.site.named:
+            return None
+        return GitLabRepository(
+            platform="gitlab",
+            project=self.project,
+            token=self.token,
+            token_header=self.token_header,
+            base_url=self.base_url,
+        )
 
     def project_identity(self) -> str:
         """`gitlab.com/acme/web`: the same as the tracker's `project`, and the first part of every ticket id."""

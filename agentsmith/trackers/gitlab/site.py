@@ -54,6 +54,16 @@ class Site:
         return f"{parts.scheme}://{self.host}{folder}"
 
     @property
+    def named(self) -> bool:
+        """Whether the project is known by its path; git, unlike the API, finds none by its id."""
+        return not _ID.fullmatch(self.project)
+
+    @property
+    def clone_url(self) -> str:
+        """Where git finds the project; under a former path GitLab leads git on by itself."""
+        return f"{self.web_root}/{self.project}.git"
+
+    @property
     def place(self) -> str:
         """What stands before the project in canonical names: the host, with the folder where there is one."""
         return self.web_root.partition("://")[2]
@@ -77,6 +87,16 @@ class Site:
         if full_path.lower() == self.project.lower() or f"{self.web_root}/{full_path}".lower() in self.pages:
             return self.ticket_id(iid)
         return TicketId(f"{self.place}/{full_path.lower()}#{iid}")
+
+    def reference(self, ticket: TicketId) -> str | None:
+        """How a text on this GitLab names one of its issues: `#12`, `acme/other#12`; None for any other ticket."""
+        project, _, iid = ticket.rpartition("#")
+        path = project.removeprefix(f"{self.place}/")
+        if self.iid(iid) is None or path == project:
+            return None
+        if project == self.canonical:
+            return f"#{iid}"
+        return f"{path}#{iid}" if _PATH.fullmatch(path) else None
 
     def iid(self, key: str) -> str | None:
         """The key itself, if it can be the number of an issue."""

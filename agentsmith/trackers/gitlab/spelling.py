@@ -55,6 +55,16 @@ class Spelling:
         """Every status that the labels on GitLab show."""
         return self.labels.statuses(self.seen(shown))
 
+    def reserved(self, names: Iterable[str]) -> frozenset[str]:
+        """Those of the labels that nobody else may write: lifecycle labels, and what shares a scope with them.
+
+        On paid tiers a label `agent-smith::anything` would push our own out.
+        """
+        scopes = {prefix.casefold() for prefix in (self.labels.prefix, *self.labels.former_prefixes)}
+        names = frozenset(names)
+        siblings = {name for name in names if _SCOPE in name and name.rpartition(_SCOPE)[0].casefold() in scopes}
+        return self.lifecycle(names) | siblings
+
     def lifecycle(self, shown: Iterable[str]) -> frozenset[str]:
         """Those of the labels, as spelled there, that show a status."""
         return frozenset(name for name in shown if self.labels.status_of(self.canonical(name)) is not None)

@@ -122,6 +122,13 @@ class Stickies:
             edited = None if there is None else await self._edit(iid, _note_id(there.ref), body, deadline)
             return edited or await self._create(iid, body, ticket, deadline)
 
+    async def say(self, ticket: Ticket, text: str, *, deadline: float) -> None:
+        """Post a comment of its own (T16)."""
+        iid = self._issues.iid(ticket.key)
+        async with self._memory.lock(iid):
+            path, body = self._site.path(iid, "/notes"), {"body": self._form.plain(text)}
+            await self._client.write("POST", path, body, deadline=deadline, bucket=NOTES)
+
     async def _ours(self, iid: str, known: Sticky, deadline: float) -> bool:
         """Whether the comment behind `known` is really ours; the reference itself says who wrote it."""
         found = _REF.fullmatch(known.ref)

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Collection
 from typing import Final
 
 import httpx
 
 from agentsmith.boottime import boottime
+from agentsmith.domain.conversation import Acknowledged
 from agentsmith.domain.errors import Refused
+from agentsmith.domain.foreign import foreign
+from agentsmith.domain.hooks import Hook
 from agentsmith.domain.lifecycle import LabelSet, Status
 from agentsmith.domain.memo import Memo
 from agentsmith.domain.ticket import Actor, Ticket, TicketId
 from agentsmith.domain.tracker import Access, Blocker, Labelling, Move, MoveOutcome, Sticky
+from agentsmith.domain.webhook import Remark
 from agentsmith.trackers.gitlab import payloads
+from agentsmith.trackers.gitlab.hooks import Hooks
 from agentsmith.trackers.gitlab.issues import Issues
 from agentsmith.trackers.gitlab.links import Links
 from agentsmith.trackers.gitlab.listing import PAGE_SIZE, Listing
@@ -24,6 +29,7 @@ from agentsmith.trackers.gitlab.people import People
 from agentsmith.trackers.gitlab.site import Site
 from agentsmith.trackers.gitlab.spelling import LabelStyle, Spelling
 from agentsmith.trackers.gitlab.sticky import Stickies, form
+from agentsmith.trackers.gitlab.voice import Voice
 from agentsmith.trackers.http import ApiClient
 from agentsmith.trackers.http.memory import Memory
 
@@ -72,6 +78,8 @@ class GitLabTracker:
         )
         self._moves = Moves(issues=self._issues, spelling=spelling, memory=memory, now=now)
         self._links = Links(client, site, self._issues)
+        self._voice = Voice(client, site, self._people)
+        self._hooks = Hooks(client, site, page_size=page_size)
         self._stickies = Stickies(
             client=client,
             site=site,
@@ -126,6 +134,17 @@ class GitLabTracker:
         """Make our comment or edit it in place (T13)."""
         return await self._stickies.write(ticket, text, memo, known=known, deadline=deadline)
 
+    async def say(self, ticket: Ticket, text: str, *, deadline: float) -> None:
+        """Post a comment beside our one (T16)."""
+        await self._stickies.say(ticket, text, deadline=deadline)
+
+    async def relabel(
+        self, ticket: Ticket, *, add: Collection[str] = (), remove: Collection[str] = (), deadline: float
+    ) -> Ticket:
+        """Change labels that are not ours (T17)."""
+        wanted = foreign(self._spelling.reserved, add, remove)
+        return await self._moves.relabel(ticket, wanted, deadline=deadline)
+
     async def me(self) -> Actor:
         """The account of the token."""
         return await self._people.me()
@@ -137,6 +156,34 @@ class GitLabTracker:
     async def access_of(self, actor: Actor) -> Access:
         """The account's role in the project, inherited ones included."""
         return await self._people.access_of(actor)
+
+    async def belongs_to(self, actor: Actor, *, teams: frozenset[str], roles: frozenset[str]) -> str:
+        """By a role in the project, or by membership of a group."""
+        return await self._people.belongs_to(actor, teams=teams, roles=roles)
+
+    async def remark(self, ticket: Ticket, ref: str) -> Remark | None:
+        """A comment on the issue (T19)."""
+        return await self._voice.remark(self._issues.iid(ticket.key), ref)
+
+    async def acknowledge(self, ticket: Ticket, ref: str, *, deadline: float) -> Acknowledged:
+        """A reaction (T20)."""
+        return await self._voice.acknowledge(self._issues.iid(ticket.key), ref, deadline=deadline)
+
+    async def hooks(self) -> tuple[Hook, ...]:
+        """The project's webhooks (H1)."""
+        return await self._hooks.listed()
+
+    async def install_hook(self, url: str, secret: str) -> Hook:
+        """A new one (H2)."""
+        return await self._hooks.install(url, secret)
+
+    async def repair_hook(self, hook: Hook, secret: str) -> Hook:
+        """One made right (H3)."""
+        return await self._hooks.repair(hook, secret)
+
+    async def remove_hook(self, hook: Hook) -> None:
+        """One less (H4)."""
+        await self._hooks.remove(hook)
 
     async def blockers(self, ticket: Ticket) -> tuple[Blocker, ...]:
         """The issues that this one is marked as blocked by; none on tiers that know no such links."""

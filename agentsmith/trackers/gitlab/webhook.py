@@ -31,6 +31,8 @@ _ACTIONS: Final = frozenset({"open", "update", "close", "reopen"})
 class GitLabWebhooks:
     """Verifies and reads the deliveries of one project."""
 
+    telling: Final = frozenset({"idempotency-key", "webhook-id", "x-gitlab-event"})
+
     def __init__(self, site: Site, secrets: Sequence[str]) -> None:
         self._site = site
         self._keys = tuple(signing_key(secret) for secret in secrets if secret.startswith(SIGNING))
@@ -38,9 +40,13 @@ class GitLabWebhooks:
 
     def read(self, incoming: Incoming, *, now: float) -> TicketEvent | Uninteresting:
         """See WebhookReader."""
-        headers = incoming.headers
         if self._keys or self._secrets:  # without any this reader exists only where the configuration says `insecure`
-            self._verify(headers, incoming.body, now)
+            self._verify(incoming.headers, incoming.body, now)
+        return self.understand(incoming)
+
+    def understand(self, incoming: Incoming) -> TicketEvent | Uninteresting:
+        """See WebhookReader."""
+        headers = incoming.headers
         # The webhook's UUID is new with every attempt and the event's is shared by all hooks: neither names a delivery.
         delivery = headers.get("idempotency-key") or headers.get("webhook-id", "")
         event = headers.get("x-gitlab-event", "")

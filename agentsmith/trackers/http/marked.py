@@ -10,7 +10,10 @@ from typing import Final
 from agentsmith.domain.lifecycle import LabelSet
 from agentsmith.domain.memo import Memo
 
+EMPTY: Final = "…"
+"""What is said where there is nothing to say: platforms refuse a comment without text."""
 _UNSAFE: Final = re.compile(r"[<>\s]|-(?=-)|-$")
+_SHOWN: Final = "&lt;"
 
 
 def as_it_is(text: str) -> str:
@@ -36,7 +39,14 @@ class MarkedComment:
 
     def fit(self, text: str, memo: Memo) -> str:
         """The text as it will stand there: what UTF-8 lacks replaced, made harmless, cut where it is too long."""
-        room = self.limit - len(self.head(memo))
+        return self._fitted(text, self.limit - len(self.head(memo)))
+
+    def plain(self, text: str) -> str:
+        """A comment beside our one, fitted too; never in our form, whatever the text says (T16)."""
+        fitted = self._fitted(text, self.limit - len(_SHOWN)) or EMPTY
+        return fitted if self.read(fitted.lstrip()) is None else fitted.replace("<", _SHOWN, 1)
+
+    def _fitted(self, text: str, room: int) -> str:
         # Twice the room is more than any replacement needs; the rest of a huge text is not worth looking at.
         clean = text[: 2 * room + 2].replace("\0", "\ufffd").encode("utf-8", "replace").decode("utf-8")
         clean = self.harmless(clean.replace("\r\n", "\n").rstrip())

@@ -12,6 +12,7 @@ from urllib.parse import urlencode
 import structlog
 
 from agentsmith.domain.errors import TicketNotFound
+from agentsmith.domain.foreign import Foreign
 from agentsmith.domain.lifecycle import LabelSet
 from agentsmith.domain.ticket import Ticket
 from agentsmith.trackers.http import Answer, ApiClient
@@ -34,6 +35,8 @@ FIELDS: Final = (
     "assignee",
     "updated",
     "comment",
+    "issuetype",
+    "components",
 )
 _MOST_RECENT: Final = 50
 """As many issues search takes for which it must not answer from an old index."""
@@ -141,8 +144,13 @@ class Issues:
         The answer is looked at again: by itself on Cloud, by another read on Data Center. A claim that is not on the
         issue any more was overwritten at once; the ticket then tells what stands there instead.
         """
+        add = () if todo.add is None else (todo.add,)
+        return await self.write_labels(seen, Foreign(add, todo.remove), claim, deadline=deadline)
+
+    async def write_labels(self, seen: Ticket, todo: Foreign, claim: Claim | None, *, deadline: float) -> Ticket | None:
+        """The same for any number of labels."""
         key = seen.key
-        labels = [{"add": todo.add}] if todo.add is not None else []
+        labels = [{"add": name} for name in todo.add]
         labels += [{"remove": name} for name in todo.remove]
         body: dict[str, Any] = {"update": {"labels": labels}}
         if claim is not None:

@@ -18,6 +18,7 @@ from typing import Final
 import structlog
 
 from agentsmith.domain.errors import TicketNotFound, TrackerError, TrackerUnavailable
+from agentsmith.domain.foreign import Foreign
 from agentsmith.domain.lifecycle import LabelSet, Status
 from agentsmith.domain.ticket import Ticket
 from agentsmith.domain.tracker import AlreadySo, Applied, Gone, LostRace, Move, MoveOutcome
@@ -89,8 +90,25 @@ class Moves:
                 if after is not None and only(self._labels, after.labels, keep).nothing:
                     return after
                 if after is not None and after.labels == seen.labels:
-                    raise _dropped(todo)
+                    raise _dropped(todo.add or todo.remove[0])
                 seen = after or await self._issues.read(key, deadline=deadline)
+            raise _restless(key)
+
+    async def relabel(self, ticket: Ticket, wanted: Foreign, *, deadline: float) -> Ticket:
+        """Add and remove labels that are not ours (T17); what is so already is not written."""
+        key = self._issues.key(ticket.key)
+        async with self._memory.lock(key), self._lock(ticket.id, deadline=deadline):
+            seen = await self._issues.read(key, deadline=deadline)
+            for _ in range(TRIES):
+                todo = wanted.left(seen.labels, exact=True)
+                if todo.nothing:
+                    return seen
+                after = await self._issues.write_labels(seen, todo, None, deadline=deadline)
+                if after is not None and after.labels == seen.labels:
+                    raise _dropped((*todo.add, *todo.remove)[0])
+                seen = after or await self._issues.read(key, deadline=deadline)
+            if wanted.left(seen.labels, exact=True).nothing:
+                return seen
             raise _restless(key)
 
     async def _publish(self, key: str, ticket: Ticket, move: Move) -> MoveOutcome:
@@ -129,7 +147,7 @@ class Moves:
         if plan(self._labels, after.labels, move) is AlreadySo and _gone(todo, after):
             return Applied(after)
         if after.labels == seen.labels:
-            raise _dropped(todo)
+            raise _dropped(todo.add or todo.remove[0])
         return None
 
 
@@ -137,8 +155,7 @@ def _gone(todo: Relabel, after: Ticket) -> bool:
     return not any(name in after.labels for name in todo.remove)
 
 
-def _dropped(todo: Relabel) -> Dropped:
-    label = todo.add or todo.remove[0]
+def _dropped(label: str) -> Dropped:
     return Dropped(
         f"Jira accepted the edit, but did not change the label {label}: the account may not edit issues, "
         "or the field is not on the edit screen"

@@ -30,6 +30,7 @@ def open_tracker(
     pace: Pace | None = None,
     http: httpx.AsyncClient | None = None,
     page_size: int = PAGE_SIZE,
+    secret_in_path: bool = False,
 ) -> JiraTracker:
     """A tracker that owns its connections; without an email the token travels as a bearer. Nothing is asked yet."""
     pool = http or open_http()
@@ -54,5 +55,6 @@ def open_tracker(
         http=pool,
         trust_reads=trust_reads,
         page_size=page_size,
+        secret_in_path=secret_in_path,
         now=pace.now,
     )

@@ -79,6 +79,12 @@ class Status(Record):
         return self.statusCategory.key != DONE
 
 
+class Named(Record):
+    """Something that has a name: a type of issue, a component."""
+
+    name: str
+
+
 class Count(Record):
     """How many there are of something."""
 
@@ -97,6 +103,8 @@ class Fields(Record):
     assignee: User | None = None
     updated: Moment | None = None
     comment: Count | None = None
+    issuetype: Named | None = None
+    components: list[Named] = Field(default_factory=list)
 
 
 class Issue(Record):
@@ -151,6 +159,46 @@ class Comment(Record):
     properties: list[Property] | None = None
 
 
+class AdminHook(Record):
+    """A webhook that an administrator made; `isSigned` is told on Cloud only."""
+
+    self_: str = Field(alias="self")
+    url: str
+    events: list[str]
+    enabled: bool = True
+    excludeBody: bool = False
+    isSigned: bool | None = None
+
+
+class RoleActor(Record):
+    """Somebody, or a group, that has a role in a project; Cloud and Data Center name them differently."""
+
+    class _Account(Record):
+        accountId: str = ""
+
+    class _Group(Record):
+        name: str = ""
+
+    type: str = ""
+    name: str = ""
+    actorUser: _Account | None = None
+    actorGroup: _Group | None = None
+
+    @property
+    def account(self) -> str:
+        """The id, or on Data Center the name, of the account; empty for a group."""
+        if self.actorUser is not None:
+            return self.actorUser.accountId
+        return self.name if self.type == "atlassian-user-role-actor" else ""
+
+    @property
+    def group(self) -> str:
+        """The name of the group; empty for an account."""
+        if self.actorGroup is not None:
+            return self.actorGroup.name
+        return self.name if self.type == "atlassian-group-role-actor" else ""
+
+
 class Change(Record):
     """One field's change: for labels, all of them before and after, separated by spaces."""
 
@@ -160,13 +208,13 @@ class Change(Record):
 
     @property
     def before(self) -> frozenset[str]:
-        """The labels before, letters folded."""
-        return frozenset((self.fromString or "").casefold().split())
+        """The labels before."""
+        return frozenset((self.fromString or "").split())
 
     @property
     def after(self) -> frozenset[str]:
-        """The labels after, letters folded."""
-        return frozenset((self.toString or "").casefold().split())
+        """The labels after."""
+        return frozenset((self.toString or "").split())
 
 
 class History(Record):
@@ -270,6 +318,9 @@ def to_ticket(issue: Issue, site: Site, tracker: str, *, claim: str, read_at: fl
         author=author.shown if author else "",
         assignees=frozenset({fields.assignee.shown} if fields.assignee else ()),
         updated_at=fields.updated,
+        state=fields.status.name,
+        type=fields.issuetype.name if fields.issuetype else "",
+        components=frozenset(component.name for component in fields.components),
         native=Snapshot(
             key=issue.key,
             id=issue.id,

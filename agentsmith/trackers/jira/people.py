@@ -13,14 +13,14 @@ from typing import Any, Final
 
 import structlog
 
-from agentsmith.domain.errors import BadAnswer, Refused
+from agentsmith.domain.errors import BadAnswer, Refused, Unauthorized
 from agentsmith.domain.ticket import Actor, Ticket
 from agentsmith.domain.tracker import Access, Labelling
 from agentsmith.trackers.http import ApiClient, spending_for
 from agentsmith.trackers.http.ledger import ACTOR
 from agentsmith.trackers.jira import payloads
 from agentsmith.trackers.jira.issues import Issues
-from agentsmith.trackers.jira.payloads import History, User, snapshot_of
+from agentsmith.trackers.jira.payloads import History, Named, RoleActor, User, snapshot_of
 from agentsmith.trackers.jira.site import Site
 
 log = structlog.get_logger()
@@ -71,17 +71,17 @@ class People:
             return await self._labelling(actor)
 
     async def _who_set(self, ticket: Ticket, label: str) -> Actor | None:
-        key, wanted = self._issues.key(ticket.key), label.casefold()
+        key = self._issues.key(ticket.key)
         oldest: frozenset[str] | None = None
         async for histories in self._newest_first(key):
             for history in reversed(histories):
                 for change in reversed([c for c in history.items if c.field == "labels"]):
-                    if wanted in change.after - change.before:
+                    if label in change.after - change.before:
                         return history.author.to_actor() if history.author else None
                     oldest = change.before
         if oldest is None:
-            oldest = frozenset(name.casefold() for name in ticket.labels)
-        if wanted not in oldest:
+            oldest = ticket.labels
+        if label not in oldest:
             return None
         snapshot = snapshot_of(ticket) or snapshot_of(await self._issues.read(key))
         return snapshot.creator if snapshot else None
@@ -96,6 +96,50 @@ class People:
             if await self._may(actor, permission):
                 return access
         return Access.NONE
+
+    async def belongs_to(self, actor: Actor, *, teams: frozenset[str], roles: frozenset[str]) -> str:
+        """The group or the project role, of those named, that lets an account in; a role may be had by a group."""
+        if not actor.id:
+            return ""
+        try:
+            groups = {name.casefold() for name in await self._groups(actor)}
+            if named := next((team for team in sorted(teams) if team.casefold() in groups), None):
+                return f"group {named!r}"
+            for role in sorted(roles):
+                if await self._has_role(actor, role, groups):
+                    return f"role {role!r}"
+        except (Refused, Unauthorized) as error:
+            # Fails closed: whoever cannot be seen in a group or a role is not in it.
+            log.error("Jira does not tell who is in a group or has a role", error=str(error))
+        return ""
+
+    async def _groups(self, actor: Actor) -> list[str]:
+        if self._site.cloud:
+            params = {"accountId": actor.id}
+            answer = await self._client.get(self._site.api("/user/groups"), params=params, missing=Refused)
+            records: list[Named] = payloads.read(list[Named], answer.data, "a list of groups")
+        else:
+            params = {"username": actor.name, "expand": "groups"}
+            answer = await self._client.get(self._site.api("/user"), params=params, missing=Refused)
+            held = answer.data.get("groups") if isinstance(answer.data, dict) else None
+            records = payloads.read(list[Named], payloads.listed(held, "items", "a list of groups"), "groups")
+        return [record.name for record in records]
+
+    async def _has_role(self, actor: Actor, role: str, groups: set[str]) -> bool:
+        path = self._site.api(f"/project/{self._site.project}/role")
+        answer = await self._client.get(path, missing=Refused)
+        roles: dict[str, str] = payloads.read(dict[str, str], answer.data, "the roles of the project")
+        address = next((url for name, url in roles.items() if name.casefold() == role.casefold()), None)
+        if address is None:
+            return False
+        # Only the number is taken from the address: Jira may believe to live elsewhere than where we reach it.
+        answer = await self._client.get(f"{path}/{address.rpartition('/')[2]}", missing=Refused)
+        for record in payloads.listed(answer.data, "actors", "a role"):
+            holder: RoleActor = payloads.read(RoleActor, record, "who has a role")
+            same = bool(holder.account) and holder.account in (actor.id, actor.name)
+            if same or holder.group.casefold() in groups:
+                return True
+        return False
 
     async def _labelling(self, actor: Actor | None) -> Labelling | None:
         if actor is None or not actor.id:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
 from agentsmith.config import TrackerSettings
 from agentsmith.config.durations import Grace
-from agentsmith.config.names import Secret
+from agentsmith.config.names import Networks, Secret
 from agentsmith.domain.lifecycle import LabelSet, Status
 from agentsmith.trackers.http import Pace, Shared
 from agentsmith.trackers.jira.opening import open_tracker
@@ -21,6 +21,8 @@ Word = Annotated[str, Field(min_length=1, max_length=255)]
 
 class JiraSettings(TrackerSettings):
     """A project on Jira Cloud, reached with email and API token, or on Data Center, with a personal access token."""
+
+    case_counts: ClassVar[bool] = True
 
     platform: Literal["jira"]
     project: str
@@ -44,6 +46,9 @@ class JiraSettings(TrackerSettings):
     """What the site calls the type of link by which one ticket blocks another."""
     quiet: bool = True
     """Send no mail for our label changes and edited comments, where the account may ask for that."""
+    webhook_addresses: Networks = ()
+    """Where webhooks may come from that carry the secret in their address, for a Data Center that cannot sign; without
+    any, only signed ones are taken."""
     trust_reads: Grace = Grace(TRUST_READS)
     """How old a read may be for a label write to start from it; 0s looks again before every claim and start."""
 
@@ -63,6 +68,8 @@ class JiraSettings(TrackerSettings):
             raise ValueError("needs the email of the account that the API token belongs to")
         if self.deployment is Deployment.DATA_CENTER and self.email:
             raise ValueError("takes no email: a personal access token of Data Center travels alone")
+        if self.deployment is Deployment.CLOUD and self.webhook_addresses:
+            raise ValueError("takes no webhook_addresses: Jira Cloud signs its webhooks")
         if (self.mode == "status") != bool(self.statuses):
             raise ValueError("mode: status and statuses belong together")
         return self
@@ -95,4 +102,5 @@ class JiraSettings(TrackerSettings):
             quiet=self.quiet,
             trust_reads=self.trust_reads,
             pace=pace,
+            secret_in_path=bool(self.webhook_addresses),
         )

@@ -96,6 +96,13 @@ class Stickies:
                     return edited
             return await self._create(key, fitted, memo, ticket, deadline)
 
+    async def say(self, ticket: Ticket, text: str, *, deadline: float) -> None:
+        """Post a comment of its own (T16)."""
+        key = self._issues.key(ticket.key)
+        async with self._memory.lock(key):
+            path, body = self._site.issue(key, "/comment"), self._form.plain(self._form.fit(text))
+            await self._client.write("POST", path, body, deadline=deadline, bucket=bucket(key))
+
     async def _recognised(self, record: object, deadline: float | None) -> Sticky | None:
         """The sticky that a comment is, if it is ours in both ways: by its property and by its author."""
         properties = record.get("properties") if isinstance(record, dict) else None

@@ -44,7 +44,11 @@ class Form:
     def body(self, fitted: str, memo: Memo) -> dict[str, Any]:
         """What is sent to make or edit the comment."""
         property_ = {"key": self.properties[0], "value": self.value(memo)}
-        return {"body": self._written(fitted), "properties": [property_]}
+        return {**self.plain(fitted), "properties": [property_]}
+
+    def plain(self, fitted: str) -> dict[str, Any]:
+        """What is sent to make a comment beside our one; without the property nobody takes it for ours (T16)."""
+        return {"body": self._written(fitted)}
 
     def value(self, memo: Memo) -> dict[str, Any]:
         """The value of our comment property."""

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from typing import Final
 
 import httpx
 
 from agentsmith.boottime import boottime
+from agentsmith.domain.conversation import Acknowledged
 from agentsmith.domain.errors import ConfigError
+from agentsmith.domain.foreign import Foreign, foreign
+from agentsmith.domain.hooks import Hook
 from agentsmith.domain.lifecycle import LabelSet, Status
 from agentsmith.domain.memo import Memo
 from agentsmith.domain.ticket import Actor, Ticket, TicketId
 from agentsmith.domain.tracker import Access, Blocker, Labelling, Move, MoveOutcome, Sticky
+from agentsmith.domain.webhook import Remark
 from agentsmith.trackers.http import ApiClient, LabelLock
 from agentsmith.trackers.http.memory import Memory
+from agentsmith.trackers.jira.hooks import Hooks
 from agentsmith.trackers.jira.issues import Issues, Recent
 from agentsmith.trackers.jira.links import Links
 from agentsmith.trackers.jira.listing import PAGE_SIZE, Listing
@@ -23,6 +28,7 @@ from agentsmith.trackers.jira.people import People
 from agentsmith.trackers.jira.site import Site
 from agentsmith.trackers.jira.sticky import Stickies
 from agentsmith.trackers.jira.texts import Form
+from agentsmith.trackers.jira.voice import Voice
 from agentsmith.trackers.jira.workflow import Workflow
 
 TRUST_READS: Final = 5.0
@@ -50,6 +56,7 @@ class JiraTracker:
         http: httpx.AsyncClient | None = None,
         trust_reads: float = TRUST_READS,
         page_size: int = PAGE_SIZE,
+        secret_in_path: bool = False,
         now: Callable[[], float] = boottime,
     ) -> None:
         """`statuses` switches status mode on; `http` is closed with the tracker."""
@@ -80,10 +87,13 @@ class JiraTracker:
             workflow=Workflow(client=client, site=site, issues=issues, words=statuses) if statuses else None,
             now=now,
         )
+        form = Form(labels, site.cloud)
+        self._voice = Voice(client, site, form)
+        self._hooks = Hooks(client, site, secret_in_path=secret_in_path)
         self._stickies = Stickies(
             client=client,
             site=site,
-            form=Form(labels, site.cloud),
+            form=form,
             issues=issues,
             people=self._people,
             memory=memory,
@@ -134,6 +144,17 @@ class JiraTracker:
         """Make our comment or edit it in place (T13)."""
         return await self._stickies.write(ticket, text, memo, known=known, deadline=deadline)
 
+    async def say(self, ticket: Ticket, text: str, *, deadline: float) -> None:
+        """Post a comment beside our one (T16)."""
+        await self._stickies.say(ticket, text, deadline=deadline)
+
+    async def relabel(
+        self, ticket: Ticket, *, add: Collection[str] = (), remove: Collection[str] = (), deadline: float
+    ) -> Ticket:
+        """Change labels that are not ours (T17)."""
+        wanted = _check_foreign(foreign(self.labels.lifecycle, add, remove))
+        return await self._moves.relabel(ticket, wanted, deadline=deadline)
+
     async def me(self) -> Actor:
         """The account of the token."""
         return await self._people.me()
@@ -146,6 +167,34 @@ class JiraTracker:
         """What the account may do in the project, by its roles and groups together."""
         return await self._people.access_of(actor)
 
+    async def belongs_to(self, actor: Actor, *, teams: frozenset[str], roles: frozenset[str]) -> str:
+        """By a role of the project, or by a group."""
+        return await self._people.belongs_to(actor, teams=teams, roles=roles)
+
+    async def remark(self, ticket: Ticket, ref: str) -> Remark | None:
+        """A comment on the issue (T19)."""
+        return await self._voice.remark(self._issues.key(ticket.key), ref)
+
+    async def acknowledge(self, ticket: Ticket, ref: str, *, deadline: float) -> Acknowledged:  # noqa: ARG002
+        """Jira has no reactions (T20)."""
+        return Acknowledged.NO_WAY
+
+    async def hooks(self) -> tuple[Hook, ...]:
+        """The webhooks of this Jira (H1)."""
+        return await self._hooks.listed()
+
+    async def install_hook(self, url: str, secret: str) -> Hook:
+        """A new one (H2)."""
+        return await self._hooks.install(url, secret)
+
+    async def repair_hook(self, hook: Hook, secret: str) -> Hook:
+        """One made right (H3)."""
+        return await self._hooks.repair(hook, secret)
+
+    async def remove_hook(self, hook: Hook) -> None:
+        """One less (H4)."""
+        await self._hooks.remove(hook)
+
     async def blockers(self, ticket: Ticket) -> tuple[Blocker, ...]:
         """The issues that this one is linked to as blocked by."""
         return await self._links.blockers(ticket)
@@ -154,6 +203,14 @@ class JiraTracker:
         """Close the connections."""
         if self._http is not None:
             await self._http.aclose()
+
+
+def _check_foreign(wanted: Foreign) -> Foreign:
+    """The same, if Jira takes these labels; raises ConfigError where it would not."""
+    for name in wanted.add:
+        if any(c.isspace() for c in name):
+            raise ConfigError(f"Jira takes no label {name[:40]!r}: labels hold no spaces there")
+    return wanted
 
 
 def _check(labels: LabelSet) -> None:

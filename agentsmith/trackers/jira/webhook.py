@@ -1,11 +1,13 @@
 """Reading Jira's webhooks: `X-Hub-Signature` over the raw body, then what happened to which issue.
 
-Older Data Centers cannot sign; for them the secret stands in the address that the hook calls.
+Older Data Centers cannot sign. For them the secret may stand in the address that the hook calls, but addresses end up
+in the logs of proxies: it counts only together with a list of the addresses that such a delivery may come from.
 """
 
 from __future__ import annotations
 
 import hashlib
+import ipaddress
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -19,24 +21,42 @@ from agentsmith.trackers.signatures import check_hmac, read_object, same_secret
 
 _ISSUE_EVENTS: Final = frozenset({"jira:issue_created", "jira:issue_updated", "jira:issue_deleted"})
 _REMARK: Final = "comment_created"
+_REMARKED: Final = "issue_commented"
+"""What Data Center calls an update of the issue that is a comment; old ones send no other word of it."""
+_IDENTIFIER: Final = "x-atlassian-webhook-identifier"
 
 
 class JiraWebhooks:
     """Verifies and reads the deliveries about one project."""
 
-    def __init__(self, site: Site, secrets: Sequence[str]) -> None:
+    telling: Final = frozenset({_IDENTIFIER})
+
+    def __init__(self, site: Site, secrets: Sequence[str], addresses: Sequence[str] = ()) -> None:
         self._site, self._secrets = site, tuple(secrets)
+        self._networks = tuple(ipaddress.ip_network(address, strict=False) for address in addresses)
 
     def read(self, incoming: Incoming, *, now: float) -> TicketEvent | Uninteresting:  # noqa: ARG002 - no time is signed
         """See WebhookReader."""
-        headers = incoming.headers
         # Without a secret this reader exists only where the configuration says `insecure`.
-        in_the_address = not self._site.cloud and same_secret(self._secrets, incoming.path_secret)
-        if self._secrets and not in_the_address:
-            check_hmac(self._secrets, incoming.body, headers.get("x-hub-signature"))
+        if self._secrets and not self._called_in_secret(incoming):
+            check_hmac(self._secrets, incoming.body, incoming.headers.get("x-hub-signature"))
+        return self.understand(incoming)
+
+    def _called_in_secret(self, incoming: Incoming) -> bool:
+        knows = same_secret(self._secrets, incoming.path_secret)
+        try:
+            peer = ipaddress.ip_address(incoming.peer)
+        except ValueError:
+            return False
+        # An IPv4 address may come in IPv6 clothing.
+        mapped = getattr(peer, "ipv4_mapped", None) or peer
+        return knows and any(mapped in network for network in self._networks)
+
+    def understand(self, incoming: Incoming) -> TicketEvent | Uninteresting:
+        """See WebhookReader."""
         data = read_object(incoming.body)
         # Old Data Centers send no identifier; the same body is the same delivery.
-        delivery = headers.get("x-atlassian-webhook-identifier") or hashlib.sha256(incoming.body).hexdigest()
+        delivery = incoming.headers.get(_IDENTIFIER) or hashlib.sha256(incoming.body).hexdigest()
         event = data.get("webhookEvent")
         if not isinstance(event, str) or not event:
             raise BadPayload("the payload does not name its webhookEvent")
@@ -55,7 +75,8 @@ class JiraWebhooks:
         fields = issue.get("fields") or {}
         labels = fields.get("labels")
         shown = frozenset(str(label) for label in labels) if isinstance(labels, list) else None
-        remark = self._remark(data["comment"]) if event == _REMARK else None
+        told = event == _REMARK or data.get("issue_event_type_name") == _REMARKED
+        remark = self._remark(data["comment"]) if told else None
         actor = remark.author if remark else _actor(data.get("user"))
         changed = _changed(data.get("changelog"))
         if event == "jira:issue_created" and shown:

@@ -162,6 +162,7 @@ class Book:
             revision=str(revision),
             author=author,
             updated_at=updated,
+            state=state,
         )
 
 

@@ -8,14 +8,16 @@ from __future__ import annotations
 import logging
 import shlex
 import sqlite3
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Final
 
 from agentsmith.boottime import boottime
+from agentsmith.domain.conversation import Acknowledged
 from agentsmith.domain.errors import BadAnswer, TicketNotFound, TrackerUnavailable
+from agentsmith.domain.foreign import foreign
 from agentsmith.domain.lifecycle import LabelSet, Status
 from agentsmith.domain.memo import Memo
 from agentsmith.domain.ticket import Actor, Ticket, TicketId
@@ -32,6 +34,7 @@ from agentsmith.domain.tracker import (
     Sticky,
     Unknown,
 )
+from agentsmith.domain.webhook import Remark
 from agentsmith.trackers.local.book import ME, Book, fold
 from agentsmith.trackers.local.change import Change, Hand, StaleRevision
 from agentsmith.trackers.local.database import Database
@@ -174,6 +177,29 @@ class LocalTracker:
         ref = await self.database.write(work, deadline=deadline)
         return Sticky(ref=str(ref), text=body, memo=memo)
 
+    async def say(self, ticket: Ticket, text: str, *, deadline: float) -> None:
+        """Post a comment beside our one, which is known by its memo (T16)."""
+        body = _storable(text)
+
+        def work(con: sqlite3.Connection) -> None:
+            Change(con, self._book, self._book.read(con, ticket.key), Hand(ME)).comment(body)
+
+        await self.database.write(work, deadline=deadline)
+
+    async def relabel(
+        self, ticket: Ticket, *, add: Collection[str] = (), remove: Collection[str] = (), deadline: float
+    ) -> Ticket:
+        """Change labels that are not ours (T17)."""
+        wanted = foreign(self.labels.lifecycle, add, remove)
+
+        def work(con: sqlite3.Connection) -> Ticket:
+            now = self._book.read(con, ticket.key)
+            todo = wanted.left(now.labels)
+            plan = _Relabel(frozenset(todo.add), frozenset(todo.remove))
+            return now if todo.nothing else self._relabel(con, now, plan, Hand(ME))
+
+        return await self.database.write(work, deadline=deadline)
+
     async def me(self) -> Actor:
         """Ourselves; opens the file, so that start-up shows what is wrong with it."""
         await self.database.open()
@@ -187,6 +213,21 @@ class LocalTracker:
     async def access_of(self, actor: Actor) -> Access:
         """WRITE for every person, for whoever can write the file may; nothing for programs (P7)."""
         return Access.NONE if actor.bot else Access.WRITE
+
+    async def remark(self, ticket: Ticket, ref: str) -> Remark | None:
+        """A comment by its number (T19)."""
+
+        def work(con: sqlite3.Connection) -> Remark | None:
+            for comment in self._book.comments(con, ticket.key):
+                if str(comment.id) == ref:
+                    return Remark(ref, comment.author, comment.body)
+            return None
+
+        return await self.database.read(work)
+
+    async def acknowledge(self, ticket: Ticket, ref: str, *, deadline: float) -> Acknowledged:  # noqa: ARG002
+        """There are no reactions in a file (T20)."""
+        return Acknowledged.NO_WAY
 
     async def blockers(self, ticket: Ticket) -> tuple[Blocker, ...]:
         """The tickets that people linked this one to as blocked by."""

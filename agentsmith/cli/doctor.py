@@ -1,0 +1,298 @@
+"""`agentsmith doctor`: looks at everything that has to be right before work can flow, and says what to do about it.
+
+It starts nothing and writes nothing to a tracker: what a credential may write shows only in its role there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Final
+
+from rich.text import Text
+
+from agentsmith.cli import output, reach, session
+from agentsmith.config import Config, find_file
+from agentsmith.daemon import Role
+from agentsmith.domain.errors import (
+    AgentSmithError,
+    ConfigError,
+    Refused,
+    StoreUnavailable,
+    TicketNotFound,
+    TrackerError,
+    Unauthorized,
+)
+from agentsmith.domain.forge import EmptyRepository, RepositoryNotFound
+from agentsmith.domain.tracker import Access, Tracker
+from agentsmith.opening import open_forges, open_trackers, webhook_readers
+from agentsmith.pipelines.git.command import OLDEST as OLDEST_GIT
+from agentsmith.store import Store
+from agentsmith.store.server_binary import ServerUnavailable, find_binary
+from agentsmith.trackers import registry
+
+_PATIENCE: Final = 15.0
+_LITTLE_ROOM: Final = 1024**3
+_SKEW: Final = 5.0
+"""Seconds by which our clock and that of Redis may differ before due times are noticeably off."""
+_NEEDS_GIT: Final = frozenset({"checkout", "commit", "push", "pull_request"})
+
+
+class State(StrEnum):
+    """How serious it is."""
+
+    OK = "ok"
+    NOTE = "note"
+    """Work flows, but somebody may want to know."""
+    WRONG = "wrong"
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One thing that was looked at."""
+
+    check: str
+    state: State
+    saw: str
+    remedy: str = ""
+
+
+def doctor(file: Path | None, *, as_json: bool) -> bool:
+    """Look at everything; False when something is wrong."""
+    try:
+        config = session.begin(file)
+    except ConfigError as error:
+        if as_json:
+            remedy = "correct it; agentsmith config check looks at nothing else"
+            found = [Check("configuration", State.WRONG, line, remedy) for line in str(error).splitlines()]
+            output.json_result({"ok": False, "checks": [asdict(check) for check in found]})
+        raise
+    checks = asyncio.run(_examined(config, find_file(file), as_json=as_json))
+    fine = all(check.state is not State.WRONG for check in checks)
+    if as_json:
+        output.json_result({"ok": fine, "checks": [asdict(check) for check in checks]})
+    else:
+        wrong = sum(check.state is State.WRONG for check in checks)
+        output.say()
+        output.say("Nothing is wrong." if fine else f"Wrong: {wrong}. What to do stands below each.")
+    return fine
+
+
+async def _examined(config: Config, file: Path | None, *, as_json: bool) -> list[Check]:
+    found = []
+    async for check in examine(config, file):
+        found.append(check)
+        if not as_json:
+            _show(check)
+    return found
+
+
+def _show(check: Check) -> None:
+    style = {State.OK: "green", State.NOTE: "yellow", State.WRONG: "bold red"}[check.state]
+    output.show(Text.assemble((f"{check.state.value:<6}", style), f"{check.check:<18} {output.clean(check.saw)}"))
+    if check.remedy:
+        output.show(Text(f"{'':24} {output.clean(check.remedy)}", style="dim" if check.state is State.OK else ""))
+
+
+async def examine(config: Config, file: Path | None) -> AsyncIterator[Check]:
+    """Every check, as soon as it is made."""
+    yield Check("configuration", State.OK, f"{file}: fine" if file else "the defaults; there is no file")
+    for check in (*_data_dir(config.data_dir), *_commands(config)):
+        yield check
+    async for check in _redis(config):
+        yield check
+    async for check in _trackers(config):
+        yield check
+    async for check in _code(config):
+        yield check
+    for check in await asyncio.to_thread(lambda: list(_webhooks(config))):
+        yield check
+
+
+def _data_dir(folder: Path) -> Iterator[Check]:
+    there = folder
+    while not there.exists() and there != there.parent:
+        there = there.parent
+    if not there.is_dir():
+        yield Check("data directory", State.WRONG, f"{there} is no folder", "set data_dir to a folder of yours")
+        return
+    if not os.access(there, os.W_OK | os.X_OK):
+        remedy = "let this user write there, or set data_dir to a folder where it may"
+        yield Check("data directory", State.WRONG, f"{there} may not be written", remedy)
+        return
+    free = shutil.disk_usage(there).free
+    saw = f"{folder}, {free / 1024**3:.1f} GiB free" if there == folder else f"{folder} will be made"
+    if free < _LITTLE_ROOM:
+        yield Check("data directory", State.NOTE, saw, "make room, or lower workspaces.keep_size and run.keep_size")
+    else:
+        yield Check("data directory", State.OK, saw)
+
+
+def _commands(config: Config) -> Iterator[Check]:
+    """Programs that the pipelines which labels start will need."""
+    used = [config.pipelines[name] for name in dict.fromkeys(t.pipeline for t in config.triggers)]
+    steps = [step for pipeline in used for step in pipeline.steps]
+    yield _git(needed=any(step.kind in _NEEDS_GIT for step in steps))
+    named = [getattr(step.settings, "agent", None) or config.run.agent for step in steps if step.kind == "agent"]
+    for name in dict.fromkeys(named):
+        program = config.agents[name].command[0]
+        where = shutil.which(program)
+        if where is None:
+            remedy = f"install {program}, put it on the PATH of agentsmith, or set agents.{name}.command"
+            yield Check(f"agent {name}", State.WRONG, f"there is no program {program}", remedy)
+        else:
+            yield Check(f"agent {name}", State.OK, where)
+
+
+def _git(*, needed: bool) -> Check:
+    problem = State.WRONG if needed else State.NOTE
+    oldest = ".".join(map(str, OLDEST_GIT))
+    purpose = "" if needed else "; no pipeline that a label starts needs it yet"
+    try:
+        done = subprocess.run(["git", "--version"], capture_output=True, text=True, timeout=_PATIENCE, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return Check("git", problem, "there is no git" + purpose, f"install git {oldest} or newer")
+    version = re.match(r"git version (\d+)\.(\d+)", done.stdout)
+    if version is None or (int(version[1]), int(version[2])) < OLDEST_GIT:
+        return Check("git", problem, (done.stdout.strip() or "it says nothing") + purpose, f"install {oldest} or newer")
+    return Check("git", State.OK, done.stdout.strip())
+
+
+async def _redis(config: Config) -> AsyncIterator[Check]:
+    ours = config.redis.url is None
+    try:
+        if ours:
+            named = Path(config.redis.server) if config.redis.server else None
+            await asyncio.to_thread(find_binary, named)
+        async with asyncio.timeout(_PATIENCE), reach.store_if_up(config) as opened:
+            if opened is None:
+                yield Check("redis", State.OK, "our own; it starts with agentsmith up")
+                yield _no_daemon()
+                return
+            yield Check("redis", State.OK, f"{opened.version}, {reach.shown_address(config) or 'our own'}")
+            for check in [*await _memory(opened.store, ours=ours), await _staff(opened.store)]:
+                yield check
+    except (StoreUnavailable, ServerUnavailable, TimeoutError) as error:
+        # Its message says what to do.
+        yield Check("redis", State.WRONG, str(error) or f"no answer within {_PATIENCE:.0f} s")
+
+
+async def _memory(store: Store, *, ours: bool) -> list[Check]:
+    found = []
+    if not ours and not await store.keeps_a_log():
+        remedy = "set appendonly yes and appendfsync always; labels bring tickets back, but attempts count anew"
+        found.append(Check("redis memory", State.NOTE, "it keeps no append-only file: a restart forgets", remedy))
+    skew = await store.clock() - time.time()
+    if abs(skew) > _SKEW:
+        saw = f"its clock and ours differ by {abs(skew):.0f} s"
+        found.append(Check("clock", State.NOTE, saw, "set both by NTP; due times go by them"))
+    return found
+
+
+async def _staff(store: Store) -> Check:
+    processes = await store.presence.alive()
+    missing = [role.value for role in Role if not any(role.value in process.roles for process in processes)]
+    if not processes:
+        return _no_daemon()
+    if missing:
+        remedy = f"start one: agentsmith up {' '.join(f'--role {role}' for role in missing)}"
+        return Check("daemon", State.NOTE, f"up, but nobody is {', '.join(missing)}", remedy)
+    return Check("daemon", State.OK, f"{len(processes)} up, every role is taken")
+
+
+def _no_daemon() -> Check:
+    return Check("daemon", State.NOTE, "none is up, so nothing will happen", "start one: agentsmith up")
+
+
+async def _trackers(config: Config) -> AsyncIterator[Check]:
+    async with open_trackers(config) as trackers:
+        asked = [asyncio.create_task(_tracker(tracker, config)) for tracker in trackers.values()]
+        for task in asked:
+            yield await task
+
+
+async def _tracker(tracker: Tracker, config: Config) -> Check:
+    name = f"tracker {tracker.name}"
+    try:
+        async with asyncio.timeout(_PATIENCE):
+            me = await tracker.me()
+            access = await tracker.access_of(me)
+            for trigger in config.triggers_for(tracker.name)[:1]:
+                async for _ in tracker.find(trigger.label):
+                    break
+    except Unauthorized as error:
+        remedy = f"make a new token and set trackers.{tracker.name}.token"
+        return Check(name, State.WRONG, str(error), remedy)
+    except (Refused, TicketNotFound) as error:
+        remedy = f"let the account of trackers.{tracker.name}.token read the project's tickets and members"
+        return Check(name, State.WRONG, str(error), remedy)
+    except (TrackerError, TimeoutError) as error:
+        saw = str(error) or f"no answer within {_PATIENCE:.0f} s"
+        return Check(name, State.WRONG, saw, f"is the network up, and trackers.{tracker.name} right? Else try later")
+    except AgentSmithError as error:  # a damaged file of the built-in tracker, say; its message says what to do
+        return Check(name, State.WRONG, str(error))
+    saw = f"{tracker.project}, as {me.name}"
+    if me.bot or access >= Access.TRIAGE:
+        return Check(name, State.OK, f"{saw}, with {access.name.lower()} access" if access else saw)
+    # Not everywhere does a role say all: on Azure DevOps, who is in no team may still write by other ways.
+    state = State.NOTE if access else State.WRONG
+    remedy = f"if labels do not come, give {me.name} a role that may set labels and write comments"
+    return Check(name, state, f"{saw}, whose role here is only {access.name.lower()}", remedy)
+
+
+async def _code(config: Config) -> AsyncIterator[Check]:
+    """Repositories, as far as a label can start something that needs one."""
+    async with open_forges(config) as forges:
+        for name, forge in forges.items():
+            started = [config.pipelines[trigger.pipeline] for trigger in config.triggers_for(name)]
+            if not any(step.kind in _NEEDS_GIT for pipeline in started for step in pipeline.steps):
+                continue
+            try:
+                async with asyncio.timeout(_PATIENCE):
+                    branch = await forge.default_branch()
+                yield Check(f"code of {name}", State.OK, f"{forge.clone_url}, branch {branch}")
+            except (Unauthorized, Refused, RepositoryNotFound) as error:
+                remedy = "let the token read and write the repository's contents and pull requests"
+                yield Check(f"code of {name}", State.WRONG, str(error), remedy)
+            except EmptyRepository as error:
+                yield Check(f"code of {name}", State.WRONG, str(error), "push a first commit")
+            except (TrackerError, TimeoutError) as error:
+                saw = str(error) or f"no answer within {_PATIENCE:.0f} s"
+                yield Check(f"code of {name}", State.WRONG, saw, "is the network up, and the address right?")
+
+
+def _webhooks(config: Config) -> Iterator[Check]:
+    server, known = config.server, registry.platforms()
+    taken = {name for name, reader in webhook_readers(config).items() if reader is not None}
+    for name, settings in config.trackers.items():
+        if name in taken:
+            saw = f"taken at /webhooks/{name}; also polled {settings.rhythm}"
+            yield Check(f"webhooks {name}", State.OK, saw)
+        elif known[settings.platform].takes_webhooks:
+            saw = f"refused, so tickets are found by polling only, {settings.rhythm}"
+            remedy = f"set trackers.{name}.webhook_secret to have work start at once"
+            yield Check(f"webhooks {name}", State.NOTE, saw, remedy)
+        else:
+            yield Check(f"webhooks {name}", State.OK, f"there are none; polled {settings.rhythm}")
+    if not taken:
+        return
+    if server.host in ("127.0.0.1", "localhost", "::1"):
+        remedy = "put a reverse proxy with TLS before it, or set server.host"
+        yield Check("webhooks", State.NOTE, f"only this machine reaches {server.host}:{server.port}", remedy)
+    if not server.port:
+        return
+    try:
+        with socket.create_connection((server.host, server.port), timeout=2):
+            yield Check("receiver", State.OK, f"something listens on {server.host}:{server.port}")
+    except OSError:
+        remedy = "start one: agentsmith up --role receiver"
+        yield Check("receiver", State.NOTE, f"nobody listens on {server.host}:{server.port}", remedy)

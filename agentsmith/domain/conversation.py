@@ -1,0 +1,65 @@
+"""Commands in comments: how people write them, and what a tracker adds to its contract so that they can be obeyed.
+
+T19 `remark` reads one comment of a ticket by the id that a webhook gave it: author and text as they are now, whatever
+    the webhook said; None when it is gone.
+T20 `acknowledge` lets its writer see, once, that a comment was read: by a reaction where the platform has one. It
+    answers whether it was this call, an earlier one, or that there is no way; in that case a short answer is said.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final, Protocol, runtime_checkable
+
+from agentsmith.domain.ticket import Ticket
+from agentsmith.domain.webhook import Remark
+
+
+class Acknowledged(StrEnum):
+    """What became of an acknowledgement."""
+
+    NOW = "now"
+    BEFORE = "before"
+    """We had acknowledged it already."""
+    NO_WAY = "no way"
+    """The platform has no reactions."""
+
+
+@runtime_checkable
+class TakesCommands(Protocol):
+    """A tracker on whose tickets people can talk to us (T19, T20)."""
+
+    async def remark(self, ticket: Ticket, ref: str) -> Remark | None:
+        """The comment that a webhook called `ref` (T19)."""
+
+    async def acknowledge(self, ticket: Ticket, ref: str, *, deadline: float) -> Acknowledged:
+        """Let the writer see that the comment was read (T20)."""
+
+
+class Verb(StrEnum):
+    """What can be asked for."""
+
+    RETRY = "retry"
+    CANCEL = "cancel"
+    WHY = "why"
+
+
+KNOWN_VERBS: Final = ", ".join(Verb)
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A comment's first line, read; `verb` is None where it names nothing that we know."""
+
+    verb: Verb | None
+    word: str
+
+
+def command_in(text: str, prefix: str) -> Command | None:
+    """The command that a comment is, if its first line begins with `/agent-smith`; one word says what to do."""
+    head, *words = text.lstrip("\ufeff\u200b").partition("\n")[0].split() or [""]
+    if head.casefold() != f"/{prefix}".casefold():
+        return None
+    word = " ".join(words).casefold()
+    return Command(next((verb for verb in Verb if verb == word), None), word)

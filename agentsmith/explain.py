@@ -1,0 +1,120 @@
+"""Why a ticket did or did not run, as Redis knows it: for the command line, the API and comments (P10).
+
+It never guesses: what nobody looked at is said to be unknown.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from agentsmith.domain.gates import Gate
+from agentsmith.domain.ticket import TicketId
+from agentsmith.store import Store
+from agentsmith.store.reasons import Look
+
+NEVER_SEEN: Final = "It was not looked at within the last 30 days, so what the gates would say is unknown."
+_SAID: Final = {
+    "Claimed": "it was claimed",
+    "Rejected": "it was not claimed",
+    "Deferred": "it is tried again later",
+    "Held": "it is held back until there is room",
+    "WouldClaim": "nothing was written",
+    "AlreadyClaimed": "nothing was to do",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What Redis knows about a ticket right now."""
+
+    where: str
+    looks: list[Look]
+    unpublished: str | None
+    stop: str | None
+
+
+async def known(store: Store, ticket: TicketId) -> Known:
+    """Everything about the ticket that bears on whether it runs."""
+    lease, position = await store.runs.lease(ticket), await store.queue.position(ticket)
+    due = dict(await store.intents.waiting()).get(ticket)
+    intent = await store.intents.of(ticket)
+    if lease is not None:
+        where = f"running: run {lease.run} on {lease.consumer}, since {when(lease.since)}"
+    elif position is not None:
+        where = f"queued: {position} before it"
+    elif await store.queue.holds(ticket):
+        where = "taken by a consumer, about to start"
+    elif due is not None:
+        where = f"waiting until {when(due)}"
+    elif ticket in await store.signals.held():
+        where = "held back until there is room"
+    else:
+        where = "not in hand"
+    decided = f"{intent.outcome}: the tracker has not taken it yet" if intent and intent.decided else None
+    return Known(where, await store.reasons.of(ticket), decided, await store.runs.stop_requested(ticket))
+
+
+def as_data(ticket: TicketId, told: Known | None) -> dict[str, Any]:
+    """The answer for programs; None says that Redis could not be asked."""
+    if told is None:
+        return {"ticket": ticket, "reachable": False, "now": None, "looks": None}
+    return {
+        "ticket": ticket,
+        "reachable": True,
+        "now": told.where,
+        "unpublished": told.unpublished,
+        "stop_requested": told.stop,
+        "looks": [
+            {
+                "first": when(look.first),
+                "last": when(look.last),
+                "cause": look.cause,
+                "outcome": look.outcome,
+                "why": look.why,
+                "gates": [
+                    {"gate": g.gate.value, "passed": g.passed, "saw": g.saw, "remedy": g.remedy} for g in look.gates
+                ],
+            }
+            for look in told.looks
+        ],
+    }
+
+
+def as_comment(told: Known) -> str:
+    """The answer as a comment on the ticket, in Markdown."""
+    lines = [f"**agentsmith**: this ticket is {told.where}."]
+    lines += [f"- decided: {text}" for text in [told.unpublished] if text]
+    lines += [f"- to be stopped: {text}" for text in [told.stop] if text]
+    # A look that a command itself caused says nothing about the label.
+    looks = [look for look in told.looks if look.gates]
+    if not looks:
+        return "\n".join([*lines, "", NEVER_SEEN])
+    latest = looks[-1]
+    lines += ["", f"Looked at {span(latest)}: {summary(latest)}."]
+    results = {result.gate: result for result in latest.gates}
+    for gate in Gate:
+        result = results.get(gate)
+        if result is None:
+            lines.append(f"- {gate.value}: not looked at")
+        else:
+            remedy = f"; {result.remedy}" if result.remedy else ""
+            lines.append(f"- {gate.value}: {'yes' if result.passed else '**no**'}: {result.saw}{remedy}")
+    return "\n".join(lines)
+
+
+def summary(look: Look) -> str:
+    """What came of a look, in a few words."""
+    shut = next((result.saw for result in look.gates if not result.passed), "")
+    return ": ".join(part for part in (_SAID.get(look.outcome, look.outcome), look.why or shut) if part)
+
+
+def span(look: Look) -> str:
+    """When it was so."""
+    return when(look.last) if look.first == look.last else f"{when(look.first)} to {when(look.last)}"
+
+
+def when(at: float) -> str:
+    """A time as people and programs read it."""
+    return datetime.fromtimestamp(at, UTC).isoformat(timespec="seconds")

@@ -1,0 +1,128 @@
+"""What a step is given: the ticket, the folders, the ways to act, and what earlier steps left.
+
+Steps change nothing here but the few fields under "left by steps".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol, Self
+
+from agentsmith.boottime import boottime
+from agentsmith.config import Agent, Config, Pipeline, Step
+from agentsmith.domain.forge import Forge, PullRequest
+from agentsmith.domain.request import PipelineRequest
+from agentsmith.domain.ticket import Ticket
+from agentsmith.pipelines.git import Checkout, GitShell
+from agentsmith.pipelines.record import Recorder
+from agentsmith.pipelines.runner import Runner
+from agentsmith.pipelines.workplace import Memory, Workplace
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The bounds of a run, in seconds and bytes."""
+
+    run_timeout: float
+    step_timeout: float
+    stall_timeout: float
+    log_limit: int
+    artifact_limit: int
+    retry_backoff: float
+    max_attempts: int
+
+    @classmethod
+    def of(cls, config: Config) -> Self:
+        """The configured ones."""
+        run = config.run
+        return cls(
+            run_timeout=run.timeout,
+            step_timeout=run.step_timeout,
+            stall_timeout=run.stall_timeout,
+            log_limit=run.log_limit,
+            artifact_limit=run.artifact_limit,
+            retry_backoff=run.retry_backoff,
+            max_attempts=config.consumer.max_attempts,
+        )
+
+
+class Pen(Protocol):
+    """The right to write anything outside this machine. It may end at any moment (P6)."""
+
+    async def begin_write(self) -> None:
+        """Called right before a write begins; raises LeaseLost when this run may write no more."""
+
+    @property
+    def until(self) -> float:
+        """When the right ends at the latest, on the boot-time clock: no write may last longer."""
+
+
+class Desk(Protocol):
+    """The run's own ticket, for what a pipeline has to say there; the lifecycle is not its business."""
+
+    async def say(self, text: str) -> None:
+        """Post a comment of its own."""
+
+    async def relabel(self, *, add: Collection[str] = (), remove: Collection[str] = ()) -> None:
+        """Add and remove labels of people's."""
+
+
+@dataclass(frozen=True, slots=True)
+class CodePlace:
+    """Where the ticket's code lives, and what git needs to work on it."""
+
+    forge: Forge
+    root: Path
+    """Holds mirrors, vaults and all workspaces."""
+    branch: str
+    shell: GitShell
+
+
+@dataclass(slots=True)
+class StepContext:
+    """One run as its steps see it."""
+
+    request: PipelineRequest
+    ticket: Ticket
+    platform: str
+    pipeline: Pipeline
+    place: Workplace
+    runner: Runner
+    limits: Limits
+    agents: Mapping[str, Agent]
+    default_agent: str
+    desk: Desk
+    pen: Pen
+    recorder: Recorder
+    env: Mapping[str, str]
+    """What every command of this run sees."""
+    code: CodePlace | None = None
+    """None where the tracker has no repository."""
+    alongside: Callable[[], Awaitable[None]] | None = None
+    """What goes on while a command runs, if anything does: it is started with it, and ended with it."""
+
+    # Set by the engine for each step.
+    step: Step = field(init=False)
+    index: int = 0
+    deadline: float = 0.0
+    """When the step's time is over, on the boot-time clock."""
+
+    # Left by steps for those after them.
+    memory: Memory = field(default_factory=Memory)
+    checkout: Checkout | None = None
+    pull_request: PullRequest | None = None
+    red: list[str] = field(default_factory=list)
+    """What a `verify` that only asks for a draft found."""
+    summary: str = ""
+    """The worker's own words about what it did."""
+
+    @property
+    def left(self) -> float:
+        """How many seconds the step still has."""
+        return max(0.0, self.deadline - boottime())
+
+    async def changed(self) -> bool:
+        """Whether there is a checkout that differs from its base."""
+        return self.checkout is not None and await self.checkout.changed()

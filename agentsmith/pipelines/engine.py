@@ -1,0 +1,145 @@
+"""Running a pipeline: its steps in order, each if its condition holds, and the one outcome that comes of them.
+
+Knows nothing of Redis and nothing of trackers. The first step that fails decides the outcome; what runs after it, by
+its own condition, no longer changes that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import structlog
+
+from agentsmith.boottime import boottime
+from agentsmith.config import Step
+from agentsmith.config.conditions import Condition, State
+from agentsmith.config.pipelines import identity
+from agentsmith.domain.errors import AgentSmithError, LeaseLost
+from agentsmith.domain.lifecycle import Status
+from agentsmith.domain.report import duration_text
+from agentsmith.pipelines.context import Limits, StepContext
+from agentsmith.pipelines.outcome import Outcome, StepEnd, Verdict
+from agentsmith.pipelines.steps import doing
+
+log = structlog.get_logger()
+
+_SLACK: Final = 30.0
+"""How far beyond its time limit a step may go before it is cancelled: a command is ended by its guard first."""
+_NO_TIME: Final = "The run took longer than its time limit (`run.timeout`)."
+_NO_CHANGES: Final = "Every step succeeded, but nothing was changed. Say what is missing on the ticket, and retry."
+
+
+@dataclass(frozen=True, slots=True)
+class _Situation:
+    """What conditions are asked against, at one moment."""
+
+    failed: bool
+    changes: bool
+    repository: bool
+    states: Mapping[str, State]
+
+    def holds(self, word: str) -> bool:
+        """See conditions.Situation."""
+        return {
+            "success": not self.failed,
+            "failure": self.failed,
+            "always": True,
+            "changes": self.changes,
+            "repository": self.repository,
+        }[word]
+
+    def state_of(self, step: str) -> State | None:
+        """See conditions.Situation."""
+        return self.states.get(step)
+
+
+async def carry_out(context: StepContext) -> Outcome:
+    """Run the pipeline; LeaseLost, GuardDied and cancellation pass through."""
+    pipeline, states = context.pipeline, dict[str, State]()
+    ends = boottime() + (pipeline.timeout or context.limits.run_timeout)
+    decided: Outcome | None = None
+    for index, step in enumerate(pipeline.steps):
+        if decided is None and boottime() >= ends:
+            decided = Outcome(Status.FAILED, "timed out", _NO_TIME, step=step.name)
+        context.step, context.index = step, index
+        if boottime() >= ends or not await _is_due(context, step.when(), states, failed=decided is not None):
+            states[identity(step, pipeline.steps)] = State.SKIPPED
+            context.recorder.skip(index)
+            continue
+        end = await _run(context, step, ends)
+        states[identity(step, pipeline.steps)] = end.verdict.state
+        if end.verdict.goes_on or decided is not None:
+            continue
+        decided = outcome_of(step, end, context.limits, attempt=context.request.attempt)
+        if end.verdict.parks or end.verdict is Verdict.STOPPED:
+            break
+    if decided is None and pipeline.needs_changes and context.checkout is not None and not await context.changed():
+        decided = Outcome(Status.FAILED, "nothing changed", _NO_CHANGES)
+    return decided or Outcome(Status.DONE, "succeeded", " ".join(_told(context)))
+
+
+def _told(context: StepContext) -> list[str]:
+    if context.pull_request is None:
+        return []
+    made = context.pull_request
+    if made.draft and context.red:
+        return [f"A check is red, so the pull request is a draft: {made.url}"]
+    return [f"The pull request: {made.url}"]
+
+
+async def _is_due(context: StepContext, condition: Condition, states: Mapping[str, State], *, failed: bool) -> bool:
+    changes = "changes" in condition.words and await context.changed()
+    return condition.holds(_Situation(failed, changes, context.code is not None, states))
+
+
+async def _run(context: StepContext, step: Step, ends: float) -> StepEnd:
+    """One step, as often as it may be tried."""
+    red, left = list(context.red), step.retries
+    while True:
+        context.deadline = min(ends, boottime() + (step.timeout or context.limits.step_timeout))
+        context.recorder.begin(context.index)
+        end = await _try(context, step)
+        if not left or not end.verdict.worth_retrying or boottime() >= ends:
+            context.recorder.end(context.index, end)
+            return end
+        log.info("trying the step again", run=context.request.run, step=step.name, verdict=end.verdict.value)
+        context.red, left = list(red), left - 1
+
+
+async def _try(context: StepContext, step: Step) -> StepEnd:
+    try:
+        async with asyncio.timeout(context.left + _SLACK):
+            return await doing(step.kind)(context, step.settings)
+    except TimeoutError:
+        return StepEnd(Verdict.TIMED_OUT, f"Step `{step.name}` ran into its time limit.")
+    except LeaseLost:
+        raise
+    except AgentSmithError as error:
+        later = bool(getattr(error, "retryable", False))
+        return StepEnd(Verdict.TRY_LATER if later else Verdict.FAILED, f"Step `{step.name}` failed: {error}")
+
+
+def outcome_of(step: Step, end: StepEnd, limits: Limits, *, attempt: int) -> Outcome:
+    """Where the ticket goes when this step decides."""
+
+    def failed(word: str, note: str = end.note) -> Outcome:
+        return Outcome(Status.FAILED, word, note, output=end.output, step=step.name)
+
+    match end.verdict:
+        case Verdict.TRY_LATER if attempt < limits.max_attempts:
+            wait = limits.retry_backoff * 2.0 ** (attempt - 1)
+            note = (
+                f"{end.note} It is tried again in {duration_text(wait)} (attempt {attempt} of {limits.max_attempts})."
+            )
+            return Outcome(Status.WAITING, "try later", note, time.time() + wait, output=end.output, step=step.name)
+        case Verdict.TRY_LATER:
+            return failed("attempts used up", f"{end.note} But {attempt} attempts are all it gets.")
+        case Verdict.QUESTION:
+            return Outcome(Status.WAITING, "question", end.note, output=end.output, step=step.name)
+        case Verdict.STOPPED | Verdict.TIMED_OUT | Verdict.NOT_PERMITTED | Verdict.BAD_CONFIGURATION:
+            return failed(end.verdict.value)
+    return failed("step failed")

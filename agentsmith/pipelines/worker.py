@@ -1,0 +1,187 @@
+"""What a worker may say beside its exit code: lines of output that begin with `::`, or one status file.
+
+    ::progress compiled 3 of 7        ::usage {"input_tokens": 12, "output_tokens": 3, "cost_usd": 0.01}
+    ::question Which database?        ::artifact report.html
+    ::session 5c0f…                   ::summary Fixed the parser.
+
+The status file holds the same as lines, or as one JSON object: `{"question": "Which database?"}`. Nothing that a worker
+says can break the run: what is not understood is left out.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import math
+import os
+import stat
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, BinaryIO, Final
+
+_LONGEST: Final = 2_000
+_LONGEST_TEXT: Final = 16_000
+_MOST_ARTIFACTS: Final = 50
+_LARGEST_STATUS: Final = 64 * 1024
+_MOST: Final = 1e15
+"""No run uses more of anything than this."""
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What work has cost so far."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cost_usd: float = 0.0
+
+    def __add__(self, other: Usage) -> Usage:
+        return Usage(
+            self.input_tokens + other.input_tokens,
+            self.output_tokens + other.output_tokens,
+            round(self.cost_usd + other.cost_usd, 9),
+        )
+
+    def __bool__(self) -> bool:
+        return bool(self.input_tokens or self.output_tokens or self.cost_usd)
+
+    @classmethod
+    def of(cls, data: object) -> Usage:
+        """The usage that a mapping tells; anything odd in it counts as nothing."""
+        told: dict[str, Any] = data if isinstance(data, dict) else {}
+        return cls(
+            int(number(told.get("input_tokens"))),
+            int(number(told.get("output_tokens"))),
+            number(told.get("cost_usd")),
+        )
+
+
+def number(value: object) -> float:
+    """A count or an amount, also one that is written as text (`4.5k`); 0 for anything else."""
+    if isinstance(value, str):
+        text = value.strip().replace(",", "").lower()
+        factor = {"k": 1e3, "m": 1e6}.get(text[-1:], 1.0)
+        try:
+            value = float(text.rstrip("km")) * factor
+        except ValueError:
+            return 0.0
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        return 0.0
+    return float(value) if 0 <= value <= _MOST else 0.0
+
+
+@dataclass(slots=True)
+class Said:
+    """What the worker of one step has said so far; the last word counts, usage and artifacts add up."""
+
+    progress: str = ""
+    question: str = ""
+    summary: str = ""
+    session: str = ""
+    usage: Usage = Usage()
+    artifacts: list[str] = field(default_factory=list)
+    on_progress: Callable[[str], None] = lambda _: None
+
+    def hear(self, line: str) -> None:
+        """Take in one line of output that begins with `::`."""
+        word, _, rest = line.removeprefix("::").partition(" ")
+        self._take(word.strip().rstrip(":").lower(), rest.strip())
+
+    def read_status(self, file: Path) -> None:
+        """Take in the status file, if the worker wrote one."""
+        text = read_text(file, limit=_LARGEST_STATUS)
+        try:
+            data = json.loads(text)
+        except (ValueError, RecursionError):
+            data = None
+        if isinstance(data, dict):
+            for word, value in data.items():
+                values = value if word in ("artifact", "artifacts") and isinstance(value, list) else [value]
+                for one in values:
+                    self._take(word.removesuffix("s") if word == "artifacts" else word, one)
+            return
+        for line in text.splitlines():
+            if line.startswith("::"):
+                self.hear(line)
+
+    def _take(self, word: str, value: object) -> None:
+        if word == "usage":
+            self.usage += Usage.of(_as_data(value))
+            return
+        if not isinstance(value, str) or not value.strip():
+            return
+        match word:
+            case "progress":
+                self.progress = one_line(value)
+                self.on_progress(self.progress)
+            case "question":
+                self.question = value[:_LONGEST_TEXT]
+            case "summary":
+                self.summary = value[:_LONGEST_TEXT]
+            case "session":
+                self.session = one_line(value)
+            case "artifact" if len(self.artifacts) < _MOST_ARTIFACTS and value not in self.artifacts:
+                self.artifacts.append(value[:_LONGEST])
+
+
+def _as_data(value: object) -> object:
+    """JSON, or `input_tokens=12 cost_usd=0.3`."""
+    if not isinstance(value, str):
+        return value
+    try:
+        return json.loads(value)
+    except (ValueError, RecursionError):
+        return dict(part.split("=", 1) for part in value.split() if "=" in part)
+
+
+def one_line(text: str) -> str:
+    """The text as one short line that only prints."""
+    line = "".join(char if char.isprintable() else " " for char in text).strip()
+    return line if len(line) <= _LONGEST else f"{line[: _LONGEST - 1]}…"
+
+
+def read_text(file: Path, *, limit: int) -> str:
+    """The beginning of a file that a worker had in its hands; empty when it is none, or something else than a file."""
+    try:
+        with _open_file(file) as stream:
+            return stream.read(limit).decode("utf-8", "replace").replace("\0", "")
+    except OSError:
+        return ""
+
+
+def _open_file(path: Path) -> BinaryIO:
+    """The file, if it is one: no link is followed, and nothing waits for a pipe."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, "it is no file")
+    return open(descriptor, "rb")
+
+
+def keep_artifacts(names: list[str], *, inside: Path, folder: Path, limit: int) -> tuple[list[str], list[str]]:
+    """Copy files of the workspace into the run's folder; answers what was kept, and why the rest was not."""
+    kept: list[str] = []
+    left: list[str] = []
+    room, root = limit, inside.resolve()
+    for name in names:
+        try:
+            path = (root / name).resolve(strict=True)
+            if not path.is_relative_to(root):
+                left.append(f"{one_line(name)}: it is outside the workspace")
+                continue
+            source = _open_file(path)
+        except (OSError, ValueError, RuntimeError) as error:
+            left.append(f"{one_line(name)}: {getattr(error, 'strerror', None) or 'not a file name'}")
+            continue
+        with source:
+            size = os.fstat(source.fileno()).st_size
+            if size > room:
+                left.append(f"{one_line(name)}: it is larger than the room that is left (run.artifact_limit)")
+            else:
+                room -= size
+                target = folder / str(path.relative_to(root)).replace(os.sep, "__")
+                folder.mkdir(mode=0o700, exist_ok=True)
+                target.write_bytes(source.read(size))
+                kept.append(target.name)
+    return kept, left

@@ -1,0 +1,84 @@
+"""Which code hosts there are. Adding one is a folder and a line here, or a package with an entry point.
+
+A package offers a code host by an entry point in the group `agentsmith.forges` whose name is the platform and whose
+object is a `CodeHost`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib.metadata import entry_points
+from typing import Any, Final, Protocol
+
+from agentsmith.config import Config, RepositorySettings
+from agentsmith.domain.errors import ConfigError
+from agentsmith.domain.forge import Forge
+from agentsmith.trackers.azuredevops.settings import AzureRepository
+from agentsmith.trackers.git.settings import GitRepository
+from agentsmith.trackers.github.settings import GitHubRepository
+from agentsmith.trackers.gitlab.settings import GitLabRepository
+from agentsmith.trackers.http import Shared
+
+ENTRY_POINTS: Final = "agentsmith.forges"
+
+
+@dataclass(frozen=True, slots=True)
+class CodeHost:
+    """A kind of code host: how a repository on it is configured, and how its forge is made."""
+
+    settings: type[RepositorySettings]
+    build: Callable[[str, Any, Shared], Forge]
+    """Takes the repository's name, its settings (an instance of `settings`) and what replicas share about an API."""
+
+
+class Described(Protocol):
+    """The settings of a repository that know how to make what they describe."""
+
+    def open(self, name: str, shared: Shared) -> Forge:
+        """The forge; nothing is asked of it yet."""
+
+
+def _open(name: str, settings: Described, shared: Shared) -> Forge:
+    return settings.open(name, shared)
+
+
+BUILT_IN: Final[Mapping[str, CodeHost]] = {
+    "azure-devops": CodeHost(AzureRepository, _open),
+    "git": CodeHost(GitRepository, _open),
+    "github": CodeHost(GitHubRepository, _open),
+    "gitlab": CodeHost(GitLabRepository, _open),
+}
+
+
+def code_hosts() -> dict[str, CodeHost]:
+    """Every code host by name, those of installed packages included; a built-in name cannot be taken."""
+    found = dict(BUILT_IN)
+    for point in entry_points(group=ENTRY_POINTS):
+        offered = point.load()
+        if not isinstance(offered, CodeHost):
+            raise ConfigError(
+                f"the package that offers the code host {point.name!r} ({point.value}) must name a "
+                "agentsmith.trackers.forges.CodeHost; correct or uninstall it"
+            )
+        found.setdefault(point.name, offered)
+    return found
+
+
+def settings_models() -> dict[str, type[RepositorySettings]]:
+    """How each kind of repository is configured: what reading a configuration needs."""
+    return {name: host.settings for name, host in code_hosts().items()}
+
+
+def build(config: Config, shared: Shared) -> dict[str, Forge]:
+    """The forge of every tracker that has one, by the tracker's name; trackers on one repository share its forge."""
+    known, made = code_hosts(), dict[str, Forge]()
+    found: dict[str, Forge] = {}
+    for tracker in config.trackers:
+        code = config.code_of(tracker)
+        if code is not None:
+            name, settings = code
+            if name not in made:
+                made[name] = known[settings.platform].build(name, settings, shared)
+            found[tracker] = made[name]
+    return found

@@ -1,0 +1,44 @@
+"""Listening to people on issues: what they comment, and the reaction that shows it was read (T19, T20)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from agentsmith.domain.conversation import Acknowledged
+from agentsmith.domain.ticket import Actor
+from agentsmith.domain.webhook import Remark
+from agentsmith.trackers.github import payloads
+from agentsmith.trackers.github.payloads import Comment
+from agentsmith.trackers.github.site import Site
+from agentsmith.trackers.http import ApiClient
+
+SEEN: Final = "eyes"
+
+
+class Voice:
+    """Hears what is said on the issues of one repository."""
+
+    def __init__(self, client: ApiClient, site: Site) -> None:
+        self._client, self._site = client, site
+
+    async def remark(self, number: str, ref: str) -> Remark | None:
+        """A comment on this very issue; None for any other."""
+        if self._site.number(ref) is None:
+            return None
+        answer = await self._client.get(self._path(ref), allow=frozenset({404}))
+        if answer.status == 404:
+            return None
+        comment: Comment = payloads.read(Comment, answer.data, "a comment")
+        if comment.issue_url.rpartition("/")[2] != number:
+            return None
+        author = comment.user.to_actor() if comment.user else Actor("", "ghost")
+        return Remark(ref, author, comment.body or "")
+
+    async def acknowledge(self, ref: str, *, deadline: float) -> Acknowledged:
+        """Two eyes under the comment; GitHub tells whether they were there."""
+        path, body = self._path(ref, "/reactions"), {"content": SEEN}
+        answer = await self._client.write("POST", path, body, deadline=deadline, repeatable=True)
+        return Acknowledged.NOW if answer.status == 201 else Acknowledged.BEFORE
+
+    def _path(self, ref: str, rest: str = "") -> str:
+        return self._site.path(rest=f"/issues/comments/{ref}{rest}")

@@ -1,0 +1,255 @@
+"""Where chaos takes place: Redis, the trackers, the network between, and several daemons of every role.
+
+    people → simulators ⇄ proxy ⇄ daemons ⇄ a proxy per daemon ⇄ Redis
+             └──────── webhooks ───┘
+
+Everything is on loopback and in one folder, and ends with this process, whatever way that goes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import redis.asyncio
+import yaml
+
+from agentsmith.config import Config, load
+from agentsmith.pipelines import guard
+from agentsmith.trackers import registry
+from tests.chaos import work
+from tests.chaos.daemon import CLOCK, GUARDS, WallClock
+from tests.chaos.history import History
+from tests.chaos.trackers import TRIGGER, Tracker, open_trackers
+from tests.chaos.witness import Witness
+from tests.e2e.daemons import DaemonProcess, Daemons
+from tests.support.fault_proxy import FaultProxy, to_socket
+from tests.support.redis_server import RedisServer, free_port
+
+CREW: Final = {"receiver": 2, "poller": 2, "consumer": 3, "housekeeping": 2}
+"""How many processes of each role."""
+SLOTS: Final = 4
+_SCALED: Final = ("lease", "consumer", "claim", "housekeeping", "run")
+_STOP_POLL: Final = 0.2
+"""Not scaled: nine processes that look every 10 ms would be busy with nothing else."""
+_ENDS_WITHIN: Final = 20.0
+
+
+@dataclass(slots=True)
+class Post:
+    """A place for one daemon: however often it dies, the next one has the same configuration and network."""
+
+    name: str
+    role: str
+    config: Path
+    clock: Path
+    line: FaultProxy
+    """Its way to Redis."""
+    daemon: DaemonProcess | None = None
+    busy: bool = False
+    """Whether a fault is at it, so that no other one should be."""
+
+    @property
+    def alive(self) -> bool:
+        """Whether a daemon lives there now."""
+        return self.daemon is not None and not self.daemon.is_over
+
+    @property
+    def pid(self) -> int:
+        """The process there; 0 before the first."""
+        return self.daemon.pid if self.daemon is not None else 0
+
+    async def port(self) -> int:
+        """Where the daemon listens; a receiver that replaces it listens there too."""
+        assert self.daemon is not None
+        return await self.daemon.port()
+
+
+@dataclass(slots=True)
+class Arena:
+    """All of it, set up and running."""
+
+    folder: Path
+    config: Config
+    factor: float
+    history: History
+    server: RedisServer
+    witness: Witness
+    trackers: Mapping[str, Tracker]
+    daemons: Daemons
+    posts: dict[str, Post] = field(default_factory=dict)
+    deaths: list[str] = field(default_factory=list)
+    """Daemons that ended though nobody had killed them."""
+    _supervising: asyncio.Task[None] | None = None
+
+    def of_role(self, role: str) -> list[Post]:
+        """The posts of one role."""
+        return [post for post in self.posts.values() if post.role == role]
+
+    def scaled(self, seconds: float) -> float:
+        """So many seconds of an ordinary installation, here."""
+        return seconds * self.factor
+
+    async def man(self, post: Post) -> DaemonProcess:
+        """Start a daemon at its post."""
+        environ = {CLOCK: str(post.clock), GUARDS: str(self.folder / "guards")}
+        post.daemon = await self.daemons.start(post.config, post.role, **environ)
+        return post.daemon
+
+    async def leader(self, role: str) -> Post | None:
+        """Who leads a role now, as Redis knows it; None while nobody can tell."""
+        try:
+            async with redis.asyncio.Redis.from_url(self.server.url, decode_responses=True) as client:
+                token = await client.get(f"agentsmith:leader:{role}")
+        except redis.RedisError:
+            return None
+        pid = int(str(token).rsplit("-", 2)[-2]) if token else 0
+        return next((post for post in self.of_role(role) if post.alive and post.pid == pid), None)
+
+    def descendants(self, pid: int) -> list[int]:
+        """Every process below this one: the guards and the work of a consumer."""
+        below: dict[int, list[int]] = {}
+        for child, (parent, _) in guard.process_table().items():
+            below.setdefault(parent, []).append(child)
+        found, unseen = [], [pid]
+        while unseen:
+            children = below.get(unseen.pop(), [])
+            found += children
+            unseen += children
+        return found
+
+    @staticmethod
+    def parent(pid: int) -> int:
+        """The parent of a process; 0 once it is gone."""
+        return guard.process_table().get(pid, (0, 0))[0]
+
+    def works(self, post: Post) -> bool:
+        """Whether the work on a ticket is being done by the daemon of this post."""
+        return any(_is(pid, work.__file__) for pid in self.descendants(post.pid))
+
+    @staticmethod
+    def is_guard(pid: int) -> bool:
+        """Whether the process is a guard, and not one that got its number since."""
+        return _is(pid, guard.__file__)
+
+    def supervise(self) -> None:
+        """From now on replace every daemon that ended, as an init system does."""
+        self._supervising = asyncio.create_task(self._replace_the_dead())
+
+    async def _replace_the_dead(self) -> None:
+        while True:
+            for post in self.posts.values():
+                if not post.busy and post.daemon is not None and post.daemon.is_over:
+                    if post.daemon.code != -signal.SIGKILL:
+                        self.deaths.append(f"{post.name} ended with {post.daemon.code}: {_last_words(post.daemon)}")
+                    await self.man(post)
+            await asyncio.sleep(0.1)
+
+    async def stop(self) -> list[str]:
+        """End every daemon as an operator does; answers what did not end well."""
+        if self._supervising is not None:
+            self._supervising.cancel()
+            await asyncio.wait({self._supervising})
+        left = [post.daemon for post in self.posts.values() if post.daemon is not None and post.alive]
+        for daemon in left:
+            daemon.send(signal.SIGTERM)
+        codes = await asyncio.gather(*(daemon.ended(within=_ENDS_WITHIN) for daemon in left), return_exceptions=True)
+        return [f"{daemon}: {code}" for daemon, code in zip(left, codes, strict=True) if code != 0]
+
+    async def restart_redis(self) -> None:
+        """Kill -9 Redis and start it again, with all that it had acknowledged; nobody gets in before the witness."""
+        for post in self.posts.values():
+            post.line.refuse(True)
+            post.line.cut()
+        await asyncio.to_thread(self.server.restart)
+        await self.witness.watch()
+        for post in self.posts.values():
+            post.line.refuse(False)
+
+
+@asynccontextmanager
+async def open_arena(folder: Path, factor: float, crew: Mapping[str, int] = CREW) -> AsyncIterator[Arena]:
+    """Everything set up and every daemon running; all of it ended when the block is left."""
+    for name in ("history", "locks", "configs"):
+        (folder / name).mkdir(parents=True, exist_ok=True)
+    async with AsyncExitStack() as stack:
+        history = History(folder / "history", "arena")
+        stack.callback(history.close)
+        server = stack.enter_context(RedisServer("--appendonly", "yes", "--appendfsync", "always"))
+        witness = Witness(history, server.socket)
+        await witness.watch()
+        stack.push_async_callback(witness.leave)
+        trackers = await stack.enter_async_context(open_trackers(history))
+        document = _document(folder, factor, trackers)
+        daemons = Daemons(folder, "tests.chaos.daemon")
+        arena = Arena(folder, _loaded(folder, document), factor, history, server, witness, trackers, daemons)
+        await stack.enter_async_context(daemons)
+        ports = iter([free_port() for _ in range(crew["receiver"])])
+        for role, count in crew.items():
+            for number in range(1, count + 1):
+                line = await FaultProxy(to_socket(str(server.socket))).start()
+                stack.push_async_callback(line.close)
+                port = next(ports) if role == "receiver" else 0
+                arena.posts[f"{role}-{number}"] = _post(folder, document, f"{role}-{number}", role, line, port)
+        await asyncio.gather(*map(arena.man, arena.posts.values()))
+        for post in arena.posts.values():
+            assert post.daemon is not None
+            await post.daemon.said("up", within=60)
+        receivers = arena.of_role("receiver")
+        for number, tracker in enumerate(trackers.values()):
+            port = await receivers[number % len(receivers)].port()
+            tracker.send_webhooks(f"http://127.0.0.1:{port}/webhooks/{tracker.name}")
+        arena.supervise()
+        yield arena
+
+
+def _is(pid: int, program: str) -> bool:
+    """Whether the process runs the program of that path."""
+    try:
+        return program.encode() in Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return False
+
+
+def _post(folder: Path, document: dict[str, Any], name: str, role: str, line: FaultProxy, port: int) -> Post:
+    config, clock = folder / "configs" / f"{name}.yaml", folder / "configs" / f"{name}.clock"
+    mine = {**document, "redis": {"url": f"redis://127.0.0.1:{line.port}"}, "server": {"port": port}}
+    config.write_text(yaml.safe_dump(mine))
+    WallClock.set(clock, 0.0)
+    return Post(name, role, config, clock, line)
+
+
+def _document(folder: Path, factor: float, trackers: Mapping[str, Tracker]) -> dict[str, Any]:
+    """The defaults with every duration scaled, and what the tickets ask for."""
+    step = {"run": [sys.executable, "-I", "-S", work.__file__, str(folder)], "name": "work"}
+    document: dict[str, Any] = {
+        "data_dir": str(folder / "data"),
+        "log": {"format": "json", "level": "info"},
+        "trackers": {name: tracker.settings() for name, tracker in trackers.items()},
+        "triggers": [{"label": TRIGGER, "pipeline": "work"}],
+        "pipelines": {"work": {"steps": [step]}},
+    }
+    scaled = _loaded(folder, document).scaled(factor).model_dump(mode="json", exclude_none=True)
+    document |= {section: scaled[section] for section in _SCALED}
+    document["consumer"] |= {"slots": SLOTS, "stop_poll": f"{_STOP_POLL}s", "max_attempts": 100, "max_deliveries": 100}
+    document["claim"]["loop_limit"]["claims"] = 1000
+    for name, settings in document["trackers"].items():
+        settings["poll_interval"] = scaled["trackers"][name]["poll_interval"]
+    return document
+
+
+def _loaded(folder: Path, document: dict[str, Any]) -> Config:
+    file = folder / "configs" / "loaded.yaml"
+    file.write_text(yaml.safe_dump(document))
+    return load(file, platforms=registry.settings_models(), environ={})
+
+
+def _last_words(daemon: DaemonProcess) -> str:
+    lines = daemon.log_file.read_text(errors="replace").strip().splitlines()
+    return lines[-1][:300] if lines else "it said nothing"

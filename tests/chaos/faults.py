@@ -1,0 +1,422 @@
+"""Every kind of fault: what it does, how long it lasts, and how it knows that it struck.
+
+A fault answers what it hit, or None when there was nothing to hit, in which case it did not happen and is tried again.
+It leaves the world as it found it, also when it is interrupted. Lengths are those of an ordinary installation, scaled.
+
+Kinds of one track come one after another; the tracks run side by side. One thing is kept apart: Redis is not emptied
+while a consumer is paused or cut off from it. Redis then forgets the lease of a run that nobody can put back, which is
+what P1 assumes not to happen; such a run is alive until its guard ends it, at most one renewal interval and the grace
+after another one may have begun.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import signal
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from typing import Final
+
+import redis
+
+from agentsmith.simulators.faults import Fault
+from tests.chaos.arena import Arena, Post
+from tests.chaos.daemon import WallClock
+from tests.chaos.people import People
+from tests.chaos.trackers import Tracker
+from tests.support.wait import wait_until
+
+WRITES: Final = "POST|PUT|PATCH|DELETE"
+LIMITS: Final = {
+    "github": "secondary_limit",
+    "gitlab": "rate_limited",
+    "azure-devops": "rate_limit",
+    "jira": "burst_limit",
+}
+"""How each platform says 429."""
+_STRIKES_WITHIN: Final = 5.0
+
+
+@dataclass(slots=True)
+class Scene:
+    """What faults need to know."""
+
+    arena: Arena
+    people: People
+    chance: random.Random
+    _muted: int = 0
+    _flushing: bool = False
+    _changed: asyncio.Condition = field(default_factory=asyncio.Condition)
+
+    @property
+    def ttl(self) -> float:
+        """Longer than any lease, lock or leadership lasts."""
+        lease = self.arena.config.lease
+        return max(lease.ttl, lease.claim_lock, lease.leader)
+
+    def tracker(self) -> Tracker:
+        """Some tracker."""
+        return self.chance.choice(list(self.arena.trackers.values()))
+
+    @asynccontextmanager
+    async def muting(self) -> AsyncIterator[None]:
+        """While a consumer cannot renew its leases."""
+        async with self._changed:
+            await self._changed.wait_for(lambda: not self._flushing)
+            self._muted += 1
+        try:
+            yield
+        finally:
+            self._muted -= 1
+            await self._tell()
+
+    @asynccontextmanager
+    async def flushing(self) -> AsyncIterator[None]:
+        """While leases are missing that their owners will put back."""
+        async with self._changed:
+            await self._changed.wait_for(lambda: not self._muted)
+            self._flushing = True
+        try:
+            yield
+        finally:
+            self._flushing = False
+            await self._tell()
+
+    async def _tell(self) -> None:
+        async with self._changed:
+            self._changed.notify_all()
+
+    @asynccontextmanager
+    async def victim(self, role: str, *, leading: bool = False) -> AsyncIterator[Post | None]:
+        """A daemon of the role that no other fault is at: mostly the leader, and of consumers one that works."""
+        chosen = await self._leader(role) if leading and self.chance.random() < 0.8 else None
+        give_up = time.monotonic() + _STRIKES_WITHIN
+        while chosen is None and time.monotonic() < give_up:
+            free = [post for post in self.arena.of_role(role) if post.alive and not post.busy]
+            if role == "consumer":
+                free = [post for post in free if self.arena.works(post)]
+            if free:
+                chosen = self.chance.choice(free)
+            else:
+                await asyncio.sleep(0.05)
+        if chosen is None or chosen.busy:
+            yield None
+            return
+        chosen.busy = True
+        try:
+            yield chosen
+        finally:
+            chosen.busy = False
+
+    async def _leader(self, role: str) -> Post | None:
+        leader = await self.arena.leader(role)
+        return leader if leader is not None and not leader.busy else None
+
+
+Play = Callable[[Scene], Awaitable[str | None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """One kind of fault."""
+
+    name: str
+    track: str
+    play: Play
+    ends_runs: bool = False
+    """Whether runs are expected to be cut off by it."""
+
+
+KINDS: Final[dict[str, Kind]] = {}
+
+
+def kind(name: str, track: str, *, ends_runs: bool = False) -> Callable[[Play], Play]:
+    """Add a kind of fault."""
+
+    def add(play: Play) -> Play:
+        KINDS[name] = Kind(name, track, play, ends_runs)
+        return play
+
+    return add
+
+
+# --- processes ------------------------------------------------------------------------------------------------------
+
+
+async def _kill(scene: Scene, role: str, *, leading: bool = False) -> str | None:
+    """Kill -9, and leave the post empty for a while."""
+    async with scene.victim(role, leading=leading) as post:
+        if post is None or post.daemon is None:
+            return None
+        post.daemon.send(signal.SIGKILL)
+        code = await post.daemon.ended()
+        await asyncio.sleep(scene.arena.scaled(scene.chance.uniform(2, 20)))
+        await scene.arena.man(post)
+        return post.name if code == -signal.SIGKILL else None
+
+
+async def _pause(scene: Scene, role: str, *, leading: bool = False) -> str | None:
+    """SIGSTOP until everything that the process held has lapsed, then SIGCONT."""
+    async with scene.victim(role, leading=leading) as post:
+        if post is None or post.daemon is None:
+            return None
+        daemon = post.daemon
+        daemon.send(signal.SIGSTOP)
+        try:
+            await daemon.stopped()
+            await asyncio.sleep(scene.ttl * scene.chance.uniform(1.1, 1.4))
+        finally:
+            daemon.send(signal.SIGCONT)
+        return post.name
+
+
+@kind("kill-consumer", "consumers", ends_runs=True)
+async def _(scene: Scene) -> str | None:
+    return await _kill(scene, "consumer")
+
+
+@kind("kill-receiver", "receivers")
+async def _(scene: Scene) -> str | None:
+    return await _kill(scene, "receiver")
+
+
+@kind("kill-poller", "pollers")
+async def _(scene: Scene) -> str | None:
+    return await _kill(scene, "poller", leading=True)
+
+
+@kind("kill-housekeeping", "housekeepings")
+async def _(scene: Scene) -> str | None:
+    return await _kill(scene, "housekeeping", leading=True)
+
+
+@kind("pause-consumer", "consumers", ends_runs=True)
+async def _(scene: Scene) -> str | None:
+    async with scene.muting():
+        return await _pause(scene, "consumer")
+
+
+@kind("pause-receiver", "receivers")
+async def _(scene: Scene) -> str | None:
+    return await _pause(scene, "receiver")
+
+
+@kind("pause-poller", "pollers")
+async def _(scene: Scene) -> str | None:
+    return await _pause(scene, "poller", leading=True)
+
+
+@kind("pause-housekeeping", "housekeepings")
+async def _(scene: Scene) -> str | None:
+    return await _pause(scene, "housekeeping", leading=True)
+
+
+@kind("kill-guard", "consumers", ends_runs=True)
+async def _(scene: Scene) -> str | None:
+    """Kill -9 one of the two processes that guard a run, whichever comes first."""
+    work = scene.people.some_work(scene.chance)
+    if work is None:
+        return None
+    guard = int(work["parent"])
+    pid = scene.chance.choice([guard, scene.arena.parent(guard)])
+    if not scene.arena.is_guard(pid):
+        return None  # the run is over
+    with suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
+        return f"{pid} of {work['ticket']}"
+    return None
+
+
+@kind("lose-host", "consumers", ends_runs=True)
+async def _(scene: Scene) -> str | None:
+    """A consumer, its guards and their work are gone in one moment: nobody is left to say that they are."""
+    async with scene.victim("consumer") as post:
+        if post is None or post.daemon is None:
+            return None
+        daemon = post.daemon
+        daemon.send(signal.SIGSTOP)  # so that it starts nothing more
+        await daemon.stopped()
+        for number in (signal.SIGSTOP, signal.SIGKILL):
+            for pid in scene.arena.descendants(daemon.pid):
+                with suppress(ProcessLookupError):
+                    os.kill(pid, number)
+        daemon.send(signal.SIGKILL)
+        await daemon.ended()
+        await asyncio.sleep(scene.arena.scaled(scene.chance.uniform(2, 60)))
+        await scene.arena.man(post)
+        return post.name
+
+
+@kind("clock-jump", "clocks", ends_runs=True)
+async def _(scene: Scene) -> str | None:
+    """The wall clocks of some daemons jump by up to two hours, forward or back, and are set right later."""
+    posts = scene.chance.sample(list(scene.arena.posts.values()), k=4)
+    seconds = scene.chance.choice([-1, 1]) * scene.chance.uniform(300, 7200)
+    try:
+        for post in posts:
+            WallClock.set(post.clock, seconds)
+        await asyncio.sleep(scene.arena.scaled(scene.chance.uniform(40, 100)))
+    finally:
+        for post in posts:
+            WallClock.set(post.clock, 0.0)
+    return f"{seconds:+.0f} s for {', '.join(post.name for post in posts)}"
+
+
+# --- Redis, and the way to it ---------------------------------------------------------------------------------------
+
+
+@kind("redis-restart", "redis")
+async def _(scene: Scene) -> str | None:
+    await scene.arena.restart_redis()
+    return "kill -9"
+
+
+@kind("redis-flush", "redis")
+async def _(scene: Scene) -> str | None:
+    lease = scene.arena.config.lease
+    async with scene.flushing():
+        try:
+            await asyncio.to_thread(scene.arena.server.command, "FLUSHALL")
+        except redis.RedisError:
+            return None
+        # One renewal each, and the settling period.
+        await asyncio.sleep(2 * lease.renew_every + lease.margin)
+    return "FLUSHALL"
+
+
+@kind("redis-cut", "redis")
+async def _(scene: Scene) -> str | None:
+    cut = 0
+    for _ in range(3):
+        cut += sum(post.line.cut() for post in scene.arena.posts.values())
+        await asyncio.sleep(scene.arena.scaled(scene.chance.uniform(2, 10)))
+    return f"{cut} connections" if cut else None
+
+
+@kind("redis-slow", "redis")
+async def _(scene: Scene) -> str | None:
+    lines = [post.line for post in scene.arena.posts.values()]
+    try:
+        for line in lines:
+            line.slow(scene.arena.scaled(1.5))
+        await asyncio.sleep(scene.arena.scaled(60))
+    finally:
+        for line in lines:
+            line.heal()
+    return "all"
+
+
+@kind("redis-partition", "redis", ends_runs=True)
+async def _(scene: Scene) -> str | None:
+    """A consumer cannot reach Redis, but its trackers and its work; what it sent meanwhile arrives in the end."""
+    async with scene.muting(), scene.victim("consumer") as post:
+        if post is None:
+            return None
+        try:
+            post.line.stall()
+            await asyncio.sleep(scene.ttl * scene.chance.uniform(1.1, 1.4))
+        finally:
+            post.line.heal()
+        return post.name
+
+
+# --- trackers, and the way to them ----------------------------------------------------------------------------------
+
+
+@kind("tracker-cut", "network")
+async def _(scene: Scene) -> str | None:
+    tracker = scene.tracker()
+    try:
+        tracker.proxy.refuse(True)
+        cut = tracker.proxy.cut()
+        await asyncio.sleep(scene.arena.scaled(scene.chance.uniform(10, 60)))
+    finally:
+        tracker.proxy.refuse(False)
+    return f"{tracker.name}: {cut} connections" if cut else None
+
+
+@kind("tracker-slow", "network")
+async def _(scene: Scene) -> str | None:
+    tracker = scene.tracker()
+    try:
+        tracker.proxy.slow(scene.arena.scaled(2))
+        await asyncio.sleep(scene.arena.scaled(60))
+    finally:
+        tracker.proxy.heal()
+    return tracker.name
+
+
+@kind("tracker-stall", "network")
+async def _(scene: Scene) -> str | None:
+    """Requests get stuck on their way, for longer than anybody waits; they arrive when others did the same again."""
+    tracker = scene.tracker()
+    try:
+        stalled = tracker.proxy.stall_present()
+        await asyncio.sleep(scene.arena.scaled(scene.chance.uniform(40, 120)))
+    finally:
+        tracker.proxy.heal()
+    return f"{tracker.name}: {stalled} connections" if stalled else None
+
+
+async def _strike(scene: Scene, tracker: Tracker, fault: Fault, *, seconds: float = 0.0) -> str | None:
+    """Arm a fault until it is spent or its time is over; it happened if it struck."""
+    armed = tracker.simulator.inject(fault)
+    try:
+        with suppress(AssertionError):
+            await wait_until(lambda: armed.spent, what="it to be spent", within=seconds or _STRIKES_WITHIN)
+        if fault.kind == "slow":
+            await asyncio.sleep(fault.seconds or 0.0)
+    finally:
+        tracker.simulator.remove_fault(armed.name)
+    return f"{tracker.name}: {armed.struck} times" if armed.struck else None
+
+
+@kind("tracker-5xx", "tracker")
+async def _(scene: Scene) -> str | None:
+    status = scene.chance.choice([500, 502, 503])
+    fault = Fault("status", status=status, times=None, probability=0.7, seed=scene.chance.getrandbits(32))
+    return await _strike(scene, scene.tracker(), fault, seconds=scene.arena.scaled(60))
+
+
+@kind("tracker-429", "tracker")
+async def _(scene: Scene) -> str | None:
+    tracker = scene.tracker()
+    return await _strike(scene, tracker, Fault(LIMITS[tracker.name], status=429, retry_after=1, times=3))
+
+
+@kind("tracker-lost-answer", "tracker")
+async def _(scene: Scene) -> str | None:
+    """Applied, and the connection breaks before the answer."""
+    return await _strike(scene, scene.tracker(), Fault("applied_then_lost", method=WRITES, times=4))
+
+
+@kind("tracker-late-answer", "tracker")
+async def _(scene: Scene) -> str | None:
+    """Applied, and the answer comes after everybody has stopped waiting for it."""
+    fault = Fault("slow", method=WRITES, after=True, seconds=scene.arena.scaled(45), times=4)
+    return await _strike(scene, scene.tracker(), fault)
+
+
+@kind("webhook-lost", "tracker")
+async def _(scene: Scene) -> str | None:
+    return await _strike(scene, scene.tracker(), Fault("webhook_lost", times=6))
+
+
+@kind("webhook-doubled", "tracker")
+async def _(scene: Scene) -> str | None:
+    return await _strike(scene, scene.tracker(), Fault("webhook_repeated", times=6, copies=2))
+
+
+@kind("webhook-late", "tracker")
+async def _(scene: Scene) -> str | None:
+    return await _strike(scene, scene.tracker(), Fault("webhook_late", times=6, seconds=scene.arena.scaled(60)))
+
+
+@kind("label-removed", "tracker")
+async def _(scene: Scene) -> str | None:
+    """An operator takes the lifecycle label off a ticket that is queued or running."""
+    return scene.people.remove_a_status(scene.chance)

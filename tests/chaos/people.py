@@ -1,0 +1,147 @@
+"""The people: they open tickets, put labels on and off while these are worked on, and close what has ended."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import random
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from tests.chaos.arena import Arena
+from tests.chaos.trackers import Tracker
+
+ENDS: Final = {"done": "done", "later": "done", "failed": "failed", "waiting": "waiting"}
+"""What the label of a ticket shows in the end, by the plan of its work."""
+_PLANS: Final = {"done": 80, "failed": 8, "later": 7, "waiting": 5}
+_IN_HAND: Final = ("agent-smith:enqueued", "agent-smith:in-progress")
+
+
+@dataclass(slots=True)
+class Errand:
+    """One ticket on its way."""
+
+    tracker: Tracker
+    key: str
+    wanted: str
+    opened: float
+    ended: float | None = None
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def shows_its_end(self) -> bool:
+        """Whether the label says how the work ended, and nothing else."""
+        return self.tracker.status(self.key) == {self.wanted}
+
+
+class People:
+    """Everybody who uses the trackers."""
+
+    def __init__(self, arena: Arena, chance: random.Random, *, total: int, long_share: float) -> None:
+        self._arena, self._chance, self.total = arena, chance, total
+        self._long_share = long_share
+        self._trackers = list(arena.trackers.values())
+        self.open: dict[str, Errand] = {}
+        """What has not ended, or has ended so lately that it may still change."""
+        self.opened = 0
+        self.closed: list[Errand] = []
+        self._works = _Tail(arena)
+
+    @property
+    def ended(self) -> int:
+        """How many tickets show their end."""
+        return len(self.closed) + sum(errand.ended is not None for errand in self.open.values())
+
+    @property
+    def under_way(self) -> int:
+        """How many do not."""
+        return self.opened - self.ended
+
+    def open_one(self) -> None:
+        """Open a ticket; how long its work takes and how it ends stands in its title."""
+        tracker = self._trackers[self.opened % len(self._trackers)]
+        plan = self._chance.choices(list(_PLANS), list(_PLANS.values()))[0]
+        child = "left" if self._chance.random() < 0.25 else "kept"
+        ticket = tracker.open(f"chaos {self.opened} {self._seconds():.2f} {plan} {child}", plan)
+        key = ticket.partition("/")[2]
+        self.open[ticket] = Errand(tracker, key, f"agent-smith:{ENDS[plan]}", time.monotonic())
+        self.opened += 1
+
+    def _seconds(self) -> float:
+        """Mostly short work, and some that lasts longer than a lease."""
+        share = self._chance.random()
+        if share < self._long_share:
+            return self._arena.scaled(self._chance.uniform(100, 200))
+        return self._chance.uniform(0.02, 0.2) if share < 0.7 else self._chance.uniform(0.2, 1.0)
+
+    def look(self, *, linger: float) -> None:
+        """See which tickets have ended, and close those that ended long enough ago for nothing to be on its way."""
+        now = time.monotonic()
+        for ticket, errand in list(self.open.items()):
+            if not errand.shows_its_end:
+                errand.ended = None
+            elif errand.ended is None:
+                errand.ended = now
+            elif now - errand.ended > linger:
+                errand.tracker.close(errand.key)
+                self.closed.append(self.open.pop(ticket))
+
+    def relabel(self) -> None:
+        """Put some label of people's own on some ticket, or take one off."""
+        if not self.open:
+            return
+        errand = self._chance.choice(list(self.open.values()))
+        if errand.notes and self._chance.random() < 0.5:
+            errand.tracker.remove(errand.key, errand.notes.pop())
+        else:
+            errand.notes.append(f"note-{self._chance.randrange(1000)}-{len(errand.notes)}")
+            errand.tracker.add(errand.key, errand.notes[-1])
+
+    def remove_a_status(self, chance: random.Random) -> str | None:
+        """Take the lifecycle label off a ticket that is in hand; answers which."""
+        in_hand = [errand for errand in self.open.values() if errand.tracker.status(errand.key) & set(_IN_HAND)]
+        if not in_hand:
+            return None
+        errand = chance.choice(in_hand)
+        label = next(iter(errand.tracker.status(errand.key) & set(_IN_HAND)))
+        errand.tracker.remove(errand.key, label)
+        return f"{label} of {errand.tracker.opened[errand.key]}"
+
+    def some_work(self, chance: random.Random) -> dict[str, Any] | None:
+        """The first word of some run that has not said its last, if there is one."""
+        running = self._works.running()
+        return chance.choice(running) if running else None
+
+    def stragglers(self) -> Iterator[str]:
+        """What does not show its end; what was closed comes last, because there may be much of it."""
+        for errand in itertools.chain(self.open.values(), self.closed):
+            if not errand.shows_its_end:
+                shown = ", ".join(sorted(errand.tracker.status(errand.key))) or "nothing"
+                yield f"{errand.tracker.opened[errand.key]} shows {shown} instead of {errand.wanted}"
+
+
+class _Tail:
+    """Follows what the workers write, to know which run now."""
+
+    def __init__(self, arena: Arena) -> None:
+        self._folder = arena.folder / "history"
+        self._read: dict[str, int] = {}
+        self._running: dict[tuple[str, int], dict[str, Any]] = {}
+
+    def running(self) -> list[dict[str, Any]]:
+        for file in self._folder.glob("work-*.jsonl"):
+            with file.open("rb") as lines:
+                lines.seek(self._read.get(file.name, 0))
+                whole, newline, _ = lines.read().rpartition(b"\n")
+            self._read[file.name] = self._read.get(file.name, 0) + len(whole) + len(newline)
+            for line in map(json.loads, whole.splitlines()):
+                run = (line["run"], line["life"])
+                if line["did"] == "start":
+                    self._running[run] = line
+                elif line["did"] == "end":
+                    self._running.pop(run, None)
+        recent = time.monotonic_ns() - 10_000_000_000
+        self._running = {run: line for run, line in self._running.items() if line["at"] > recent}
+        return list(self._running.values())

@@ -1,0 +1,174 @@
+"""The play: people open tickets while every kind of fault happens; then peace, until every ticket shows its end."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections import Counter
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Final
+
+from tests.chaos.arena import Arena
+from tests.chaos.faults import KINDS, Kind, Scene
+from tests.chaos.people import People
+from tests.support.wait import wait_until
+
+Tell = Callable[[str], None]
+
+_TORMENTED: Final = 0.6
+"""The share of the tickets within which every kind of fault happens, where that can be had."""
+_LONGEST_BREATH: Final = 8.0
+_LOOK_EVERY: Final = 0.05
+_TELL_EVERY: Final = 2.0
+_RELABEL_EVERY: Final = 0.25
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """How hard and how long."""
+
+    tickets: int
+    window: int
+    """How many tickets are under way at once."""
+    breath: float
+    """Seconds between two faults of one track, on average."""
+    once: bool
+    """Whether one fault of each kind is enough; else they go on until the last ticket is opened."""
+    limit: float = 120.0
+    """Seconds after which no more tickets are opened."""
+    patience: float = 90.0
+    """Seconds that everything may take to come right after the last fault."""
+    long_share: float = 0.25
+    """The share of tickets whose work lasts longer than a lease."""
+
+
+@dataclass(slots=True)
+class Played:
+    """How it went, apart from what the checker finds."""
+
+    seconds: float = 0.0
+    opened: int = 0
+    stragglers: list[str] = field(default_factory=list)
+    troubles: list[str] = field(default_factory=list)
+
+
+class Play:
+    """One run of chaos in an arena."""
+
+    def __init__(self, arena: Arena, terms: Terms, seed: int, tell: Tell) -> None:
+        self._arena, self._terms, self._tell = arena, terms, tell
+        chance = random.Random(seed)
+        self._people = People(arena, chance, total=terms.tickets, long_share=terms.long_share)
+        self._scene = Scene(arena, self._people, chance)
+        self._chance = chance
+        self._struck: Counter[str] = Counter()
+        self._now: dict[str, str] = {}
+        self._began = time.monotonic()
+        self._over = asyncio.Event()
+        """No more faults."""
+
+    async def play(self) -> Played:
+        """Play to the end, however long it takes to converge, but no longer than agreed."""
+        arena = self._arena
+        arena.history.note("kinds", names=sorted(KINDS))
+        tracks = sorted({kind.track for kind in KINDS.values()})
+        async with asyncio.TaskGroup() as group:
+            for track in tracks:
+                group.create_task(self._torment([kind for kind in KINDS.values() if kind.track == track]))
+            telling = group.create_task(self._keep_telling())
+            await self._open_tickets()
+            self._over.set()
+            await self._converge()
+            telling.cancel()
+        played = Played(time.monotonic() - self._began, self._people.opened, list(self._people.stragglers()))
+        played.troubles = [*arena.deaths, *await arena.stop()]
+        for tracker in arena.trackers.values():
+            tracker.finish()
+            unknown = tracker.simulator.unknown_requests
+            played.troubles += [f"{tracker.name} does not know {r.method} {r.path}" for r in unknown[:5]]
+            played.troubles += tracker.simulator.crashes[:2]
+        return played
+
+    async def _open_tickets(self) -> None:
+        """Keep tickets under way until all are opened, all kinds of faults have happened, or the time is up."""
+        people, terms, relabelled = self._people, self._terms, 0.0
+        while time.monotonic() - self._began < terms.limit:
+            # Some are kept for the faults that are still to come: what is not under way cannot be hurt.
+            share = (len(self._struck) + 3) / len(KINDS)
+            while people.under_way < terms.window and people.opened < min(people.total, people.total * share):
+                people.open_one()
+            if people.opened == people.total and len(self._struck) == len(KINDS):
+                return
+            if time.monotonic() - relabelled > _RELABEL_EVERY:
+                relabelled = time.monotonic()
+                people.relabel()
+            await self._pass_time()
+
+    async def _converge(self) -> None:
+        """Wait until every ticket shows its end, and for a while goes on doing so."""
+        until = time.monotonic() + self._terms.patience
+        quiet = self._arena.scaled(60)
+        since: float | None = None
+        while time.monotonic() < until:
+            await self._pass_time()
+            if self._now or self._people.under_way:
+                since = None
+            elif since is None:
+                since = time.monotonic()
+            elif time.monotonic() - since > quiet and not any(self._people.stragglers()):
+                return
+
+    async def _pass_time(self) -> None:
+        self._people.look(linger=self._arena.scaled(250))
+        await asyncio.sleep(_LOOK_EVERY)
+
+    async def _torment(self, kinds: list[Kind]) -> None:
+        """The faults of one track, one after another; those that have not happened yet come first."""
+        while not self._over.is_set():
+            waiting = [kind for kind in kinds if not self._struck[kind.name]]
+            if self._terms.once and not waiting:
+                return
+            for kind in self._chance.sample(waiting or kinds, k=len(waiting or kinds)):
+                if self._over.is_set():
+                    return
+                await self._suffer(kind)
+                await self._breathe(kinds)
+
+    async def _breathe(self, kinds: list[Kind]) -> None:
+        """Let work go on: the faults of a track keep step with the tickets, so that they find something to hurt.
+
+        Not for ever, because it may be for want of a fault that nothing goes on.
+        """
+        rest = self._terms.breath * self._chance.uniform(0.3, 1.7)
+        had = sum(self._struck[kind.name] > 0 for kind in kinds)
+        await asyncio.sleep(rest)
+        if had < len(kinds):
+            due = had / len(kinds) * self._people.total * _TORMENTED
+            with suppress(AssertionError):
+                await wait_until(lambda: self._people.ended >= due, what="tickets to end", within=_LONGEST_BREATH)
+
+    async def _suffer(self, kind: Kind) -> None:
+        began = time.monotonic_ns()
+        self._now[kind.track] = kind.name
+        try:
+            hit = await kind.play(self._scene)
+        finally:
+            del self._now[kind.track]
+        if hit is not None:
+            self._struck[kind.name] += 1
+            self._arena.history.note(
+                "fault", at=began, until=time.monotonic_ns(), kind=kind.name, hit=hit, ends_runs=kind.ends_runs
+            )
+
+    async def _keep_telling(self) -> None:
+        while True:
+            people, now = self._people, ", ".join(sorted(self._now.values())) or "peace"
+            self._tell(
+                f"{time.monotonic() - self._began:6.1f} s  {people.ended:>5} of {people.total} tickets ended, "
+                f"{people.under_way:>3} under way, {sum(self._struck.values()):>4} faults, "
+                f"{len(self._struck)} of {len(KINDS)} kinds; now: {now}"
+            )
+            await asyncio.sleep(_TELL_EVERY)

@@ -1,0 +1,171 @@
+"""Retention: old folders go, what is in hand or was never pushed stays, and nobody sees half a folder."""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import os
+import threading
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from agentsmith.config import Config, Duration
+from agentsmith.config import Housekeeping as HousekeepingSettings
+from agentsmith.retention import Removed, Retention, prune_workspaces
+from agentsmith.store import Store
+from tests.support.stores import a_request, begin
+from tests.support.wait import wait_until
+
+DAY = 86400.0
+NOW = 1_800_000_000.0
+PLENTY = 1 << 40
+
+
+def prune(
+    root: Path,
+    *,
+    days: float = 1000,
+    size: int = PLENTY,
+    spare: tuple[str, ...] = (),
+    halt: threading.Event | None = None,
+) -> list[str]:
+    removed = prune_workspaces(
+        root,
+        keep_for=days * DAY,
+        keep_size=size,
+        keep_unsaved_for=1000 * DAY,
+        spare=frozenset(spare),
+        now=NOW,
+        halt=halt,
+    )
+    return sorted(removed.workspaces)
+
+
+def folder(root: Path, name: str, *, days: float, kib: int = 4) -> Path:
+    """A folder whose newest file was changed so many days before NOW."""
+    made = root / name / "inside"
+    made.mkdir(parents=True)
+    (made / "file").write_bytes(os.urandom(kib * 1024))
+    for path in (made / "file", made, made.parent):
+        os.utime(path, (NOW - days * DAY, NOW - days * DAY))
+    return made.parent
+
+
+def names(root: Path) -> set[str]:
+    return {path.name for path in root.iterdir()}
+
+
+def test_what_nothing_touched_for_too_long_goes(tmp_path: Path) -> None:
+    for days in (1, 13, 15, 40):
+        folder(tmp_path, f"d{days}", days=days)
+    assert prune(tmp_path, days=14) == ["d15", "d40"]
+    assert names(tmp_path) == {"d1", "d13"}
+
+
+def test_one_new_file_deep_inside_keeps_a_folder(tmp_path: Path) -> None:
+    old = folder(tmp_path, "old", days=40)
+    os.utime(old / "inside" / "file", (NOW, NOW))
+    assert prune(tmp_path, days=14) == []
+
+
+def test_the_oldest_go_while_there_is_too_much(tmp_path: Path) -> None:
+    for days in (1, 2, 3, 4):
+        folder(tmp_path, f"d{days}", days=days, kib=100)
+    assert prune(tmp_path, size=250 * 1024) == ["d3", "d4"]
+    assert names(tmp_path) == {"d1", "d2"}
+
+
+def test_what_is_in_hand_is_spared_and_counts(tmp_path: Path) -> None:
+    for days in (1, 2, 3):
+        folder(tmp_path, f"d{days}", days=days, kib=100)
+    assert prune(tmp_path, size=150 * 1024, spare=("d1", "d3")) == ["d2"]
+    assert names(tmp_path) == {"d1", "d3"}
+
+
+def test_links_are_not_followed(tmp_path: Path) -> None:
+    elsewhere = folder(tmp_path, "elsewhere", days=0)
+    root = tmp_path / "root"
+    old = folder(root, "old", days=40)
+    (old / "link").symlink_to(elsewhere)
+    (root / "linked").symlink_to(elsewhere)
+    os.utime(old, (NOW - 40 * DAY, NOW - 40 * DAY))
+    os.utime(old / "link", (NOW - 40 * DAY, NOW - 40 * DAY), follow_symlinks=False)
+    assert prune(root, days=14) == ["old"]
+    assert (elsewhere / "inside" / "file").exists()
+    assert (root / "linked").is_symlink()
+
+
+def test_what_an_earlier_clean_up_left_half_done_is_finished(tmp_path: Path) -> None:
+    (tmp_path / ".removing-x" / "inside").mkdir(parents=True)
+    assert prune(tmp_path) == []
+    assert names(tmp_path) == set()
+
+
+def test_nothing_to_keep_is_no_trouble(tmp_path: Path) -> None:
+    assert prune(tmp_path / "absent") == []
+
+
+def test_a_process_that_ends_waits_for_no_clean_up(tmp_path: Path) -> None:
+    folder(tmp_path, "old", days=40)
+    halt = threading.Event()
+    halt.set()
+    assert prune(tmp_path, days=1, halt=halt) == []
+    assert names(tmp_path) == {"old"}
+
+
+def test_what_was_used_within_the_last_hour_stays_however_little_room_there_is(tmp_path: Path) -> None:
+    folder(tmp_path, "recent", days=0.01, kib=100)
+    folder(tmp_path, "older", days=0.1, kib=100)
+    assert prune(tmp_path, size=1) == ["older"]
+
+
+def test_a_checkout_that_git_keeps_and_what_git_keeps_beside_it_stay(tmp_path: Path) -> None:
+    for name in ("mirrors", "vaults", "aside", "local.1", "local.2"):
+        folder(tmp_path, name, days=40)
+    checkout = tmp_path / "local.1" / "work" / ".git"
+    checkout.mkdir(parents=True)
+    for path in (checkout, checkout.parent, checkout.parent.parent):
+        os.utime(path, (NOW - 40 * DAY, NOW - 40 * DAY))
+    assert prune(tmp_path, days=14) == ["local.2"]
+    assert names(tmp_path) == {"mirrors", "vaults", "aside", "local.1"}
+
+
+def _is_gone(path: Path) -> bool:
+    return not path.exists()
+
+
+@pytest.fixture
+def retention(store: Store, tmp_path: Path) -> Retention:
+    config = Config(data_dir=tmp_path / "data", housekeeping=HousekeepingSettings(tidy_every=Duration(0.05)))
+    return Retention(store, config)
+
+
+async def test_queued_and_running_tickets_keep_their_folders(retention: Retention, store: Store) -> None:
+    workspaces, runs = retention.config.data_dir / "workspaces", retention.config.data_dir / "runs"
+    await begin(store, 1)
+    await store.queue.push(a_request(2))
+    for number in (1, 2, 3):
+        folder(workspaces, f"local.{number}", days=4000)
+        folder(runs, f"run-{number}", days=4000)
+    assert await retention.tidy_up() == Removed(("local.3",), records=1)
+    assert names(workspaces) == {"local.1", "local.2"}
+    assert names(runs) == {"run-1", "run-2"}
+
+
+async def test_one_process_at_a_time_tidies_a_data_directory_up(retention: Retention) -> None:
+    folder(retention.config.data_dir / "runs", "old", days=4000)
+    with (retention.config.data_dir / "retention.lock").open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        assert await retention.tidy_up() == Removed()
+    assert await retention.tidy_up() == Removed(records=1)
+
+
+async def test_it_tidies_up_again_and_again(retention: Retention) -> None:
+    serving = asyncio.create_task(retention.serve())
+    for _ in range(2):
+        old = folder(retention.config.data_dir / "runs", "old", days=4000)
+        await wait_until(partial(_is_gone, old), what="the old record to go")
+    serving.cancel()
+    await asyncio.wait({serving})

@@ -1,0 +1,248 @@
+"""The guard's program in the simulation: it speaks the real one's protocol with the real handle, in virtual time.
+
+Follows `agentsmith/pipelines/guard.py`: the first reason to leave counts, children get TERM and after the grace KILL,
+what ended is reported before the farewell is said, and the farewell is said only if the consumer cannot settle.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+from collections.abc import Callable, Coroutine
+from typing import Any, Final
+
+from agentsmith.domain.ticket import TicketId
+from agentsmith.pipelines import guard as program
+from agentsmith.store import RunLease
+from tests.model.workers import Child, Floor
+from tests.simulation.loop import Call
+from tests.simulation.processes import Process
+
+_PIPE: Final = 0.0002
+"""How long a line takes through a pipe; always the same, so that lines keep their order."""
+_LEARNS_OF_DEATH: Final = 0.01
+_KILLED: Final = 137
+
+Farewell = Callable[[dict[str, Any], Process], Coroutine[Any, Any, None]]
+"""What the guard runs in the end: told what, as which process."""
+
+
+class Work:
+    """What a child will do if it is let: drawn once per child."""
+
+    def __init__(self, chance: random.Random) -> None:
+        self.code = chance.choice((0, 0, 0, 0, 0, 1, 75, 79))
+        self.lasts = chance.choice((0.05, 1.0, 5.0, 20.0)) * (0.5 + chance.random())
+        self.obeys_term = chance.random() < 0.7
+        self.dies_within = chance.random()
+
+
+class SimulatedGuard:
+    """A guard and its children on a machine; `transport` is the consumer's end of it."""
+
+    def __init__(
+        self,
+        process: Process,
+        consumer: Process,
+        protocol: asyncio.SubprocessProtocol,
+        floor: Floor,
+        chance: random.Random,
+        farewell: Farewell,
+    ) -> None:
+        self.process, self.consumer = process, consumer
+        self.trusted_until = float("inf")
+        self.lease: RunLease | None = None
+        self.returncode: int | None = None
+        self.child: Child | None = None
+        self.over = False
+        self._protocol, self._floor, self._random, self._farewell = protocol, floor, chance, farewell
+        self._grace = 0.0
+        self._last_words: dict[str, Any] | None = None
+        self._leaving: tuple[str, int, bool] | None = None
+        self._stopped: str | None = None
+        self._timed_out = False
+        self._started = 0.0
+        self._unread = b""
+        self._watch: Call | None = None
+        self._pressing = False
+        consumer.on_death.append(self._consumer_died)
+        process.on_death.append(self._killed)
+
+    def __str__(self) -> str:
+        return self.process.name
+
+    @property
+    def actor(self) -> Process:
+        """Whose run it is."""
+        return self.consumer
+
+    # ---- orders
+
+    def hear(self, data: bytes) -> None:
+        """The consumer wrote something into our pipe."""
+        self.process.call(_PIPE, self._read, data)
+
+    def _read(self, data: bytes) -> None:
+        *lines, self._unread = (self._unread + data).split(b"\n")
+        for line in lines:
+            if not self.over:
+                self._obey(json.loads(line))
+
+    def _obey(self, order: dict[str, Any]) -> None:
+        match order["op"]:
+            case "hello":
+                self._grace, self._last_words = order["grace"], order["farewell"]
+                if self._last_words:
+                    told = json.loads(self._last_words["input"])
+                    self.lease = RunLease.parse(TicketId(told["ticket"]), told["lease"])
+                self._trust(order["trusted_until"])
+                self._send("ready")
+            case "start" if self._leaving is None:
+                self._start(order)
+            case "trust":
+                self._trust(order["until"])
+            case "stop" if self.child is not None:
+                self._stopped = self._stopped or order["reason"]
+                self._press()
+            case "end":
+                self._leave(program.ENDED)
+
+    def _trust(self, until: float) -> None:
+        self.trusted_until = until
+        if self._watch is not None:
+            self._watch.cancel()
+        self._watch = self.process.call(max(0.0, until - self._now) + 0.001, self._judge)
+
+    @property
+    def _now(self) -> float:
+        return self.process.loop.clock.now
+
+    def _judge(self) -> None:
+        if self._now > self.trusted_until:
+            self._leave(program.DISTRUSTED)
+
+    # ---- children
+
+    def _start(self, order: dict[str, Any]) -> None:
+        assert self.lease is not None
+        env, work = order["env"], Work(self._random)
+        done: asyncio.Future[int] = self.process.loop.create_future()
+        child = self.child = Child(self.lease.ticket, env["AGENTSMITH_RUN_ID"], self.lease.fence, self, done)
+        self._started, self._stopped, self._timed_out, self._pressing = self._now, None, False, False
+        self._work = work
+        self._floor.starts(child)
+        self._send("started", pid=1)
+        timeout = order["timeout"]
+        if timeout is not None and timeout < work.lasts:
+            self.process.call(timeout, self._times_out, child)
+        else:
+            self.process.call(work.lasts, self._ends, child, work.code)
+
+    def _times_out(self, child: Child) -> None:
+        if child.alive:
+            self._timed_out = True
+            self._press()
+
+    def _press(self) -> None:
+        """TERM, then KILL after the grace."""
+        if self.child is None or self._pressing:
+            return
+        self._pressing = True
+        wait = self._work.dies_within * min(0.2, self._grace) if self._work.obeys_term else self._grace
+        if self._leaving is program.DISTRUSTED:
+            # The grace counts from the end of the trust: a machine that slept over it has none left to give.
+            wait = min(wait, max(0.0, self.trusted_until + self._grace - self._now))
+        self.process.call(wait, self._ends, self.child, None)
+
+    def _ends(self, child: Child, code: int | None) -> None:
+        if not child.alive:
+            return
+        child.alive = False
+        self.child = None
+        self._floor.say(f"{child} ends: {self._stopped or ('timed out' if self._timed_out else f'exit code {code}')}")
+        self._send(
+            "exited", code=code, signal=None if code is not None else 15, timed_out=self._timed_out,
+            stopped=self._stopped, tail="", truncated=False, duration=self._now - self._started,
+        )  # fmt: skip
+        if self._leaving is not None:
+            self._go()
+
+    # ---- leaving
+
+    def _leave(self, why: tuple[str, int, bool]) -> None:
+        if self.over or self._leaving is not None:
+            return
+        self._leaving = why
+        if self.child is None:
+            self._go()
+        else:
+            self._stopped = self._stopped or why[0]
+            self._press()
+
+    def _go(self) -> None:
+        assert self._leaving is not None
+        reason, code, farewell = self._leaving
+        if self.over:
+            return
+        self.over = True
+        if not (farewell and self._last_words):
+            self._exit(code)
+            return
+        self._send("farewell", reason=reason)
+        task = self.process.spawn(self._farewell(json.loads(self._last_words["input"]), self.process))
+        task.add_done_callback(lambda _: self._exit(code))
+
+    def _exit(self, code: int) -> None:
+        self.returncode = code
+        self._tell(self._protocol.pipe_connection_lost, 1, None)
+        self._tell(self._protocol.process_exited)
+        self.process.on_death.clear()
+        self.process.kill()
+
+    def _consumer_died(self) -> None:
+        self.process.call(_LEARNS_OF_DEATH, self._leave, program.ORPHANED)
+
+    def _killed(self) -> None:
+        """Kill -9 of the guard: its keeper ends what is left, and there is no farewell."""
+        self.over = True
+        if self.child is not None:
+            self.child.alive = False
+            self._floor.say(f"{self.child} ends: its guard was killed")
+        self.returncode = _KILLED
+        self._tell(self._protocol.pipe_connection_lost, 1, None)
+        self._tell(self._protocol.process_exited)
+
+    # ---- events
+
+    def _send(self, event: str, **fields: object) -> None:
+        line = json.dumps({"event": event, **fields}).encode() + b"\n"
+        self._tell(self._protocol.pipe_data_received, 1, line)
+
+    def _tell(self, callback: Callable[..., object], *args: object) -> None:
+        """Reach the consumer, if it lives by then; as its own callback, for it may be stopped meanwhile."""
+        self.consumer.call(_PIPE, callback, *args)
+
+
+class GuardTransport(asyncio.SubprocessTransport):
+    """What the handle holds of a guard's process."""
+
+    def __init__(self, guard: SimulatedGuard, pid: int) -> None:
+        super().__init__()
+        self._guard, self._pid = guard, pid
+
+    def get_pid(self) -> int:
+        return self._pid
+
+    def get_returncode(self) -> int | None:
+        return self._guard.returncode
+
+    def get_pipe_transport(self, fd: int) -> Any:
+        return self if fd == 0 else None
+
+    def write(self, data: bytes) -> None:
+        """An order."""
+        self._guard.hear(data)
+
+    def close(self) -> None:
+        """Nothing is left open."""

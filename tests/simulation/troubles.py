@@ -1,0 +1,127 @@
+"""Troubles that come by themselves, planned over the rough part of a seed, and mended in the end."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.simulation.processes import Link, Process
+from tests.simulation.server import Snapshot
+from tests.simulation.weather import Kind
+from tests.simulation.world import Agent, World
+
+_PLANNED: Final = tuple(kind for kind in Kind if not kind.name.startswith("WEBHOOK"))
+_SPELLS: Final = (0.5, 3.0, 11.0, 23.0, 35.0)
+"""How long things last, in seconds: shorter and longer than a lock, a trust window and a lease."""
+
+
+class Troubles:
+    """Plans and brings about what `Weather` allows."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._snapshot: Snapshot | None = None
+
+    def plan(self, until: float) -> None:
+        """Let trouble of the seed's kinds come up until then, in seconds from now."""
+        world, chance = self._world, self._world.chance
+        kinds = [kind for kind in world.weather.kinds if kind in _PLANNED]
+        if not kinds:
+            return
+        for _ in range(chance.choice((0, 1, 2, 4, 7))):
+            kind, moment = chance.choice(kinds), world.between(0.5, until)
+            if kind is Kind.FAILOVER:
+                world.later(max(0.0, moment - world.between(0.005, 2)), self._replicate)
+            world.later(moment, self._begin, kind)
+
+    def _begin(self, kind: Kind) -> None:
+        world, chance = self._world, self._world.chance
+        if not world.weather.happens(kind, 1.0):
+            return
+        world.trace.say(f"*** {kind}")
+        spell = chance.choice(_SPELLS) * (0.7 + 0.6 * chance.random())
+        living = [agent for agent in world.agents.values() if agent.process.alive]
+        match kind:
+            case Kind.TRACKER_DOWN:
+                world.network.tracker_is_up = False
+                world.later(spell, self._tracker_is_back)
+            case Kind.REDIS_DOWN:
+                world.network.redis_goes_down()
+                world.later(spell, self._redis_is_back)
+            case Kind.REDIS_RESTART | Kind.REDIS_WIPED | Kind.FAILOVER:
+                world.network.redis_goes_down()
+                world.later(world.between(0.2, 6), self._redis_starts, kind)
+            case Kind.FLUSH:
+                world.server.flush()
+                world.promises.forgot()
+            case Kind.REDIS_CLOCK:
+                self._set_redis_clock(chance.choice((-40.0, -4.0, -0.5, 0.5)))
+            case Kind.GUARD_KILLED:
+                if guards := [guard for guard in world.guards if guard.process.alive]:
+                    chance.choice(guards).process.kill()
+            case _ if living:
+                self._befall(chance.choice(living), kind, spell)
+
+    def _befall(self, agent: Agent, kind: Kind, spell: float) -> None:
+        world, host = self._world, agent.process.host
+        world.trace.say(f"({kind})", agent.name)
+        match kind:
+            case Kind.CRASH:
+                world.kill(agent)
+            case Kind.HOST_LOST:
+                world.kill(agent, silently=True)
+            case Kind.DRAIN:
+                world.drain(agent)
+            case Kind.PAUSE:
+                world.pause(agent.process, spell)
+            case Kind.SUSPEND:
+                host.suspend()
+                world.later(spell, self._wake, agent.process)
+            case Kind.CUT_REDIS | Kind.CUT_TRACKER:
+                link = Link.REDIS if kind is Kind.CUT_REDIS else Link.TRACKER
+                host.cut.add(link)
+                world.later(spell, host.cut.discard, link)
+            case Kind.CLOCK:
+                host.ahead += world.chance.choice((-3600.0, -30.0, -3.0, 3.0, 30.0, 3600.0))
+
+    def _wake(self, process: Process) -> None:
+        if process.host.suspended:
+            self._world.trace.say("wakes up", process.name)
+            process.host.wake()
+
+    def _tracker_is_back(self) -> None:
+        self._world.trace.say("the tracker is back")
+        self._world.network.tracker_is_up = True
+
+    def _redis_is_back(self) -> None:
+        self._world.trace.say("Redis is back")
+        self._world.network.redis_is_up = True
+
+    def _replicate(self) -> None:
+        self._snapshot = self._world.server.snapshot()
+
+    def _redis_starts(self, kind: Kind) -> None:
+        world = self._world
+        if kind is Kind.FAILOVER and self._snapshot is not None:
+            world.server.fail_over(self._snapshot)
+        else:
+            world.server.restart(keep=kind is Kind.REDIS_RESTART)
+        if kind is not Kind.REDIS_RESTART:
+            world.promises.forgot()
+        self._redis_is_back()
+
+    def _set_redis_clock(self, by: float) -> None:
+        """Back by any time; ahead only by less than the margins, once: whoever sets it ahead ends leases."""
+        if by < 0 or self._world.redis_ahead <= 0:
+            self._world.redis_ahead += by
+
+    def mend(self) -> None:
+        """No more trouble: everything works again, and whatever is late arrives."""
+        world = self._world
+        world.weather.rough = False
+        world.network.redis_is_up = world.network.tracker_is_up = True
+        for agent in list(world.agents.values()):
+            host = agent.process.host
+            host.ahead = 0.0
+            host.cut.clear()
+            self._wake(agent.process)
+            world.go_on(agent.process)

@@ -1,0 +1,49 @@
+"""Tickets as a crash leaves them: label and lease stand, and nobody is there."""
+
+from __future__ import annotations
+
+from agentsmith.domain.lifecycle import Status
+from agentsmith.domain.request import PipelineRequest
+from agentsmith.store import Acquired, RunLease
+from tests.support.wait import wait_until
+from tests.support.world import World
+
+
+async def started_by(world: World, key: str, consumer: str = "host-gone") -> RunLease:
+    """A run as a consumer leaves it behind that dies in mid-run."""
+    await world.claim(key)
+    payload = await world.store.queue.take(consumer, wait=0.1)
+    assert payload is not None
+    request = PipelineRequest.from_json(payload)
+    acquired = await world.store.runs.acquire(request, payload, consumer=consumer, ttl=5, max_deliveries=3)
+    assert isinstance(acquired, Acquired)
+    await world.store.runs.start(acquired.lease, max_attempts=3)
+    await world.desk.label(key, "agent-smith:in-progress", actor="mona")
+    await world.desk.unlabel(key, "agent-smith:enqueued", actor="mona")
+    await world.store.intents.note_published(request.ticket, Status.IN_PROGRESS)
+    await world.store.queue.acknowledge_and_take(consumer, [(request.ticket, payload)], room=0)
+    return acquired.lease
+
+
+async def killed(world: World, key: str) -> RunLease:
+    """The same, after its guard has ended the run and let the lease go."""
+    lease = await started_by(world, key)
+    lock = world.store.keys.claim_lock("local", lease.ticket)
+    assert await world.store.runs.release_dead(lease, lock_key=lock)
+    return lease
+
+
+async def brought_back(world: World) -> None:
+    """Return once housekeeping's second look has brought one ticket back."""
+
+    async def recovered() -> bool:
+        return (await world.housekeeping.sweep()).recovered == 1
+
+    await wait_until(recovered, what="the second look")
+
+
+async def finish(world: World, key: str) -> None:
+    """Let claim and consumer do their work; the ticket has to be done then."""
+    await world.drain_signals()
+    await world.run_queue()
+    assert await world.statuses(key) == {Status.DONE}

@@ -1,0 +1,43 @@
+"""Commands in comments: the first line, and nothing else."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agentsmith.domain.conversation import Command, Verb, command_in
+
+
+@pytest.mark.parametrize(
+    ("text", "command"),
+    [
+        ("/agent-smith retry", Command(Verb.RETRY, "retry")),
+        ("  /Agent-Smith   CANCEL  \nbecause I say so", Command(Verb.CANCEL, "cancel")),
+        ("/agent-smith why\r\n", Command(Verb.WHY, "why")),
+        ("\u200b/agent-smith why", Command(Verb.WHY, "why")),
+        ("/agent-smith", Command(None, "")),
+        ("/agent-smith dance", Command(None, "dance")),
+        ("/agent-smith retry please", Command(None, "retry please")),
+        ("/agent-smithy retry", None),
+        ("agent-smith retry", None),
+        ("Please say\n/agent-smith retry", None),
+        ("> /agent-smith retry", None),
+        ("`/agent-smith retry`", None),
+        ("", None),
+        ("\n/agent-smith retry", None),
+    ],
+)
+def test_only_the_first_line_counts(text: str, command: Command | None) -> None:
+    assert command_in(text, "agent-smith") == command
+
+
+def test_another_prefix_is_another_name() -> None:
+    assert command_in("/bot retry", "bot") == Command(Verb.RETRY, "retry")
+    assert command_in("/agent-smith retry", "bot") is None
+
+
+@given(st.text(max_size=80))
+def test_whatever_people_write_is_read(text: str) -> None:
+    found = command_in(text, "agent-smith")
+    assert found is None or text.lstrip("\ufeff\u200b").lstrip().casefold().startswith("/agent-smith")
