@@ -81,15 +81,16 @@ class Recovery:
         if intent is not None and intent.decided:
             await self.finish_intent(ticket.id, tracker, lock, ticket)
             return Leave("its decided outcome was published")
-        if intent is not None:
-            # A claim that died: whoever holds the lock now knows that nobody is in the middle of it.
-            await self._store.intents.drop(ticket.id, intent.fence)
         ticket, settled = await self._doubt(tracker, ticket)
         if settled is not None:
             await tracker.tidy(ticket, keep=settled, deadline=lock.trust.until)
             log.warning("a late write was repaired", ticket=ticket.id, kept=settled.value)
             return Tidy(settled)
         facts, run = await self._facts(tracker, ticket)
+        if intent is not None and facts.life is not Life.SETTLING:
+            # A claim that died: whoever holds the lock now knows that nobody is in the middle of it. While nothing
+            # may be done about it, it stays: nobody would find the ticket again if it were closed meanwhile.
+            await self._store.intents.drop(ticket.id, intent.fence)
         action = recovery.decide(facts)
         match action:
             case Tidy(keep=keep):

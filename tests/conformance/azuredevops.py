@@ -18,6 +18,7 @@ from agentsmith.trackers.http import Pace, Shared
 from tests.conformance.harness import Capabilities, Fault, RawComment
 from tests.conformance.simulated import PEOPLE, SimulatedPlatform
 from tests.support.azuredevops_judge import AzureDevOpsJudge
+from tests.support.contracts import ContractJudge
 
 PROJECT: Final = "Web"
 TOKEN: Final = "pat7conformanceconformanceconformanceconformance7z"
@@ -60,10 +61,14 @@ class AzureDevOpsPlatform(SimulatedPlatform[AzureDevOpsSimulator]):
         (("fields", "System.TeamProject"), None),
         (("fields", "System.CreatedBy"), 7),
     )
-    judge: ClassVar = AzureDevOpsJudge
     undescribed: ClassVar = frozenset(
         {"connectionData", "teams", "members", "workitemtypes", "comments", "workitemsbatch"}
     )
+
+    @classmethod
+    def judge(cls) -> ContractJudge | None:
+        """See SimulatedPlatform."""
+        return AzureDevOpsJudge()
 
     @classmethod
     def furnished(cls) -> AzureDevOpsSimulator:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
 from typing import Any, ClassVar, Final
 
 import httpx
@@ -57,8 +56,12 @@ class GitHubPlatform(SimulatedPlatform[GitHubSimulator]):
         (("user",), "mona"),
         (("comments",), "many"),
     )
-    judge: ClassVar = partial(ContractJudge, "github")
     undescribed: ClassVar = frozenset({"graphql", "permission", "blocked_by"})
+
+    @classmethod
+    def judge(cls) -> ContractJudge | None:
+        """See SimulatedPlatform."""
+        return ContractJudge("github")
 
     @classmethod
     def furnished(cls) -> GitHubSimulator:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, ClassVar, Final
 
@@ -69,11 +69,15 @@ class JiraPlatform(SimulatedPlatform[JiraSimulator]):
         (("fields", "comment"), 3),
         (("properties",), []),
     )
-    judge: ClassVar[Callable[[], ContractJudge] | None] = JiraJudge
     undescribed: ClassVar = frozenset({"search"})
     cloud: ClassVar[bool] = True
     statuses: ClassVar[Mapping[Status, str] | None] = None
     email: ClassVar = "agentsmith@example.com"
+
+    @classmethod
+    def judge(cls) -> ContractJudge | None:
+        """See SimulatedPlatform."""
+        return JiraJudge() if cls.cloud else None
 
     @classmethod
     def furnished(cls) -> JiraSimulator:
@@ -189,4 +193,3 @@ class JiraDataCenterPlatform(JiraPlatform):
     """Jira Data Center."""
 
     cloud = False
-    judge = None

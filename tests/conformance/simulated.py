@@ -79,8 +79,6 @@ class SimulatedPlatform(Platform, Generic[S]):
     """What else can go wrong here, beside what can everywhere: the simulator's fault, and the error it must become."""
     wrong: ClassVar[Sequence[tuple[tuple[str, ...], Any]]]
     """Where the record of ticket 1 may be garbled, and by what, so that it must not be believed."""
-    judge: ClassVar[Callable[[], ContractJudge] | None] = None
-    """Who judges what was said by the published description; None where none is official."""
     undescribed: ClassVar[frozenset[str]] = frozenset()
     """The last parts of paths that the description leaves out."""
 
@@ -119,6 +117,11 @@ class SimulatedPlatform(Platform, Generic[S]):
     @abstractmethod
     def garble(self, key: str) -> None:
         """Let the record of one ticket lack what the platform documents."""
+
+    @classmethod
+    def judge(cls) -> ContractJudge | None:
+        """Who judges what was said by the published description; None where none is official."""
+        return None
 
     def another(
         self,

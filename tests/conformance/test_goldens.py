@@ -116,9 +116,9 @@ async def test_the_life_of_a_ticket_is_told_as_written(platform: Platform, platf
     if os.environ.get("AGENTSMITH_WRITE_GOLDENS"):
         file.write_text(text)
     assert json.loads(text) == json.loads(file.read_text())
-    if platform.judge is None:
-        return
     judge = platform.judge()
+    if judge is None:
+        return
     for exchange in exchanges:
         judge.check_recorded(exchange)
     assert judge.judged >= 10

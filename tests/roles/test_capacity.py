@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from agentsmith import explain
-from agentsmith.claim import Claimed, Held
 from agentsmith.config import Claim, Pipeline, Trigger
+from agentsmith.domain.claiming import Claimed, Held
 from agentsmith.domain.gates import Gate
 from agentsmith.domain.lifecycle import Status
 from agentsmith.poller import Poller

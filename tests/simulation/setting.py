@@ -15,7 +15,7 @@ from tests.support.world import world_config
 
 NAMESPACE: Final = "simulated"
 SCALE: Final = 5
-"""Every duration of the defaults is divided by this. Virtual time costs nothing, but what processes do meanwhile does."""
+"""Every duration of the defaults is divided by this: virtual time costs nothing, but what is done meanwhile does."""
 IDLE_WAIT: Final = 10.0
 """How long an idle consumer or intake blocks; a second in production, where waiting costs nothing."""
 

@@ -93,7 +93,7 @@ class World:
         self.chance = random.Random(seed)
         self.config = configuration(folder)
         self.clock = Clock()
-        self.loop = SimulatedLoop(self.clock)
+        self.loop = SimulatedLoop(self.clock)  # type: ignore[abstract]  # the rest is never asked for
         self.trace = Trace(self.clock, whole=whole_trace)
         self.weather = Weather(self.chance, self._strike)
         self.redis_ahead = 0.0
@@ -119,6 +119,8 @@ class World:
         self.guards: list[SimulatedGuard] = []
         self.changed: Callable[[Write], None] = lambda _: None
         """Told of every write on the board; people's webhooks come from here."""
+        self.person: Callable[[Fault, str], None] = lambda *_: None
+        """Acts on a ticket in just this moment."""
         self.topology = self.chance.choice(TOPOLOGIES)
         self._hands = self.chance.choice((1, 2))
         self._incarnations = itertools.count(1)
@@ -177,7 +179,9 @@ class World:
 
     async def _live(self, agent: Agent) -> None:
         agent.store = Store(_URL, times=lease_times(self.config), namespace=NAMESPACE)
-        tracker = cast(Tracker, BoardTracker(self.board, agent.process, self, self.person))
+        tracker = cast(
+            Tracker, BoardTracker(self.board, agent.process, self, lambda fault, key: self.person(fault, key))
+        )
         await agent.daemon._serve(Opened(agent.store, _URL, None, "simulated"), {NAME: tracker}, None, lambda _: None)
 
     def _over(self, agent: Agent, task: asyncio.Task[None]) -> None:
@@ -272,10 +276,6 @@ class World:
 
     def lands(self, write: Write) -> None:
         self.promises.lands(write)
-
-    def person(self, what: Fault, key: str) -> None:
-        """A person acts in just this moment; set by whoever plays the people."""
-        raise NotImplementedError
 
     # ---- looking at it
 
