@@ -257,7 +257,8 @@ async def test_a_stopped_run_saves_its_work(opened: Open, tmp_path: Path, servin
         await code.world.claim(key)
         await serving(code)
         await wait_until((tmp_path / "started").exists, what="the step to run", within=20)
-        code.world.consumer.stop_runs({code.world.ticket_id(key): reason})
+        consumer = code.world.consumer
+        consumer.stop_runs({code.world.ticket_id(key): reason}, asked=consumer.running)
         await _until(code, key, frozenset({Status.FAILED} if reason.startswith("cancelled") else ()))
         assert code.content(key, "work.txt") == "x"
 

@@ -180,8 +180,8 @@ async def test_a_text_that_changed_before_the_start_is_told_at_the_start(
             return replace(await real_get(key), body="otherwise")
 
         async def move(ticket: Ticket, move: Any) -> Any:
-            outcome = await real_move(ticket, move)
-            return replace(outcome, ticket=replace(outcome.ticket, body="otherwise"))  # type: ignore[type-var, union-attr]
+            outcome: Any = await real_move(ticket, move)
+            return replace(outcome, ticket=replace(outcome.ticket, body="otherwise"))
 
         monkeypatch.setattr(tracker, "get", edited)
         monkeypatch.setattr(tracker, "move", move)
