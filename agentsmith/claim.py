@@ -10,22 +10,44 @@ import secrets
 import time
 import uuid
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 import structlog
 
 from agentsmith import authority, logs
 from agentsmith.domain import gates
+from agentsmith.domain.claiming import (
+    AlreadyClaimed,
+    Asked,
+    Claimed,
+    ClaimOutcome,
+    Deferred,
+    Held,
+    Rejected,
+    WouldClaim,
+)
 from agentsmith.domain.errors import TicketNotFound, TrackerError
-from agentsmith.domain.gates import Gate, GateResult, Trigger
+from agentsmith.domain.gates import Gate, GateResult
 from agentsmith.domain.intent import Intent
 from agentsmith.domain.lifecycle import Status, resolve
-from agentsmith.domain.request import PinnedText, PipelineRequest
+from agentsmith.domain.report import in_queue
+from agentsmith.domain.request import MalformedRequest, PinnedText, PipelineRequest
 from agentsmith.domain.rules import ClaimRules
 from agentsmith.domain.signal import Signal, SignalKind
 from agentsmith.domain.ticket import Ticket
-from agentsmith.domain.tracker import AlreadySo, Applied, Forbidden, Gone, Limited, LostRace, Move, Tracker, Unknown
+from agentsmith.domain.tracker import (
+    AlreadySo,
+    Applied,
+    Forbidden,
+    Gone,
+    Limited,
+    LostRace,
+    Move,
+    Tracker,
+    Unknown,
+    Words,
+)
 from agentsmith.publish import LOOK_AGAIN, Publisher
 from agentsmith.recover import Recovery
 from agentsmith.rulebook import Rulebook
@@ -37,59 +59,6 @@ log = structlog.get_logger()
 
 _WHILE_BUSY: Final = 0.25
 """Seconds after which a ticket that somebody else was looking at is looked at again."""
-
-
-@dataclass(frozen=True, slots=True)
-class Claimed:
-    """A request is on the queue and the label says enqueued."""
-
-    run: str
-    fence: int
-    gates: tuple[GateResult, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class AlreadyClaimed:
-    """The ticket is queued, running, parked or finished."""
-
-    why: str
-    gates: tuple[GateResult, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Rejected:
-    """A gate is closed; the last of `gates` says which and what to do."""
-
-    gates: tuple[GateResult, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Deferred:
-    """Not now: try again in `wait` seconds."""
-
-    why: str
-    wait: float
-    gates: tuple[GateResult, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Held:
-    """There is no room in one of `places`: the ticket stays pending, and is looked at again when there is."""
-
-    why: str
-    places: tuple[str, ...]
-    gates: tuple[GateResult, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class WouldClaim:
-    """Every gate that can be looked at without writing is open; a shadow goes no further."""
-
-    why: str
-    gates: tuple[GateResult, ...] = ()
-
-
-ClaimOutcome = Claimed | AlreadyClaimed | Rejected | Deferred | Held | WouldClaim
 
 
 class Claims:
@@ -114,17 +83,19 @@ class Claims:
         """The rules in force."""
         return self._book.rules
 
-    async def consider(self, signal: Signal) -> ClaimOutcome:
+    async def consider(self, signal: Signal, asked: Asked | None = None) -> ClaimOutcome:
         """Look at the ticket that the signal names and do what is right; never raises for a tracker's failure."""
         tracker = self._trackers.get(signal.tracker)
         if tracker is None:
             return AlreadyClaimed(f"no tracker is called {signal.tracker!r}")
         backoff = self.rules.retry_backoff * 2.0 ** min(signal.tries, 6)
         return await under_lock(
-            self._store, tracker, signal, backoff, lambda lock: self._look(tracker, signal, lock, backoff)
+            self._store, tracker, signal, backoff, lambda lock: self._look(tracker, signal, lock, backoff, asked)
         )
 
-    async def _look(self, tracker: Tracker, signal: Signal, lock: Lease, backoff: float) -> ClaimOutcome:
+    async def _look(
+        self, tracker: Tracker, signal: Signal, lock: Lease, backoff: float, asked: Asked | None
+    ) -> ClaimOutcome:
         ticket = await self._read(tracker, signal.key)
         statuses = tracker.labels.statuses(ticket.labels)
         status = resolve(statuses)
@@ -136,9 +107,9 @@ class Claims:
         if signal.kind is SignalKind.RETRY and (answer := await self._retry(tracker, ticket, status, signal, lock)):
             return answer
         if status in (Status.ENQUEUED, Status.IN_PROGRESS) or len(statuses) > 1:
-            wanted = ticket.open and bool(gates.matching(ticket, self.rules.triggers))
-            return await self._attend(tracker, ticket, wanted=wanted, lock=lock)
-        return await self._pass_gates(tracker, ticket, lock, backoff, signal)
+            triggered = bool(gates.matching(ticket, self.rules.triggers))
+            return await self._attend(tracker, ticket, triggered=triggered, lock=lock)
+        return await self._pass_gates(tracker, ticket, lock, backoff, signal, asked)
 
     async def _imagine(self, tracker: Tracker, ticket: Ticket, status: Status) -> ClaimOutcome:
         """What a shadow makes of a ticket."""
@@ -182,15 +153,15 @@ class Claims:
         await self._recovery.decide_and_publish(intent, ticket=ticket, lock=lock)
         return AlreadyClaimed(intent.outcome)
 
-    async def _attend(self, tracker: Tracker, ticket: Ticket, *, wanted: bool, lock: Lease) -> ClaimOutcome:
+    async def _attend(self, tracker: Tracker, ticket: Ticket, *, triggered: bool, lock: Lease) -> ClaimOutcome:
         """A ticket that we have in hand: stop it when it is no longer wanted, revive it when nobody has it."""
         why = "the trigger was removed" if ticket.open else "the ticket was closed"
-        if await self._store.runs.lease(ticket.id):
-            if not wanted:
+        if lease := await self._store.runs.lease(ticket.id):
+            if not ticket.open or not (triggered or lease.asked_by):
                 await self._store.runs.request_stop(ticket.id, f"withdrawn: {why}")
             return AlreadyClaimed("it is running")
-        if await self._store.queue.holds(ticket.id):
-            if wanted:
+        if payload := await self._store.queue.request_of(ticket.id):
+            if ticket.open and (triggered or _asked_for(payload)):
                 return AlreadyClaimed("it is queued")
             status = resolve(tracker.labels.statuses(ticket.labels))
             intent = Intent(ticket.id, tracker.name, ticket.key, 0, status, None, run="withdrawn", outcome=why)
@@ -201,14 +172,16 @@ class Claims:
         action = await self._recovery.attend(tracker, ticket, lock)
         return AlreadyClaimed(f"recovery: {type(action).__name__.lower()}")
 
-    async def _judge(self, tracker: Tracker, ticket: Ticket, rules: ClaimRules) -> tuple[GateResult, ...]:
+    async def _judge(
+        self, tracker: Tracker, ticket: Ticket, rules: ClaimRules, asked: Asked | None = None
+    ) -> tuple[GateResult, ...]:
         """The gates that only need reading; who set the trigger is asked last, because it costs most."""
         results = (
             gates.is_open(ticket),
-            gates.is_triggered(ticket, rules.triggers),
+            gates.is_asked_for(asked.by) if asked is not None else gates.is_triggered(ticket, rules.triggers),
             gates.is_pending(ticket, tracker.labels),
         )
-        if not all(result.passed for result in results):
+        if asked is not None or not all(result.passed for result in results):
             return results
         trigger = gates.chosen(ticket, rules.triggers)[0]
         return (*results, await authority.may_trigger(tracker, ticket, trigger, rules.policies[tracker.name]))
@@ -217,19 +190,19 @@ class Claims:
         await self._store.signals.note_rejected(ticket.id, turned_away(ticket, self.rules))
 
     async def _pass_gates(
-        self, tracker: Tracker, ticket: Ticket, lock: Lease, backoff: float, signal: Signal
+        self, tracker: Tracker, ticket: Ticket, lock: Lease, backoff: float, signal: Signal, asked: Asked | None
     ) -> ClaimOutcome:
         rules = self.rules
-        results = await self._judge(tracker, ticket, rules)
+        results = await self._judge(tracker, ticket, rules, asked)
         if not all(result.passed for result in results):
             # Until the ticket changes the answer stays the same; the poller need not ask again.
             await self._note_rejected(ticket)
             return Rejected(results)
-        trigger = gates.chosen(ticket, rules.triggers)[0]
+        pipeline = asked.pipeline if asked is not None else gates.chosen(ticket, rules.triggers)[0].pipeline
         run = new_run_id()
         intent = Intent(ticket.id, tracker.name, ticket.key, 0, Status.PENDING, Status.ENQUEUED, run)
         limits = rules.capacity.limits
-        places = [Place(name, limits.get(name)) for name in all_of(tracker.name, trigger.pipeline)]
+        places = [Place(name, limits.get(name)) for name in all_of(tracker.name, pipeline)]
         begun = await self._store.intents.begin_claim(
             intent,
             lock_key=lock.key,
@@ -241,7 +214,11 @@ class Claims:
         )
         match begun.word:
             case "begun":
-                done = await self._take_on(tracker, ticket, trigger, run, begun.fence, lock, backoff, signal)
+                attempts = await self._store.runs.attempts(ticket.id) or 0
+                request = new_request(
+                    ticket, pipeline, run=run, fence=begun.fence, attempt=attempts, wake=signal.cause, asked=asked
+                )
+                done = await self._take_on(tracker, ticket, request, lock, backoff, asked)
                 return done if isinstance(done, Rejected) else replace(done, gates=results)
             case "leased" | "queued":
                 keep = Status.IN_PROGRESS if begun.word == "leased" else Status.ENQUEUED
@@ -287,15 +264,12 @@ class Claims:
         self,
         tracker: Tracker,
         ticket: Ticket,
-        trigger: Trigger,
-        run: str,
-        fence: int,
+        request: PipelineRequest,
         lock: Lease,
         backoff: float,
-        signal: Signal,
+        asked: Asked | None,
     ) -> ClaimOutcome:
-        attempts = await self._store.runs.attempts(ticket.id) or 0
-        request = new_request(ticket, trigger.pipeline, run=run, fence=fence, attempt=attempts, wake=signal.cause)
+        run, fence = request.run, request.fence
         intent = Intent(
             ticket.id,
             tracker.name,
@@ -304,8 +278,9 @@ class Claims:
             Status.PENDING,
             Status.ENQUEUED,
             run,
-            attempt=attempts,
+            attempt=request.attempt,
             text=request.pinned.sha256,
+            note=in_queue(await self._store.queue.depth()) if asked is None else "",
         )
         words = await self._publisher.words(ticket, Status.ENQUEUED, intent)
         move = Move(Status.PENDING, Status.ENQUEUED, run, fence, deadline=lock.trust.until, say=words)
@@ -317,7 +292,7 @@ class Claims:
                 outcome = AlreadySo(seen)
         match outcome:
             case Applied(ticket=moved) | AlreadySo(ticket=moved):
-                return await self._push(tracker, moved, request, intent, lock)
+                return await self._push(tracker, moved, request, intent, words, lock, asked)
             case Unknown(reason=reason):
                 return Deferred(f"the tracker did not say whether it was written: {reason}", backoff)
         await self._store.intents.drop(ticket.id, fence)
@@ -333,9 +308,17 @@ class Claims:
                 return Deferred(reason, max(backoff, LOOK_AGAIN))
 
     async def _push(
-        self, tracker: Tracker, ticket: Ticket, request: PipelineRequest, intent: Intent, lock: Lease
+        self,
+        tracker: Tracker,
+        ticket: Ticket,
+        request: PipelineRequest,
+        intent: Intent,
+        words: Words,
+        lock: Lease,
+        asked: Asked | None,
     ) -> ClaimOutcome:
-        pushed = await self._store.queue.push(request, loop_window=self.rules.loop_window)
+        taken_by = asked.consumer if asked is not None else None
+        pushed = await self._store.queue.push(request, loop_window=self.rules.loop_window, taken_by=taken_by)
         if pushed is not Pushed.PUSHED:
             return AlreadyClaimed(f"not pushed: {pushed.value}")
         logs.transition(
@@ -349,7 +332,7 @@ class Claims:
             outcome="claimed",
         )
         try:
-            await self._publisher.comment(tracker, ticket, Status.ENQUEUED, intent, lock=lock)
+            await self._publisher.comment(tracker, ticket, Status.ENQUEUED, intent, lock=lock, words=words)
         except TrackerError as error:
             log.warning("the comment could not be written", ticket=ticket.id, error=str(error))
         return Claimed(request.run, request.fence)
@@ -381,7 +364,16 @@ def new_run_id() -> str:
     return f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{uuid.uuid4().hex[:8]}"
 
 
-def new_request(ticket: Ticket, pipeline: str, *, run: str, fence: int, attempt: int, wake: str) -> PipelineRequest:
+def _asked_for(payload: str) -> bool:
+    try:
+        return PipelineRequest.from_json(payload).asked_by is not None
+    except MalformedRequest:
+        return False
+
+
+def new_request(
+    ticket: Ticket, pipeline: str, *, run: str, fence: int, attempt: int, wake: str, asked: Asked | None = None
+) -> PipelineRequest:
     """The request that runs `pipeline` on the ticket's text as it is now."""
     return PipelineRequest(
         ticket=ticket.id,
@@ -397,4 +389,5 @@ def new_request(ticket: Ticket, pipeline: str, *, run: str, fence: int, attempt:
         wake_reason=wake or None,
         # W3C Trace Context, so that a worker's spans can be told to belong to this claim.
         trace=f"00-{secrets.token_hex(16)}-{secrets.token_hex(8)}-01",
+        asked_by=asked.by if asked is not None else None,
     )

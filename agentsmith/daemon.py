@@ -24,13 +24,14 @@ from agentsmith.claim import Claims, new_request, new_run_id
 from agentsmith.config import Config
 from agentsmith.consumer import Consumer
 from agentsmith.domain.errors import TrackerError
+from agentsmith.domain.forge import Forge
 from agentsmith.domain.request import PipelineRequest
 from agentsmith.domain.ticket import Ticket
 from agentsmith.domain.tracker import Tracker
 from agentsmith.housekeeping import Housekeeping, Intervals
 from agentsmith.intake import Intake
 from agentsmith.leadership import lead
-from agentsmith.opening import Opened, open_store, open_trackers, webhook_readers
+from agentsmith.opening import Opened, open_forges, open_store, open_trackers, webhook_readers
 from agentsmith.pipelines import cgroups
 from agentsmith.pipelines.context import Limits
 from agentsmith.pipelines.runner import user_called
@@ -98,7 +99,13 @@ def _request_again(ticket: Ticket, pipeline: str, fence: int, attempts: int) -> 
     return new_request(ticket, pipeline, run=new_run_id(), fence=fence, attempt=attempts, wake="re-enqueued")
 
 
-def run_context(config: Config, opened: Opened, trackers: Mapping[str, Tracker], parts: Parts) -> RunContext:
+def run_context(
+    config: Config,
+    opened: Opened,
+    trackers: Mapping[str, Tracker],
+    parts: Parts,
+    forges: Mapping[str, Forge] | None = None,
+) -> RunContext:
     """What the runs of this process share."""
     cgroups.check(config.run.limits)
     return RunContext(
@@ -113,6 +120,7 @@ def run_context(config: Config, opened: Opened, trackers: Mapping[str, Tracker],
         data_dir=config.data_dir,
         settings=config.run,
         agents=config.agents,
+        forges=forges or {},
         user=user_called(config.run.user),
     )
 
@@ -168,11 +176,12 @@ class Daemon:
             async with (
                 open_store(self._config) as opened,
                 open_trackers(self._config, opened.store) as reached,
+                open_forges(self._config, opened.store) as forges,
             ):
                 trackers = {name: ReadOnly(t) for name, t in reached.items()} if self._shadow else reached
                 desks = {name: Desk(trackers[name], reader) for name, reader in webhook_readers(self._config).items()}
                 web = self._web(opened.store, trackers, desks, listener) if listener is not None else None
-                await self._serve(opened, trackers, web, on_ready, desks)
+                await self._serve(opened, trackers, web, on_ready, desks, forges)
 
     def _web(
         self, store: Store, trackers: Mapping[str, Tracker], desks: Mapping[str, Desk], listener: socket.socket
@@ -190,13 +199,14 @@ class Daemon:
         web: WebServer | None,
         on_ready: Callable[[Up], None],
         desks: Mapping[str, Desk] | None = None,
+        forges: Mapping[str, Forge] | None = None,
     ) -> None:
         desks = desks or {}
         store, parts = opened.store, assemble(self._config, opened.store, trackers, shadow=self._shadow)
         consumer = None
         if Role.CONSUMER in self._roles:
             consumer = Consumer(
-                context=run_context(self._config, opened, trackers, parts),
+                context=run_context(self._config, opened, trackers, parts, forges),
                 process=self._process,
                 slots=self._config.consumer.slots,
                 max_deliveries=self._config.consumer.max_deliveries,
@@ -208,7 +218,7 @@ class Daemon:
                 return group.create_task(work, name=name)
 
             keeping = start("redis", opened.server.keep()) if opened.server is not None else None
-            ticking = start("presence", self._tick(store, consumer))
+            ticking = start("presence", tick(self._config, store, lambda: self._process, consumer))
             heard = frozenset(name for name, desk in desks.items() if desk.reader is not None)
             leaders = [start(role, work) for role, work in self._leading(store, trackers, parts, heard)]
             if {Role.RECEIVER, Role.POLLER} & self._roles:
@@ -237,7 +247,7 @@ class Daemon:
                 await asyncio.wait({consuming})
             ticking.cancel()
             await asyncio.wait({ticking})
-            await self._leave(store)
+            await leave(store, self._process)
             if keeping is not None:
                 keeping.cancel()
         log.info("stopped")
@@ -281,33 +291,35 @@ class Daemon:
         async for problem in file.changes(apply):
             self._process = replace(self._process, problem=problem)
 
-    async def _tick(self, store: Store, consumer: Consumer | None) -> None:
-        """Say that we live, hear what is to stop, and notice when Redis lost its memory."""
-        every, ttl = self._config.consumer.stop_poll, self._config.lease.renew_every
-        epoch: str | None = None
-        while True:
-            running = consumer.running if consumer is not None else {}
-            try:
-                tick = await store.presence.tick(self._process, ttl=ttl, running=running)
-                if consumer is not None:
-                    if epoch not in (None, tick.epoch):
-                        log.warning("redis lost its memory, putting back what we hold", runs=len(running))
-                        await consumer.restore()
-                    consumer.stop_runs(tick.stops)
-                epoch = tick.epoch
-                store.outage.over()
-            except AWAY as error:
-                await asyncio.sleep(store.outage.noticed(error))
-                continue
-            await asyncio.sleep(every)
 
-    async def _leave(self, store: Store) -> None:
-        """Put back what is left in our lists, so that others need not wait until we are missed."""
-        with contextlib.suppress(*AWAY, TimeoutError):
-            async with asyncio.timeout(2):
-                await store.presence.leave(self._process.name)
-                await store.queue.put_back(self._process.name)
-                await store.signals.put_back(self._process.name)
+async def tick(config: Config, store: Store, process: Callable[[], Process], consumer: Consumer | None) -> None:
+    """Say that we live, hear what is to stop, and notice when Redis lost its memory; until cancelled."""
+    every, ttl = config.consumer.stop_poll, config.lease.renew_every
+    epoch: str | None = None
+    while True:
+        running = consumer.running if consumer is not None else {}
+        try:
+            told = await store.presence.tick(process(), ttl=ttl, running=running)
+            if consumer is not None:
+                if epoch not in (None, told.epoch):
+                    log.warning("redis lost its memory, putting back what we hold", runs=len(running))
+                    await consumer.restore()
+                consumer.stop_runs(told.stops, asked=running)
+            epoch = told.epoch
+            store.outage.over()
+        except AWAY as error:
+            await asyncio.sleep(store.outage.noticed(error))
+            continue
+        await asyncio.sleep(every)
+
+
+async def leave(store: Store, process: Process) -> None:
+    """Put back what is left in our lists, so that others need not wait until we are missed."""
+    with contextlib.suppress(*AWAY, TimeoutError):
+        async with asyncio.timeout(2):
+            await store.presence.leave(process.name)
+            await store.queue.put_back(process.name)
+            await store.signals.put_back(process.name)
 
 
 async def _introduce(desk: Desk) -> None:

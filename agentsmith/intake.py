@@ -10,7 +10,8 @@ from typing import Final
 import structlog
 
 from agentsmith import metrics
-from agentsmith.claim import AlreadyClaimed, Claimed, ClaimOutcome, Claims, Deferred, Held, Rejected, WouldClaim
+from agentsmith.claim import Claims
+from agentsmith.domain.claiming import AlreadyClaimed, Claimed, ClaimOutcome, Deferred, Held, Rejected, WouldClaim
 from agentsmith.domain.signal import MalformedSignal, Signal, SignalKind
 from agentsmith.store import AWAY, Process, Store
 from agentsmith.talk import Talk

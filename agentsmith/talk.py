@@ -13,8 +13,9 @@ import structlog
 
 from agentsmith import authority, explain
 from agentsmith.calloff import CalledOff, call_off
-from agentsmith.claim import AlreadyClaimed, ClaimOutcome, Rejected, WouldClaim, under_lock
+from agentsmith.claim import under_lock
 from agentsmith.domain import gates
+from agentsmith.domain.claiming import AlreadyClaimed, ClaimOutcome, Rejected, WouldClaim
 from agentsmith.domain.conversation import KNOWN_VERBS, Acknowledged, Command, TakesCommands, Verb, command_in
 from agentsmith.domain.errors import Refused, Unauthorized
 from agentsmith.domain.signal import Signal, SignalKind

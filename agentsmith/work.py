@@ -260,10 +260,9 @@ class Work:
         forge = forges.get(request.tracker)
         if forge is None:
             return None
-        sharing = sum(other.clone_url == forge.clone_url for other in forges.values())
-        name = slug(request.key, request.tracker if sharing > 1 else None)
+        branch = branch_for(request.key, request.tracker, forges)
         root = self._context.data_dir / WORKSPACES
-        return CodePlace(forge, root, f"{BRANCH_PREFIX}{name}", GuardShell(guard, self._place.run / "git"))
+        return CodePlace(forge, root, branch, GuardShell(guard, self._place.run / "git"))
 
     def _remember(self, outcome: Outcome) -> None:
         if outcome.give_back:
@@ -271,6 +270,13 @@ class Work:
         error = "" if outcome.to is Status.DONE else logs.redact(f"{outcome.note}\n{outcome.output}").strip()
         memory = replace(self._steps.memory, previous_error=error[-_LONGEST_ERROR:])
         self._place.remember(memory)
+
+
+def branch_for(key: str, tracker: str, forges: Mapping[str, Forge]) -> str:
+    """The branch of a ticket; the tracker is part of it where the tickets of two could meet in one repository."""
+    here = forges[tracker].clone_url
+    sharing = sum(forge.clone_url == here for forge in forges.values())
+    return f"{BRANCH_PREFIX}{slug(key, tracker if sharing > 1 else None)}"
 
 
 def account_of(

@@ -139,8 +139,8 @@ PRESETS: Final[Mapping[str, Agent]] = {
             *("OPENROUTER_API_KEY", "AIDER_MODEL"),
         ),
         usage_pattern=(
-            r"Tokens: (?P<input_tokens>[0-9.,]+[kKmM]?) sent(?:, [^.]*?)?, (?P<output_tokens>[0-9.,]+[kKmM]?) received"
-            r"(?:\. Cost: \$(?P<cost_usd>[0-9.]+) message)?"
+            r"Tokens: (?P<input_tokens>[0-9.,]+[kKmM]?) sent(?:, [0-9.,]+[kKmM]? cache [a-z]+)*"
+            r", (?P<output_tokens>[0-9.,]+[kKmM]?) received(?:\. Cost: \$(?P<cost_usd>[0-9.]+) message)?"
         ),
         usage_adds_up=True,
     ),

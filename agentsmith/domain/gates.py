@@ -110,6 +110,11 @@ def is_open(ticket: Ticket) -> GateResult:
     return GateResult(Gate.OPEN, True, "it is open")
 
 
+def is_asked_for(by: str) -> GateResult:
+    """Pass a ticket that somebody asked for by hand: no trigger is needed then."""
+    return GateResult(Gate.TRIGGER, True, f"{by} asked for this run by hand, so no trigger is needed")
+
+
 def is_triggered(ticket: Ticket, triggers: Iterable[Trigger]) -> GateResult:
     """Pass when exactly one pipeline is asked for."""
     known = tuple(triggers)

@@ -88,6 +88,13 @@ def _step(step: StepLine) -> str:
     return f"{mark} {' '.join(said)}"
 
 
+def in_queue(before: int) -> str:
+    """Where a ticket stands in the queue when it joins it."""
+    if before == 0:
+        return "It is next in the queue."
+    return f"It is number {before + 1} in the queue."
+
+
 def quoted(text: str) -> str:
     """Somebody else's words inside a line of ours, as code: nothing in them is markup or calls for anybody."""
     line = "".join(char if char.isprintable() else " " for char in text).replace("`", "'").strip()

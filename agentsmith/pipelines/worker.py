@@ -10,6 +10,7 @@ says can break the run: what is not understood is left out.
 
 from __future__ import annotations
 
+import errno
 import json
 import math
 import os
@@ -17,7 +18,7 @@ import stat
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, BinaryIO, Final
 
 _LONGEST: Final = 2_000
 _LONGEST_TEXT: Final = 16_000
@@ -143,13 +144,19 @@ def one_line(text: str) -> str:
 def read_text(file: Path, *, limit: int) -> str:
     """The beginning of a file that a worker had in its hands; empty when it is none, or something else than a file."""
     try:
-        descriptor = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        with _open_file(file) as stream:
+            return stream.read(limit).decode("utf-8", "replace").replace("\0", "")
     except OSError:
         return ""
-    with open(descriptor, "rb") as stream:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            return ""
-        return stream.read(limit).decode("utf-8", "replace").replace("\0", "")
+
+
+def _open_file(path: Path) -> BinaryIO:
+    """The file, if it is one: no link is followed, and nothing waits for a pipe."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, "it is no file")
+    return open(descriptor, "rb")
 
 
 def keep_artifacts(names: list[str], *, inside: Path, folder: Path, limit: int) -> tuple[list[str], list[str]]:
@@ -163,20 +170,18 @@ def keep_artifacts(names: list[str], *, inside: Path, folder: Path, limit: int) 
             if not path.is_relative_to(root):
                 left.append(f"{one_line(name)}: it is outside the workspace")
                 continue
-            descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+            source = _open_file(path)
         except (OSError, ValueError, RuntimeError) as error:
             left.append(f"{one_line(name)}: {getattr(error, 'strerror', None) or 'not a file name'}")
             continue
-        with open(descriptor, "rb") as source:
-            details = os.fstat(descriptor)
-            if not stat.S_ISREG(details.st_mode):
-                left.append(f"{one_line(name)}: it is no file")
-            elif details.st_size > room:
+        with source:
+            size = os.fstat(source.fileno()).st_size
+            if size > room:
                 left.append(f"{one_line(name)}: it is larger than the room that is left (run.artifact_limit)")
             else:
-                room -= details.st_size
+                room -= size
                 target = folder / str(path.relative_to(root)).replace(os.sep, "__")
                 folder.mkdir(mode=0o700, exist_ok=True)
-                target.write_bytes(source.read(details.st_size))
+                target.write_bytes(source.read(size))
                 kept.append(target.name)
     return kept, left

@@ -19,6 +19,8 @@ A fault is armed with `simulator.inject(Fault(kind, …))` or `POST /_control/fa
   webhook_repeated      the delivery arrives `copies` times more, with the same id
   webhook_out_of_order  the delivery waits until the next one has been sent
 
+An answer without a body (204) gets one before it is spoilt.
+
 A platform adds kinds of its own (`Simulator.quirk_kinds`), which its handlers consult. Of several faults of one
 kind the first strikes and the others wait. A fault that names no method and no path strikes whatever its kind is
 about, e.g. reads for `stale_read`.

@@ -49,7 +49,17 @@ class _Connection(H11Protocol):
 async def serve(simulator: Simulator, *, host: str = "127.0.0.1", port: int = 0) -> AsyncIterator[Running]:
     """Serve until the block ends; port 0 takes a free one. Webhooks leave while the block runs."""
     app = application(simulator)
-    config = uvicorn.Config(app, http="h11", ws="none", lifespan="off", log_config=None, proxy_headers=False)
+    config = uvicorn.Config(
+        app,
+        http="h11",
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        proxy_headers=False,
+        # Longer than any client keeps an idle connection: one that is closed while a write leaves would be a fault that
+        # nobody armed.
+        timeout_keep_alive=75,
+    )
     config.load()
     state = ServerState()
     loop = asyncio.get_running_loop()

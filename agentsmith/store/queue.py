@@ -166,15 +166,17 @@ class Queue:
         front: bool = False,
         loop_window: float = 0,
         after_settling: bool = False,
+        taken_by: str | None = None,
     ) -> Pushed:
         """Put the request on the queue, once, unless the ticket is queued, running or taken over.
 
+        With `taken_by` it goes straight into that consumer's hands, as if it had been waited for and taken.
         `loop_window` counts it as a claim for the loop limit; `after_settling` is for recovery, which must not
         take an empty Redis for the truth.
         """
         k, ticket = self._keys, request.ticket
         keys = [
-            k.queue,
+            k.queue if taken_by is None else k.queue_processing(taken_by),
             k.queue_index,
             k.fence(ticket),
             k.heartbeat(ticket),
@@ -264,6 +266,14 @@ class Queue:
         """How many requests are before this ticket's; None when it is not waiting."""
         found = int(await _POSITION(self._redis, [self._keys.queue, self._keys.queue_index], [ticket]))
         return found if found >= 0 else None
+
+    async def request_of(self, ticket: TicketId) -> str | None:
+        """The request of the ticket that is waiting or in flight."""
+        return await self._redis.hget(self._keys.queue_index, ticket)
+
+    async def depth(self) -> int:
+        """How many requests wait."""
+        return int(await self._redis.llen(self._keys.queue))
 
     async def holds(self, ticket: TicketId) -> bool:
         """Whether a request for the ticket is waiting or in flight."""

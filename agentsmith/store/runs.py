@@ -23,7 +23,7 @@ HISTORY_KEPT: Final = 5
 
 _ACQUIRE: Final = Script(f"""
 local processing, index, heartbeat, fence, running, counters, suspects, released = unpack(KEYS)
-local ticket, payload, run, consumer, tracker, key, ttl, limit = unpack(ARGV)
+local ticket, payload, run, consumer, tracker, key, ttl, limit, asked_by = unpack(ARGV)
 if not redis.call('LPOS', processing, payload) then return {{'superseded'}} end
 if redis.call('HGET', index, ticket) ~= payload then return {{'superseded'}} end
 local held = redis.call('GET', heartbeat)
@@ -43,7 +43,8 @@ if deliveries > tonumber(limit) then return {{'poison', tostring(deliveries)}} e
 local mine = text(raise_fence(fence))
 local since = text(now_us() / 1000)
 local value = cjson.encode({{
-  run = run, consumer = consumer, tracker = tracker, key = key, fence = mine, since = since}})
+  run = run, consumer = consumer, tracker = tracker, key = key, fence = mine, since = since,
+  asked_by = asked_by ~= '' and asked_by or nil}})
 redis.call('SET', heartbeat, value, 'PX', ttl)
 redis.call('HSET', running, ticket, value)
 redis.call('ZREM', suspects, ticket)
@@ -149,6 +150,13 @@ end
 if now - tonumber(first) < tonumber(renew_ms) then return 'suspected' end
 return 'dead'
 """)
+_FORGET: Final = Script("""
+local heartbeat, running, suspects, released = unpack(KEYS)
+redis.call('ZREM', suspects, ARGV[1])
+redis.call('ZREM', released, ARGV[1])
+-- A run that lives after all puts its lease back, and itself with it.
+if redis.call('EXISTS', heartbeat) == 0 then redis.call('HDEL', running, ARGV[1]) end
+""")
 _NOTE_HISTORY: Final = Script(f"""
 redis.call('RPUSH', KEYS[1], ARGV[1])
 redis.call('LTRIM', KEYS[1], -{HISTORY_KEPT}, -1)
@@ -172,6 +180,8 @@ class RunLease:
     fence: int
     since: float
     value: str
+    asked_by: str = ""
+    """Who asked for this run by hand, without any trigger."""
 
     @classmethod
     def parse(cls, ticket: TicketId, value: str) -> RunLease:
@@ -186,6 +196,7 @@ class RunLease:
             fence=int(data["fence"]),
             since=float(data["since"]) / 1000,
             value=value,
+            asked_by=data.get("asked_by", ""),
         )
 
 
@@ -231,7 +242,8 @@ class Runs:
             k.suspects,
             k.released,
         ]
-        args: list[Value] = [t, payload, request.run, consumer, request.tracker, request.key, _ms(ttl), max_deliveries]
+        about: list[Value] = [t, payload, request.run, consumer, request.tracker, request.key]
+        args: list[Value] = [*about, _ms(ttl), max_deliveries, request.asked_by or ""]
         sent_at = boottime()
         word, *rest = await _ACQUIRE(self._redis, keys, args)
         if word != "acquired":
@@ -342,6 +354,11 @@ class Runs:
         """The ticket needs no recovery (any more)."""
         await self._redis.zrem(self._keys.suspects, ticket)
         await self._redis.zrem(self._keys.released, ticket)
+
+    async def forget(self, ticket: TicketId) -> None:
+        """The ticket's run is dead, and nothing is to be done about it."""
+        k = self._keys
+        await _FORGET(self._redis, [k.heartbeat(ticket), k.running, k.suspects, k.released], [ticket])
 
     async def request_stop(self, ticket: TicketId, reason: str) -> None:
         """Ask whoever runs the ticket to stop; it stands until the run ended."""

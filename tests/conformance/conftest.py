@@ -13,6 +13,7 @@ from tests.conformance.gitlab import GitLabPlatform
 from tests.conformance.harness import Capabilities, Fault, Platform
 from tests.conformance.jira import JiraDataCenterPlatform, JiraPlatform, JiraStatusPlatform
 from tests.conformance.local import LocalPlatform
+from tests.conformance.simulated import SimulatedPlatform
 from tests.conformance.steps import LABELS
 
 PLATFORMS: dict[str, type[Platform]] = {
@@ -32,9 +33,17 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Every test for every platform."""
-    if "platform_name" in metafunc.fixturenames:
+    """Every test for every platform; one that asks for an `own_fault` for each that the platform has."""
+    if "own_fault" in metafunc.fixturenames:
+        pairs = [(name, fault) for name in sorted(PLATFORMS) for fault in own_faults(PLATFORMS[name])]
+        metafunc.parametrize(("platform_name", "own_fault"), pairs)
+    elif "platform_name" in metafunc.fixturenames:
         metafunc.parametrize("platform_name", sorted(PLATFORMS))
+
+
+def own_faults(platform: type[Platform]) -> list[str]:
+    """The names of what can go wrong on this platform only."""
+    return list(platform.own_faults) if issubclass(platform, SimulatedPlatform) else []
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -39,7 +39,7 @@ class Watched(httpx.AsyncHTTPTransport):
     def __init__(self, asks: Callable[[str, str], bool]) -> None:
         super().__init__(verify=False)
         self._asks = asks
-        self.before_write: Callable[[], Awaitable[None]] | None = None
+        self.before_write: Callable[[], Awaitable[object]] | None = None
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         """As in the base class, after the callback."""
@@ -70,15 +70,15 @@ class SimulatedPlatform(Platform, Generic[S]):
     written: ClassVar[str] = ""
     """A pattern for the paths of writes to tickets, where others are written to for asking."""
     denial: ClassVar[Mapping[str, Any]]
-    """The body of a refusal for lack of permission."""
+    """The body of a refusal for lack of permission; a careless one, that repeats the token."""
+    refusal: ClassVar[str]
+    """What people should be told of it."""
     limited: ClassVar[Mapping[str, Any]]
     """The simulator's fault for a limit; `retry_after` names the time."""
     own_faults: ClassVar[Mapping[str, tuple[Mapping[str, Any], type[TrackerError]]]] = {}
     """What else can go wrong here, beside what can everywhere: the simulator's fault, and the error it must become."""
     wrong: ClassVar[Sequence[tuple[tuple[str, ...], Any]]]
     """Where the record of ticket 1 may be garbled, and by what, so that it must not be believed."""
-    judge: ClassVar[Callable[[], ContractJudge] | None] = None
-    """Who judges what was said by the published description; None where none is official."""
     undescribed: ClassVar[frozenset[str]] = frozenset()
     """The last parts of paths that the description leaves out."""
 
@@ -118,12 +118,22 @@ class SimulatedPlatform(Platform, Generic[S]):
     def garble(self, key: str) -> None:
         """Let the record of one ticket lack what the platform documents."""
 
+    @classmethod
+    def judge(cls) -> ContractJudge | None:
+        """Who judges what was said by the published description; None where none is official."""
+        return None
+
     def another(
-        self, *, pace: Pace = FAST, transport: httpx.AsyncBaseTransport | None = None, page_size: int = 3
+        self,
+        *,
+        pace: Pace = FAST,
+        shared: Shared | None = None,
+        transport: httpx.AsyncBaseTransport | None = None,
+        page_size: int = 3,
     ) -> Tracker:
-        """A tracker with connections and memories of its own; the governor is shared, as between replicas."""
+        """A tracker with connections and memories of its own; what replicas share is shared, unless it is given."""
         http = httpx.AsyncClient(transport=transport or httpx.AsyncHTTPTransport(verify=False))
-        tracker = self.open(self._labels, self._shared, pace, http, page_size)
+        tracker = self.open(self._labels, shared or self._shared, pace, http, page_size)
         self._trackers.append(tracker)
         return tracker
 
@@ -146,7 +156,7 @@ class SimulatedPlatform(Platform, Generic[S]):
         wrote = [r for r in self.simulator.requests if not self.asks(r.method, r.path)]
         return sum(1 for r in wrote if r.status in range(200, 300) or "applied_then_lost" in r.faults)
 
-    def between_read_and_write(self, callback: Callable[[], Awaitable[None]]) -> None:
+    def between_read_and_write(self, callback: Callable[[], Awaitable[object]]) -> None:
         """At the gate of the tracker's pool."""
         self._watched.before_write = callback
 

@@ -37,6 +37,6 @@ def edge(expect: Status, to: Status | None, *, deadline: float | None = None) ->
     return Move(expect, to, run="run-1", fence=7, deadline=soon() if deadline is None else deadline)
 
 
-async def found(tracker: Tracker, label: str) -> list[Ticket]:
+async def found(tracker: Tracker, *labels: str) -> list[Ticket]:
     """All that `find` yields."""
-    return [ticket async for ticket in tracker.find(label)]
+    return [ticket async for ticket in tracker.find(*labels)]

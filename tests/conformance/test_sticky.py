@@ -8,11 +8,12 @@ import pytest
 
 from agentsmith.boottime import boottime
 from agentsmith.domain.errors import TicketNotFound, TrackerError
+from agentsmith.domain.lifecycle import Status
 from agentsmith.domain.memo import Memo
 from agentsmith.domain.ticket import Ticket
-from agentsmith.domain.tracker import Sticky
+from agentsmith.domain.tracker import Applied, Sticky, Words
 from tests.conformance.harness import Platform
-from tests.conformance.steps import MEMO, soon
+from tests.conformance.steps import ENQUEUED, MEMO, edge, soon
 
 OTHER = replace(MEMO, run="run-2", fence=8, due=None)
 
@@ -162,6 +163,37 @@ async def test_T13_a_deleted_ticket_is_not_found(platform: Platform, ticket: Tic
         await write(platform, ticket, "anybody there?", known=known)
     with pytest.raises(TicketNotFound):
         await platform.tracker.read_sticky(ticket)
+
+
+async def test_T16_words_that_a_move_carries_are_said_once(platform: Platform) -> None:
+    ticket = await platform.tracker.get(await platform.open_ticket(labels=("bug",)))
+    words = Words("is waiting\nfor <a> slot & more", MEMO)
+    outcome = await platform.tracker.move(ticket, replace(edge(Status.PENDING, Status.ENQUEUED), say=words))
+    assert isinstance(outcome, Applied)
+    assert await platform.labels(ticket.key) == {"bug", ENQUEUED}
+    made = await write(platform, outcome.ticket, words.text)
+    assert (made.text, made.memo) == (words.text, MEMO)
+    assert len(await platform.comments(ticket.key)) == 1
+    before = await platform.writes()
+    assert await write(platform, outcome.ticket, words.text, known=made) == made
+    assert await platform.writes() == before
+    await write(platform, outcome.ticket, "done", OTHER, known=made)
+    (comment,) = await platform.comments(ticket.key)
+    assert "done" in comment.body
+    assert (await platform.tracker.read_sticky(ticket)) == replace(made, text="done", memo=OTHER)
+
+
+async def test_T16_words_add_no_second_comment(platform: Platform, ticket: Ticket) -> None:
+    await write(platform, ticket, "from an earlier run", OTHER)
+    ticket = await platform.tracker.get(ticket.key)
+    outcome = await platform.tracker.move(
+        ticket, replace(edge(Status.PENDING, Status.ENQUEUED), say=Words("again", MEMO))
+    )
+    assert isinstance(outcome, Applied)
+    await write(platform, outcome.ticket, "again")
+    theirs, ours = await platform.comments(ticket.key)
+    assert theirs.author == "bob"
+    assert "again" in ours.body
 
 
 async def test_T13_what_people_do_meanwhile_survives(platform: Platform, ticket: Ticket) -> None:

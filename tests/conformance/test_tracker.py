@@ -113,6 +113,23 @@ async def test_T2_find_takes_the_whole_label_and_nothing_near_it(platform: Platf
     assert await found(platform.tracker, "nowhere") == []
 
 
+async def test_T2_find_yields_what_carries_any_of_several_labels_once(platform: Platform) -> None:
+    first = [await platform.open_ticket(labels=("agent-smith",)) for _ in range(4)]
+    second = [await platform.open_ticket(labels=(TRIGGER,)) for _ in range(4)]
+    both = await platform.open_ticket(labels=("agent-smith", TRIGGER))
+    await platform.open_ticket(labels=("bug",))
+    for _ in range(2):  # the second look may be a cheaper one
+        tickets = await found(platform.tracker, "agent-smith", TRIGGER)
+        assert sorted(t.key for t in tickets) == sorted([*first, *second, both])
+    await platform.person_removes(both, TRIGGER)
+    await platform.person_removes(first[0], "agent-smith")
+    await platform.close(second[0])
+    new = await platform.open_ticket(labels=(TRIGGER, "bug"))
+    tickets = await found(platform.tracker, TRIGGER, "agent-smith")
+    assert sorted(t.key for t in tickets) == sorted([*first[1:], *second[1:], both, new])
+    assert await found(platform.tracker) == []
+
+
 async def test_T2_find_yields_each_once_while_tickets_are_edited_and_opened(platform: Platform) -> None:
     wanted = [await platform.open_ticket(f"ticket {n}", labels=(TRIGGER,)) for n in range(7)]
     seen: list[str] = []
@@ -262,6 +279,24 @@ async def test_T15_identify_answers_none_for_anything_else(platform: Platform) -
         assert key is None or key in text
 
     never_raises()
+
+
+async def test_links_that_block_a_ticket_are_read(platform: Platform) -> None:
+    waiting, done, open_ = [await platform.open_ticket() for _ in range(3)]
+    ticket = await platform.tracker.get(waiting)
+    assert await platform.tracker.blockers(ticket) == ()
+    await platform.block(waiting, by=done)
+    await platform.close(done)
+    (blocker,) = await platform.tracker.blockers(ticket)
+    assert (blocker.id, blocker.open) == (platform.tracker.ticket_id(done), False)
+    assert blocker.url == (await platform.tracker.get(done)).url
+    await platform.reopen(done)
+    (blocker,) = await platform.tracker.blockers(ticket)
+    assert blocker.open
+    # A link has two ends: what blocks another is not blocked by it.
+    assert await platform.tracker.blockers(await platform.tracker.get(done)) == ()
+    await platform.block(open_, by=waiting)
+    assert len(await platform.tracker.blockers(ticket)) == 1
 
 
 @needs("tells_who_labelled")

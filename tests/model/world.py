@@ -19,7 +19,7 @@ from redis.asyncio import Redis
 
 from agentsmith.config import Config
 from agentsmith.consumer import Consumer
-from agentsmith.daemon import Daemon, Parts, Role, assemble, run_context
+from agentsmith.daemon import Daemon, Parts, Role, assemble, leave, run_context, tick
 from agentsmith.domain.lifecycle import Owner, Status
 from agentsmith.domain.signal import Signal, SignalKind
 from agentsmith.domain.tracker import Move, Tracker
@@ -224,7 +224,7 @@ class World:
         else:
             agent.keeper = Housekeeping(store, trackers, parts.recovery, Intervals(5.0, 60.0, 600.0))
         if name not in KEEPERS:
-            actor.start(daemon._tick(store, agent.consumer))
+            actor.start(tick(config, store, lambda: daemon._process, agent.consumer))
 
     def actor(self, name: str) -> Actor:
         return self.agents[name].actor
@@ -276,15 +276,15 @@ class World:
         assert consumer is not None
         assert daemon is not None
 
-        async def leave() -> None:
+        async def depart() -> None:
             await consumer.drain(timeout=0)
-            await daemon._leave(agent.store)
+            await leave(agent.store, daemon._process)
             agent.actor.kill()
 
         self.say(f"{name} is drained")
         for child in self.floor.of(agent.actor):
             self.promises.story(child.ticket).starts -= 1  # given back, so not counted
-        agent.actor.start(leave())
+        agent.actor.start(depart())
         await self.let_take(name)  # a drain waits for the take that is blocked
 
     # ---- time

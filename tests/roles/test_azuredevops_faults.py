@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import Any
 
@@ -12,18 +11,14 @@ import pytest
 
 from agentsmith.boottime import boottime
 from agentsmith.domain.errors import (
-    AgentSmithError,
     BadAnswer,
-    RateLimited,
     Refused,
     TicketNotFound,
-    TrackerError,
-    TrackerUnavailable,
     Unauthorized,
 )
 from agentsmith.domain.lifecycle import Status
 from agentsmith.domain.ticket import Ticket
-from agentsmith.domain.tracker import AlreadySo, Applied, Forbidden, Gone, Limited, LostRace, Unknown
+from agentsmith.domain.tracker import AlreadySo, Applied, Forbidden, Gone, LostRace, Unknown
 from agentsmith.simulators import Clock
 from agentsmith.trackers.azuredevops.moves import TRIES
 from agentsmith.trackers.azuredevops.tracker import AzureDevOpsTracker
@@ -33,7 +28,6 @@ from tests.support.azuredevops_bench import (
     CLAIM,
     FAST,
     FINISH,
-    MEMO,
     PROJECT,
     START,
     TOKEN,
@@ -60,122 +54,6 @@ async def azure() -> AsyncIterator[Bench]:
 
 async def _find(tracker: AzureDevOpsTracker) -> list[Ticket]:
     return [t async for t in tracker.find(TRIGGER)]
-
-
-CALLS: dict[str, Callable[[AzureDevOpsTracker, Ticket], Awaitable[Any]]] = {
-    "get": lambda tracker, ticket: tracker.get(ticket.key),
-    "find": lambda tracker, _: _find(tracker),
-    "tidy": lambda tracker, t: tracker.tidy(t, keep=Status.DONE, deadline=boottime() + 20),
-    "read_sticky": lambda tracker, t: tracker.read_sticky(t),
-    "write_sticky": lambda tracker, t: tracker.write_sticky(t, "x", MEMO, known=None, deadline=boottime() + 20),
-    "me": lambda tracker, _: tracker.me(),
-    "labelled_by": lambda tracker, t: tracker.labelled_by(t, TRIGGER),
-    "blockers": lambda tracker, t: tracker.blockers(t),
-}
-DENIAL = {"message": f"TF401027: No, {TOKEN}", "typeKey": "AccessDeniedException"}
-FAULTS: dict[str, tuple[dict[str, Any], type[TrackerError]]] = {
-    "500": ({"kind": "status", "status": 500}, TrackerUnavailable),
-    "408": ({"kind": "status", "status": 408, "body": {"message": "VS402335: too slow"}}, TrackerUnavailable),
-    "502 html": ({"kind": "html_instead_of_json", "status": 502}, TrackerUnavailable),
-    "200 html": ({"kind": "html_instead_of_json", "status": 200}, BadAnswer),
-    "403 html": ({"kind": "html_instead_of_json", "status": 403}, Refused),
-    "404 html": ({"kind": "html_instead_of_json", "status": 404}, BadAnswer),
-    "refused": ({"kind": "refuse"}, TrackerUnavailable),
-    "cut off": ({"kind": "reset_mid_body"}, TrackerUnavailable),
-    "lost": ({"kind": "applied_then_lost"}, TrackerUnavailable),
-    "half": ({"kind": "malformed_json"}, BadAnswer),
-    "not utf-8": ({"kind": "invalid_utf8"}, BadAnswer),
-    "huge": ({"kind": "huge", "size": 3_000_000}, BadAnswer),
-    "another shape": ({"kind": "status", "status": 200, "body": {"message": "surprise"}}, BadAnswer),
-    "a list": ({"kind": "status", "status": 200, "body": [None, 3]}, BadAnswer),
-    "signed out, 203": ({"kind": "bad_credentials"}, Unauthorized),
-    "signed out, 302": ({"kind": "bad_credentials", "status": 302}, Unauthorized),
-    "signed out, 200": ({"kind": "bad_credentials", "status": 200}, Unauthorized),
-    "signed out, 401": ({"kind": "bad_credentials", "status": 401}, Unauthorized),
-    "limit": ({"kind": "rate_limit", "retry_after": 120}, RateLimited),
-    "limit, no time": ({"kind": "rate_limit"}, RateLimited),
-    "denied": ({"kind": "status", "status": 403, "body": DENIAL}, Refused),
-}
-
-
-@pytest.mark.parametrize("call", CALLS)
-@pytest.mark.parametrize("fault", FAULTS)
-async def test_a_failure_is_typed_tells_azures_words_and_no_secret(azure: Bench, call: str, fault: str) -> None:
-    azure.item(TRIGGER, BUSY, DONE, body="the whole body")
-    ticket = await azure.tracker().get("1")
-    tracker = azure.tracker(pace=PACE)
-    options, expected = FAULTS[fault]
-    azure.fail(**options, times=None)
-    with pytest.raises(AgentSmithError) as caught:
-        await asyncio.wait_for(CALLS[call](tracker, ticket), 30)
-    assert isinstance(caught.value, expected)
-    text = str(caught.value)
-    assert text.startswith("Azure DevOps")
-    assert TOKEN not in text
-    assert "benchbench" not in text
-    assert "the whole body" not in text
-    assert len(text) < 500
-    if isinstance(caught.value, RateLimited):
-        assert caught.value.retry_at is not None
-        assert caught.value.retry_at > time.time()
-        assert "TF400733" in text
-
-
-OUTCOMES: dict[str, type] = {
-    "500": Unknown,
-    "502 html": Unknown,
-    "200 html": Unknown,
-    "refused": Unknown,
-    "cut off": Unknown,
-    "lost": Unknown,
-    "half": Unknown,
-    "not utf-8": Unknown,
-    "huge": Unknown,
-    "another shape": Unknown,
-    "signed out, 203": Forbidden,
-    "signed out, 302": Forbidden,
-    "limit": Limited,
-    "limit, no time": Limited,
-    "denied": Forbidden,
-    "403 html": Forbidden,
-}
-
-
-@pytest.mark.parametrize("stale", [True, False], ids=["reads", "writes"])
-@pytest.mark.parametrize("fault", OUTCOMES)
-async def test_a_move_under_every_fault_ends_in_an_outcome_and_the_same_move_later_ends_well(
-    azure: Bench, fault: str, stale: bool
-) -> None:
-    clock = [0.0]
-    tracker = azure.tracker(pace=PACE, shared=Shared(governor=LocalGovernor(lambda: time.time() + clock[0])))
-    azure.item(TRIGGER, QUEUED, "bug")
-    ticket = await tracker.get("1")
-    if stale:  # the write is refused, and the look that follows is what fails
-        azure.simulator.edit_item(1, title="edited")
-    options, _ = FAULTS[fault]
-    azure.fail(**options, method="GET" if stale else "PATCH", times=None)
-    outcome = await tracker.move(ticket, edge(*START))
-    assert isinstance(outcome, OUTCOMES[fault])
-    assert TOKEN not in str(outcome)
-    azure.simulator.clear_faults()
-    clock[0] = 4000.0
-    assert isinstance(await tracker.move(ticket, edge(*START)), Applied | AlreadySo)
-    assert azure.tags("1") == {TRIGGER, "bug", BUSY}
-    shown = [str(r.fields["System.Tags"]) for r in azure.simulator.item(1).revisions]
-    assert all((QUEUED in tags) != (BUSY in tags) for tags in shown)
-
-
-async def test_a_tag_write_that_is_dropped_in_silence_is_forbidden(azure: Bench) -> None:
-    tracker = azure.tracker()
-    azure.item(TRIGGER, QUEUED, BUSY)
-    ticket = await tracker.get("1")
-    azure.fail("silent_permission_loss", times=None)
-    with pytest.raises(Refused, match="may not write"):
-        await tracker.tidy(ticket, keep=Status.IN_PROGRESS, deadline=boottime() + 20)
-    azure.simulator.remove_tag(1, BUSY)
-    outcome = await tracker.move(await tracker.get("1"), edge(*START))
-    assert isinstance(outcome, Forbidden)
-    assert "may not write" in outcome.reason
 
 
 async def test_somebody_who_may_only_read_is_told_so_in_azures_words(azure: Bench) -> None:
@@ -335,16 +213,6 @@ async def test_the_second_of_two_claims_is_lost_or_already_so(azure: Bench) -> N
     late = await two.move(second, edge(Status.PENDING, Status.FAILED))
     assert isinstance(late, LostRace)
     assert azure.simulator.item(1).now.rev == 2
-
-
-async def test_a_comment_whose_answer_is_lost_is_found_and_not_made_twice(azure: Bench) -> None:
-    tracker = azure.tracker()
-    azure.item(TRIGGER)
-    ticket = applied(await tracker.move(await tracker.get("1"), edge(*CLAIM))).ticket
-    for kind in ("applied_then_lost", "malformed_json"):
-        azure.fail(kind, method="POST", path="/comments$")
-        await say(tracker, ticket, "queued", None)
-        assert len(azure.simulator.comments(1)) == 1
 
 
 # --- limits, time, places ---------------------------------------------------------------------------------------------

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from agentsmith.claim import AlreadyClaimed, Claimed, Deferred, Held, Rejected, turned_away
+from agentsmith.claim import turned_away
 from agentsmith.config import Claim, LoopLimit
+from agentsmith.domain.claiming import AlreadyClaimed, Claimed, Deferred, Held, Rejected
 from agentsmith.domain.errors import TrackerUnavailable
 from agentsmith.domain.gates import Gate
 from agentsmith.domain.lifecycle import Status

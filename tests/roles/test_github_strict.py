@@ -26,6 +26,7 @@ from tests.support.github_bench import (
 )
 from tests.support.wait import wait_until
 
+ROUNDS = 40
 REF = "refs/agent-smith/claims/issue-1"
 
 
@@ -201,3 +202,23 @@ async def test_what_is_pending_already_is_not_let_go(github: Bench) -> None:
     assert refs(github) == {REF}
     hold.release()
     applied(await claiming)
+
+
+@pytest.mark.timeout(300)
+async def test_in_strict_mode_one_of_many_wins_without_any_lock(github: Bench) -> None:
+    writers = [github.tracker(strict=True) for _ in range(3)]
+    number = github.issue(TRIGGER)
+    for turn in range(ROUNDS):
+        ticket = await writers[0].get(number)
+        outcomes = await asyncio.gather(
+            *(w.move(ticket, edge(*CLAIM, run=f"{turn}-{n}")) for n, w in enumerate(writers))
+        )
+        won = [n for n, outcome in enumerate(outcomes) if isinstance(outcome, Applied)]
+        assert len(won) == 1
+        assert all(isinstance(outcome, Applied | LostRace | AlreadySo) for outcome in outcomes)
+        winner = writers[won[0]]
+        started = applied(await winner.move(await winner.get(number), edge(*START))).ticket
+        finished = applied(await winner.move(started, edge(*FINISH))).ticket
+        await winner.tidy(finished, keep=None, deadline=edge(*FINISH).deadline)
+    refs = github.simulator.repository(REPOSITORY).refs
+    assert not [name for name, values in refs.items() if "claims" in name and values[-1] is not None]

@@ -3,45 +3,39 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Any
+from collections.abc import AsyncIterator
 
 import pytest
 
 from agentsmith.boottime import boottime
 from agentsmith.domain.errors import (
-    AgentSmithError,
     BadAnswer,
     RateLimited,
     Refused,
     TicketNotFound,
-    TrackerError,
     TrackerUnavailable,
     Unauthorized,
 )
 from agentsmith.domain.lifecycle import Status
 from agentsmith.domain.ticket import Ticket
-from agentsmith.domain.tracker import AlreadySo, Applied, Forbidden, Gone, Limited, LostRace, Unknown
+from agentsmith.domain.tracker import AlreadySo, Applied, Forbidden, Gone, LostRace, Unknown
 from agentsmith.simulators import Clock
 from agentsmith.trackers.gitlab.spelling import LabelStyle
 from agentsmith.trackers.gitlab.tracker import GitLabTracker
-from agentsmith.trackers.http import LocalGovernor, OutcomeUnknown, Pace, Shared
+from agentsmith.trackers.http import OutcomeUnknown, Pace
 from tests.support.gitlab_bench import (
     CLAIM,
     FINISH,
     MEMO,
     PROJECT,
     START,
-    TOKEN,
     TRIGGER,
     Bench,
     applied,
     bench,
     edge,
 )
-from tests.support.wait import wait_until
 
 BUSY = "agent-smith:in-progress"
 DONE = "agent-smith:done"
@@ -58,123 +52,6 @@ async def gitlab() -> AsyncIterator[Bench]:
 
 async def _find(tracker: GitLabTracker) -> list[Ticket]:
     return [t async for t in tracker.find(TRIGGER)]
-
-
-CALLS: dict[str, Callable[[GitLabTracker, Ticket], Awaitable[Any]]] = {
-    "get": lambda tracker, ticket: tracker.get(ticket.key),
-    "find": lambda tracker, _: _find(tracker),
-    "tidy": lambda tracker, t: tracker.tidy(t, keep=Status.DONE, deadline=boottime() + 20),
-    "read_sticky": lambda tracker, t: tracker.read_sticky(t),
-    "write_sticky": lambda tracker, t: tracker.write_sticky(t, "x", MEMO, known=None, deadline=boottime() + 20),
-    "me": lambda tracker, _: tracker.me(),
-    "labelled_by": lambda tracker, t: tracker.labelled_by(t, TRIGGER),
-    "blockers": lambda tracker, t: tracker.blockers(t),
-    "ensure_labels": lambda tracker, _: tracker.ensure_labels(),
-}
-FAULTS: dict[str, tuple[dict[str, Any], type[TrackerError]]] = {
-    "500": ({"kind": "status", "status": 500, "body": {"message": "500 Internal Server Error"}}, TrackerUnavailable),
-    "502 html": ({"kind": "html_instead_of_json", "status": 502}, TrackerUnavailable),
-    "200 html": ({"kind": "html_instead_of_json", "status": 200}, BadAnswer),
-    "403 html": ({"kind": "html_instead_of_json", "status": 403}, Refused),
-    "404 html": ({"kind": "html_instead_of_json", "status": 404}, BadAnswer),
-    "refused": ({"kind": "refuse"}, TrackerUnavailable),
-    "cut off": ({"kind": "reset_mid_body"}, TrackerUnavailable),
-    "lost": ({"kind": "applied_then_lost"}, TrackerUnavailable),
-    "half": ({"kind": "malformed_json"}, BadAnswer),
-    "not utf-8": ({"kind": "invalid_utf8"}, BadAnswer),
-    "huge": ({"kind": "huge", "size": 3_000_000}, BadAnswer),
-    "another shape": ({"kind": "status", "status": 200, "body": {"message": "surprise"}}, BadAnswer),
-    "a list of nothing": ({"kind": "status", "status": 200, "body": [None, 3, {"body": []}]}, BadAnswer),
-    "revoked": ({"kind": "bad_credentials"}, Unauthorized),
-    "limited": ({"kind": "rate_limited", "retry_after": 120}, RateLimited),
-    "limited, no time": ({"kind": "rate_limited"}, RateLimited),
-    "denied": ({"kind": "status", "status": 403, "body": {"message": f"403 Forbidden, {TOKEN}"}}, Refused),
-    "narrow": ({"kind": "status", "status": 403, "body": {"error": "insufficient_scope"}}, Refused),
-    "invalid": ({"kind": "status", "status": 400, "body": {"message": {"title": ["can't be blank"]}}}, Refused),
-}
-
-
-@pytest.mark.parametrize("call", CALLS)
-@pytest.mark.parametrize("fault", FAULTS)
-async def test_a_failure_is_typed_tells_gitlabs_words_and_no_secret(gitlab: Bench, call: str, fault: str) -> None:
-    tracker = gitlab.tracker(pace=PACE)
-    gitlab.issue(TRIGGER, BUSY, DONE, body="x" * 300 + "the whole body")
-    ticket = await tracker.get("1")
-    options, expected = FAULTS[fault]
-    if (fault, call) == ("403 html", "blockers"):
-        expected = BadAnswer  # a refusal would mean a tier without links; a page means neither
-    gitlab.fail(**options, times=None)
-    if fault == "a list of nothing" and call in ("find", "read_sticky", "labelled_by", "write_sticky"):
-        # Malformed records in a list are skipped; nothing else is made of them.
-        await asyncio.wait_for(_quietly(CALLS[call](tracker, ticket)), 30)
-        return
-    with pytest.raises(AgentSmithError) as caught:
-        await asyncio.wait_for(CALLS[call](tracker, ticket), 30)
-    assert isinstance(caught.value, expected)
-    text = str(caught.value)
-    assert text.startswith("GitLab")
-    assert TOKEN not in text
-    assert "BENCHBENCH" not in text
-    assert "the whole body" not in text
-    assert len(text) < 500
-    if isinstance(caught.value, RateLimited):
-        assert "Retry later" in text
-        assert caught.value.retry_at is not None
-        assert caught.value.retry_at > time.time()
-    if fault == "invalid":
-        assert "title: can't be blank" in text
-
-
-async def _quietly(call: Awaitable[Any]) -> None:
-    try:
-        await call
-    except TrackerError:
-        return
-
-
-OUTCOMES: dict[str, type] = {
-    "500": Unknown,
-    "502 html": Unknown,
-    "200 html": Unknown,
-    "refused": Unknown,
-    "cut off": Unknown,
-    "lost": Unknown,
-    "half": Unknown,
-    "not utf-8": Unknown,
-    "huge": Unknown,
-    "another shape": Unknown,
-    "a list of nothing": Unknown,
-    "revoked": Forbidden,
-    "limited": Limited,
-    "limited, no time": Limited,
-    "denied": Forbidden,
-    "narrow": Forbidden,
-    "403 html": Forbidden,
-}
-
-
-@pytest.mark.parametrize("which", ["PUT", "GET"], ids=["writes", "reads"])
-@pytest.mark.parametrize("fault", OUTCOMES)
-async def test_a_move_under_every_fault_ends_in_an_outcome_and_the_same_move_later_ends_well(
-    gitlab: Bench, fault: str, which: str
-) -> None:
-    clock = [0.0]
-    shared = Shared(governor=LocalGovernor(lambda: time.time() + clock[0]))
-    tracker = gitlab.tracker(pace=PACE, shared=shared, trust_reads=0)
-    gitlab.issue(TRIGGER, "agent-smith:enqueued", "bug")
-    ticket = await tracker.get("1")
-    options, _ = FAULTS[fault]
-    gitlab.fail(**options, method=which, times=None)
-    outcome = await tracker.move(ticket, edge(*START))
-    assert isinstance(outcome, OUTCOMES[fault])
-    assert TOKEN not in str(outcome)
-    gitlab.simulator.clear_faults()
-    clock[0] = 4000.0
-    assert isinstance(await tracker.move(ticket, edge(*START)), Applied | AlreadySo)
-    assert gitlab.labels("1") == {TRIGGER, "bug", BUSY}
-    project = gitlab.simulator.project(PROJECT)
-    names = [{label.name for label in project.labels_of(version)} for version in project.versions[1]]
-    assert all({"agent-smith:enqueued", BUSY} & seen for seen in names)
 
 
 async def test_an_expired_token_says_so(gitlab: Bench) -> None:
@@ -219,20 +96,6 @@ async def test_the_announced_quota_is_kept() -> None:
 
 
 # --- what others do at the same time -------------------------------------------------------------------------------
-
-
-async def test_a_write_that_is_dropped_in_silence_is_forbidden(gitlab: Bench) -> None:
-    tracker = gitlab.tracker()
-    gitlab.issue(TRIGGER)
-    ticket = await tracker.get("1")
-    gitlab.fail("silent_permission_loss", times=None)
-    outcome = await tracker.move(ticket, edge(*CLAIM))
-    assert isinstance(outcome, Forbidden)
-    assert "did not add the label agent-smith:enqueued" in outcome.reason
-    with pytest.raises(Refused, match="did not add"):
-        await tracker.tidy(ticket, keep=Status.DONE, deadline=boottime() + 20)
-    gitlab.simulator.clear_faults()
-    applied(await tracker.move(ticket, edge(*CLAIM)))
 
 
 async def test_a_guest_who_opened_the_issue_is_not_told_that_labels_are_not_theirs(gitlab: Bench) -> None:
@@ -378,24 +241,6 @@ async def test_after_an_unknown_outcome_the_issue_is_read_before_anything_is_wri
     assert gitlab.sent() == ["GET /issues/1 200"]
 
 
-async def test_a_move_that_was_cancelled_half_way_is_finished_after_a_read(gitlab: Bench) -> None:
-    tracker = gitlab.tracker()
-    gitlab.issue(TRIGGER, "agent-smith:enqueued")
-    ticket = applied(await tracker.move(await tracker.get("1"), edge(*START))).ticket
-    hold = gitlab.fail("slow", method="PUT")
-    moving = asyncio.create_task(tracker.move(ticket, edge(*FINISH)))
-    await wait_until(lambda: hold.struck > 0, what="the write to arrive")
-    moving.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await moving
-    gitlab.simulator.clear_faults()
-    gitlab.sent()
-    # A request that was on the wire may still have landed.
-    assert isinstance(await tracker.move(ticket, edge(*FINISH)), Applied | AlreadySo)
-    assert gitlab.sent()[0] == "GET /issues/1 200"
-    assert gitlab.labels("1") == {TRIGGER, DONE}
-
-
 async def test_no_write_outlives_the_deadline(gitlab: Bench) -> None:
     tracker = gitlab.tracker()
     gitlab.issue(TRIGGER)
@@ -425,42 +270,6 @@ async def test_two_replicas_without_a_common_lock_leave_one_status_or_say_that_t
 
 
 # --- our comment ---------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("kind", ["applied_then_lost", "reset_mid_body"])
-async def test_a_comment_whose_answer_was_lost_is_found_not_sent_again(gitlab: Bench, kind: str) -> None:
-    tracker = gitlab.tracker()
-    gitlab.issue(TRIGGER)
-    ticket = applied(await tracker.move(await tracker.get("1"), edge(*CLAIM))).ticket
-    gitlab.fail(kind, method="POST", path="notes$")
-    made = await tracker.write_sticky(ticket, "queued", MEMO, known=None, deadline=boottime() + 20)
-    assert (made.text, made.memo) == ("queued", MEMO)
-    assert gitlab.notes() == ["queued"]
-
-
-@pytest.mark.parametrize("kind", ["malformed_json", "invalid_utf8"])
-async def test_a_comment_whose_answer_was_garbled_is_looked_for_next_time(gitlab: Bench, kind: str) -> None:
-    tracker = gitlab.tracker()
-    gitlab.issue(TRIGGER)
-    ticket = applied(await tracker.move(await tracker.get("1"), edge(*CLAIM))).ticket
-    gitlab.fail(kind, method="POST", path="notes$")
-    with pytest.raises(BadAnswer):
-        await tracker.write_sticky(ticket, "queued", MEMO, known=None, deadline=boottime() + 20)
-    await tracker.write_sticky(ticket, "running", MEMO, known=None, deadline=boottime() + 20)
-    assert gitlab.notes() == ["running"]
-
-
-async def test_a_comment_that_nobody_knows_about_is_looked_for_next_time(gitlab: Bench) -> None:
-    tracker = gitlab.tracker()
-    gitlab.issue(TRIGGER)
-    ticket = applied(await tracker.move(await tracker.get("1"), edge(*CLAIM))).ticket
-    gitlab.fail("applied_then_lost", method="POST", path="notes$")
-    gitlab.fail("status", status=502, method="GET", times=None)
-    with pytest.raises(TrackerUnavailable):
-        await tracker.write_sticky(ticket, "queued", MEMO, known=None, deadline=boottime() + 20)
-    gitlab.simulator.clear_faults()
-    await tracker.write_sticky(ticket, "running", MEMO, known=None, deadline=boottime() + 20)
-    assert gitlab.notes() == ["running"]
 
 
 async def test_a_comment_that_was_refused_half_way_stays_unwritten(gitlab: Bench) -> None:
@@ -546,33 +355,6 @@ async def test_a_project_out_of_sight_is_no_empty_list(keyset: str) -> None:
             await _find(tracker)
         with pytest.raises(TicketNotFound):
             await tracker.get("1")
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"iid": 2},
-        {"iid": "1"},
-        {"labels": None},
-        {"labels": [1]},
-        {"state": 3},
-        {"updated_at": "yesterday"},
-        {"updated_at": "2026-01-01T00:00:00"},
-        {"web_url": None},
-        {"author": "mona"},
-        {"user_notes_count": "many"},
-    ],
-    ids=str,
-)
-async def test_a_record_with_a_wrong_field_is_a_bad_answer_that_names_it(gitlab: Bench, change: dict[str, Any]) -> None:
-    tracker = gitlab.tracker()
-    gitlab.issue(TRIGGER)
-    ticket = await tracker.get("1")
-    good = gitlab.recorded()[0].answer_body
-    gitlab.fail("status", status=200, body={**json.loads(good), **change}, times=None)
-    with pytest.raises(BadAnswer, match="issue"):
-        await tracker.get("1")
-    assert isinstance(await tracker.move(ticket, edge(*CLAIM)), Unknown)
 
 
 @pytest.mark.parametrize("link", ['<https://evil.example/api/v4/x?page=2>; rel="next"', '<?x=1>; rel="next"'])

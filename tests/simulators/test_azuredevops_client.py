@@ -34,14 +34,14 @@ async def running(azure: AzureDevOpsSimulator) -> AsyncIterator[Running]:
     azure.assert_understood()
 
 
-def client_of(running: Running, token: str = TOKEN) -> Any:
-    """The client for work items, as its readme makes it; without its cache on disk."""
+def client_of(running: Running, token: str = TOKEN, *, kind: str = "work_item_tracking") -> Any:
+    """A client, as its readme makes it; without its cache on disk."""
     files = import_module("azure.devops._file_cache")
     for cache in (files.OPTIONS_CACHE, files.RESOURCE_CACHE):
         cache.clear()
     login = import_module("msrest.authentication").BasicAuthentication("", token)
     connection = import_module("azure.devops.connection").Connection(base_url=f"{running.url}/acme", creds=login)
-    return connection.clients_v7_1.get_work_item_tracking_client()
+    return getattr(connection.clients_v7_1, f"get_{kind}_client")()
 
 
 async def in_thread(work: Any) -> Any:
@@ -110,3 +110,54 @@ async def test_answers_to_microsofts_client_are_what_was_published(
     for entry in azure.requests:
         judge.check_recorded(entry)
     assert judge.judged == 3
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+async def test_pull_requests_by_microsofts_own_client(azure: AzureDevOpsSimulator, running: Running) -> None:
+    failure = import_module("azure.devops.exceptions").AzureDevOpsServiceError
+    models = import_module("azure.devops.v7_1.git.models")
+    project = "Fabrikam Fiber"
+    number = azure.open_item(project)
+    azure.push(project, "topic", {"new.txt": "new\n"})
+
+    def tour() -> None:
+        client = client_of(running, kind="git")
+        assert [r.name for r in client.get_repositories(project)] == [project]
+        assert client.get_repository(project, project).default_branch == "refs/heads/main"
+
+        def wanted(**more: Any) -> Any:
+            refs = {"source_ref_name": "refs/heads/topic", "target_ref_name": "refs/heads/main"}
+            return models.GitPullRequest(**{**refs, "title": "T", "description": "x" * 1000, **more})
+
+        linked = wanted(is_draft=True, work_item_refs=[models.ResourceRef(id=str(number))])
+        made = client.create_pull_request(linked, project, project)
+        assert (made.is_draft, made.status) == (True, "active")
+        with pytest.raises(failure, match="TF401179"):
+            client.create_pull_request(wanted(), project, project)
+        with pytest.raises(failure, match="TF401398"):
+            client.create_pull_request(wanted(source_ref_name="refs/heads/none"), project, project)
+        with pytest.raises(failure, match="must not be longer than 4000 characters"):
+            client.create_pull_request(wanted(description="x" * 4001), project, project)
+        criteria = models.GitPullRequestSearchCriteria(status="active", source_ref_name="refs/heads/topic")
+        (found,) = client.get_pull_requests(project, criteria, project)
+        assert len(found.description) == 400
+        assert len(client.get_pull_request_by_id(made.pull_request_id).description) == 1000
+        assert [ref.id for ref in client.get_pull_request_work_item_refs(project, made.pull_request_id, project)] == [
+            str(number)
+        ]
+        change = models.GitPullRequest(title="U", is_draft=False)
+        client.update_pull_request(change, project, made.pull_request_id, project)
+        whole = client.get_pull_request(project, made.pull_request_id, project, include_work_item_refs=True)
+        assert (whole.title, whole.is_draft, [ref.id for ref in whole.work_item_refs]) == ("U", False, [str(number)])
+        client.update_pull_request(models.GitPullRequest(status="abandoned"), project, made.pull_request_id, project)
+        client.create_pull_request(wanted(title="Once more"), project, project)
+        with pytest.raises(failure, match="TF401019"):
+            client.get_repository("none", project)
+
+    await in_thread(tour)
+    shown = [(p["state"], p["title"], p["items"]) for p in azure.pull_requests(project)]
+    assert shown == [("abandoned", "U", [number]), ("active", "Once more", [])]
+    judge = AzureDevOpsJudge(judge_requests=False)
+    for entry in azure.requests:
+        judge.check_recorded(entry)
+    assert judge.judged == 10

@@ -22,6 +22,7 @@ async def test_a_tour_of_what_is_described(judge: ContractJudge, hub: GitHubSimu
     hub.set_permission(REPO, "smith-bot", "admin")
     number, pull = hub.open_issue(REPO, labels=["a"]), hub.open_pull_request(REPO, labels=["a"])
     comment = hub.comment(REPO, number, "hi")
+    hub.push(REPO, "fresh", {"new.txt": "new\n"})
     root = str(api.base_url).partition("/repos/")[0]
     issue = f"/issues/{number}"
     hook = {"config": {"url": "http://127.0.0.1:9/x", "content_type": "json"}, "events": ["issues"], "active": False}
@@ -59,7 +60,10 @@ async def test_a_tour_of_what_is_described(judge: ContractJudge, hub: GitHubSimu
         ("GET", "/hooks", None, 200),
         ("GET", "/pulls?state=open&head=acme:topic", None, 200),
         ("GET", f"/pulls/{pull}", None, 200),
+        ("PATCH", f"/pulls/{pull}", {"title": "V", "body": "W", "base": "main"}, 200),
         ("PATCH", f"/pulls/{pull}", {"state": "closed"}, 200),
+        ("POST", "/pulls", {"title": "T", "head": "fresh", "base": "main", "body": "B", "draft": True}, 201),
+        ("POST", "/pulls", {"title": "T", "head": "fresh", "base": "main"}, 422),
         ("DELETE", f"/issues/comments/{comment}", None, 204),
         ("DELETE", f"{issue}/labels", None, 204),
     ]

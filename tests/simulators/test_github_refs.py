@@ -86,10 +86,14 @@ async def test_commits_carry_a_date_and_move_refs_forward(
 
 
 async def test_pull_requests(hub: GitHubSimulator, api: httpx.AsyncClient, tip: str) -> None:
-    await api.post("/git/refs", json={"ref": "refs/heads/topic", "sha": tip})
     body = {"title": "T", "head": "topic", "base": "main", "body": "B"}
+    await api.post("/git/refs", json={"ref": "refs/heads/topic", "sha": tip})
+    none = await api.post("/pulls", json=body)
+    assert (none.status_code, none.json()["errors"][0]["message"]) == (422, "No commits between main and topic")
+    hub.push(REPO, "topic", {"new": "file"})
     made = await api.post("/pulls", json=body)
     assert made.status_code == 201
+    assert made.json()["head"]["sha"] == hub.branches(REPO)["topic"]
     number = made.json()["number"]
     twice = await api.post("/pulls", json=body)
     assert twice.status_code == 422

@@ -113,6 +113,46 @@ async def test_comments_links_people_and_hooks(client: gitlab.Gitlab, lab: GitLa
     lab.assert_understood()
 
 
+async def test_merge_requests(client: gitlab.Gitlab, lab: GitLabSimulator) -> None:
+    lab.push(PROJECT, "topic", {"new.txt": "new\n"})
+    branches = {"source_branch": "topic", "target_branch": "main"}
+
+    def work() -> None:
+        project = client.projects.get(PROJECT)
+        assert (project.default_branch, project.empty_repo) == ("main", False)
+        made = project.mergerequests.create({**branches, "title": "Draft: T", "description": "B"})
+        assert (made.draft, made.work_in_progress, made.state) == (True, True, "opened")
+        with pytest.raises(
+            GitlabCreateError, match="Another open merge request already exists for this source branch: !1"
+        ):
+            project.mergerequests.create({**branches, "title": "T"})
+        with pytest.raises(GitlabCreateError, match="does not exist"):
+            project.mergerequests.create({**branches, "source_branch": "none", "title": "T"})
+        made.title = "T"
+        made.save()
+        found = project.mergerequests.list(state="opened", source_branch="topic", get_all=True)
+        assert [(mr.iid, mr.draft, mr.source_project_id) for mr in found] == [(made.iid, False, project.id)]
+        made.state_event = "close"
+        made.save()
+        assert project.mergerequests.list(state="opened", get_all=True) == []
+        project.mergerequests.create({**branches, "title": "Once more", "description": "text\n/close\n/title Owned"})
+
+    await run(work)
+    shown = [(mr["state"], mr["title"], mr["body"]) for mr in lab.merge_requests(PROJECT)]
+    assert shown == [("closed", "T", "B"), ("closed", "Owned", "text")]
+    lab.set_access(PROJECT, "smith-bot", "reporter")
+    with pytest.raises(GitlabCreateError, match="403 Forbidden"):
+        await run(lambda: client.projects.get(PROJECT).mergerequests.create({**branches, "title": "T"}))
+    lab.assert_understood()
+
+
+async def test_an_empty_project_has_no_default_branch(client: gitlab.Gitlab, lab: GitLabSimulator) -> None:
+    lab.add_project("acme/empty", empty=True)
+    assert (await run(lambda: client.projects.get("acme/empty"))).default_branch is None
+    lab.push("acme/empty", "main", {"a": "b"})
+    assert (await run(lambda: client.projects.get("acme/empty"))).default_branch == "main"
+
+
 async def test_errors_are_what_the_client_expects(client: gitlab.Gitlab, lab: GitLabSimulator) -> None:
     lab.open_issue(PROJECT)
 

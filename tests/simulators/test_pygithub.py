@@ -99,6 +99,50 @@ async def test_comments_events_reactions(client: Github, hub: GitHubSimulator) -
     hub.assert_understood()
 
 
+async def test_pull_requests_and_drafts(client: Github, hub: GitHubSimulator) -> None:
+    hub.push(REPO, "topic", {"new.txt": "new\n"})
+    hub.open_issue(REPO)
+
+    def work() -> None:
+        repository = client.get_repo(REPO)
+        pull = repository.create_pull(base="main", head="topic", title="T", body="B", draft=True)
+        assert (pull.draft, pull.state, pull.head.ref, pull.base.ref) == (True, "open", "topic", "main")
+        assert [p.number for p in repository.get_pulls(state="open", head="acme:topic")] == [pull.number]
+        pull.mark_ready_for_review()
+        assert repository.get_pull(pull.number).draft is False
+        pull.convert_to_draft()
+        pull.edit(title="U", body="C")
+        again = repository.get_pull(pull.number)
+        assert (again.title, again.body, again.draft) == ("U", "C", True)
+        with pytest.raises(GithubException, match=r"A pull request already exists for acme:topic"):
+            repository.create_pull(base="main", head="topic", title="T")
+        with pytest.raises(GithubException, match="No commits between main and main"):
+            repository.create_pull(base="main", head="main", title="T")
+        with pytest.raises(GithubException, match='"field": "head"'):
+            repository.create_pull(base="main", head="none", title="T")
+        pull.edit(state="closed")
+        repository.create_pull(base="main", head="topic", title="Once more")
+
+    await run(work)
+    assert [(p["state"], p["title"]) for p in hub.pull_requests(REPO)] == [("closed", "U"), ("open", "Once more")]
+    hub.assert_understood()
+
+
+async def test_a_repository_without_drafts(client: Github, hub: GitHubSimulator) -> None:
+    hub.add_repository("acme/private", private=True, drafts=False)
+    hub.push("acme/private", "topic", {"new.txt": "new\n"})
+
+    def work() -> None:
+        repository = client.get_repo("acme/private")
+        with pytest.raises(GithubException, match="Draft pull requests are not supported in this repository"):
+            repository.create_pull(base="main", head="topic", title="T", draft=True)
+        pull = repository.create_pull(base="main", head="topic", title="T")
+        with pytest.raises(GithubException, match="Draft pull requests are not supported in this repository"):
+            pull.convert_to_draft()
+
+    await run(work)
+
+
 async def test_refs_pulls_and_people(client: Github, hub: GitHubSimulator) -> None:
     hub.set_permission(REPO, "mona", "triage")
 
@@ -109,8 +153,6 @@ async def test_refs_pulls_and_people(client: Github, hub: GitHubSimulator) -> No
         repository.create_git_ref("refs/heads/topic", tip)
         with pytest.raises(GithubException, match="Reference already exists"):
             repository.create_git_ref("refs/heads/topic", tip)
-        pull = repository.create_pull(base="main", head="topic", title="T", body="B")
-        assert [p.number for p in repository.get_pulls(head="acme:topic")] == [pull.number]
         repository.get_git_ref("heads/topic").delete()
         assert repository.get_collaborator_permission("mona") == "read"
         assert repository.get_collaborator_role_name("mona") == "triage"

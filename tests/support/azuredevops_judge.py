@@ -2,8 +2,8 @@
 
 The description says `object` where it means any value (fields of work items, attributes of links, old and new values),
 leaves out the `{count, value}` that every list is wrapped in, has the comments' `format` for none of the requests that
-take it (Microsoft's own client sends it), and describes reading comments only by ids, which is another operation on the
-same path.
+take it (Microsoft's own client sends it), describes reading comments only by ids, which is another operation on the
+same path, and says 200 where a pull request that was made is answered with 201.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ class AzureDevOpsJudge(ContractJudge):
             self.undescribed.append(f"{exchange.method} {exchange.path}")
             return False
         query = [(name, value) for name, value in QueryParams(exchange.query).multi_items() if name != "format"]
-        mended = replace(exchange, query=urlencode(query), answer_body=_mended(exchange.answer_body))
+        status = 200 if exchange.status == 201 and exchange.path.endswith("/pullrequests") else exchange.status
+        mended = replace(exchange, query=urlencode(query), answer_body=_mended(exchange.answer_body), status=status)
         return super(AzureDevOpsJudge, self).check_exchange(mended)
 
 

@@ -12,10 +12,10 @@ from typing import Any, Final
 
 import yaml
 
-from agentsmith.claim import ClaimOutcome
 from agentsmith.config import load
 from agentsmith.consumer import Consumer
 from agentsmith.daemon import Parts, Role, assemble, run_context, this_process
+from agentsmith.domain.claiming import ClaimOutcome
 from agentsmith.domain.lifecycle import Status
 from agentsmith.domain.signal import Signal
 from agentsmith.domain.tracker import Tracker

@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from agentsmith.domain.lifecycle import Status
-from agentsmith.domain.report import fenced, sticky_text
+from agentsmith.domain.report import StepLine, account, duration_text, fenced, in_queue, sticky_text
 
 
 def code_blocks(markdown: str) -> list[str]:
@@ -61,3 +61,50 @@ def test_every_status_has_words_of_its_own() -> None:
 
 def test_a_first_comment_counts_no_attempt() -> None:
     assert sticky_text(Status.ENQUEUED, run="r-1").endswith("Run `r-1`")
+
+
+STEPS = (
+    StepLine("checkout", "done", 2.04),
+    StepLine("agent: claude", "running", None, "reading `x` @everyone\n<b>"),
+    StepLine("verify", "red", 65.0),
+    StepLine("deploy", "timed out", 4000.0),
+    StepLine("publish", "skipped"),
+    StepLine("notify", "waiting"),
+)
+
+
+def test_a_run_is_told_step_by_step_with_its_end_and_what_to_do() -> None:
+    text = account(note="It failed.", steps=STEPS, output="line\n" * 3000, links=("see there",), hints=("do this",))
+    assert text.startswith("It failed.\n\n- ✅ `checkout` (2.0 s)\n")
+    assert "- ▶️ `agent: claude` — `reading 'x' @everyone <b>`" in text
+    assert "- 🟥 `verify` (65 s)" in text
+    assert "- ❌ `deploy` (1 h 7 min) — timed out" in text
+    assert "- ⏭️ `publish`\n- ⬜ `notify`" in text
+    assert "\n\nsee there\n\n<details><summary>The last of its output</summary>\n\n```text\n" in text
+    assert text.endswith("</details>\n\ndo this")
+    assert len(text) < 5000
+
+
+def test_a_run_with_nothing_to_tell_says_nothing() -> None:
+    assert account() == ""
+    assert account(output="  \n") == ""
+
+
+@given(st.text())
+def test_the_names_of_steps_cannot_become_markup(name: str) -> None:
+    line = account(steps=[StepLine(name, "done")])
+    assert "\n" not in line
+    assert line.count("`") in (0, 2)
+
+
+@pytest.mark.parametrize(("before", "said"), [(0, "next in the queue"), (2, "number 3 in the queue")])
+def test_the_place_in_the_queue(before: int, said: str) -> None:
+    assert said in in_queue(before)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(-1, "0.0 s"), (0.34, "0.3 s"), (12.4, "12 s"), (119, "119 s"), (300, "5 min"), (4800, "1 h 20 min")],
+)
+def test_spans_as_people_say_them(seconds: float, text: str) -> None:
+    assert duration_text(seconds) == text

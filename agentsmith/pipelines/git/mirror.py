@@ -54,6 +54,10 @@ class Mirror:
         self._used = stem.with_name(stem.name + ".used")
         self.origin = Origin(git.url, partial=blobless)
 
+    def with_git(self, git: Git) -> Mirror:
+        """The same mirror, worked on through another shell."""
+        return Mirror(self.path.parent, git, blobless=self._blobless, patience=self._patience)
+
     async def refresh(self) -> None:
         """Bring the mirror to where the server is now, or was at some moment since this was called."""
         seen = _number(self._begun)

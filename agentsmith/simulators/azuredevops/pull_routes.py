@@ -37,7 +37,7 @@ class PullRoutes:
             ("POST", PULLS, self.create),
             ("GET", PULL, self.get),
             ("PATCH", PULL, self.edit),
-            ("GET", f"{PULL}/workitems", self.items),
+            ("GET", REPOSITORY + "/pullRequests/{pull:int}/workitems", self.items),
         ]
 
     def above(self) -> list[tuple[str, str, Handler]]:

@@ -27,7 +27,7 @@ from agentsmith.simulators.frame import Call, Endpoint, Simulator
 from agentsmith.simulators.git.smart_http import GitAsked, GitVisit
 
 WIT = re.compile(r"(/_apis/wit/)([A-Za-z]+)(.*)$", re.I | re.S)
-PULL_PATH = re.compile(r"(/_apis/)(git/(?:repositories/[^/]+/)?pullrequests)(?=/|$)", re.I)
+PULL_PATH = re.compile(r"(?<=/)pullrequests(?=(?:/\d+)?(/[^/]+)?$)", re.I)
 BELOW_ITEM = re.compile(r"/\d+/(updates|revisions|comments)\b", re.I)
 LIMIT_MESSAGE = (
     "TF400733: The request has been canceled: Request was blocked due to exceeding usage of resource 'Concurrency' in "
@@ -103,7 +103,7 @@ class AzureDevOpsSimulator(People, Simulator):
         if len(parts) > 1 and parts[1].casefold() == self.organization.casefold():
             parts[1] = self.organization
         path = "/".join(parts)
-        path = PULL_PATH.sub(lambda found: found[1] + found[2].lower(), path)
+        path = PULL_PATH.sub(lambda found: "pullRequests" if found[1] else "pullrequests", path)
         found = WIT.search(path)
         if found is None:
             return path.replace("/_apis/resourceAreas", "/_apis/ResourceAreas")

@@ -7,6 +7,7 @@ lost delivery looks from outside.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from agentsmith.simulators.frame import operation
@@ -44,10 +45,11 @@ class People(Settings):
         labels: Sequence[str] = (),
         head: str = "topic",
         base: str | None = None,
+        fork: str | None = None,
         actor: str = "mona",
         webhook: bool = True,
     ) -> int:
-        """Open a pull request, making its branch if there is none; answers its number."""
+        """Open a pull request, from a fork if one is named, making its branch if there is none; answers its number."""
         repository = self.repository(repo)
         base = base or repository.default_branch
         ref = f"refs/heads/{head}"
@@ -57,9 +59,30 @@ class People(Settings):
             sha = new_commit(repository, message=title, parents=parents, at=self.hub.clock.stamp(), author=actor)
             self.hub.changes.set_ref(repository, ref, sha)
         by = By(actor, quiet=not webhook)
-        pull = Pull(head, base, sha)
+        pull = Pull(head, base, sha, fork=fork)
         made = self.hub.changes.open_issue(repository, by, title=title, body=body, labels=labels, pull=pull)
         return made.number
+
+    @operation
+    def edit_pull_request(
+        self,
+        repo: str,
+        number: int,
+        *,
+        title: str | None = None,
+        body: str | None = None,
+        base: str | None = None,
+        draft: bool | None = None,
+        actor: str = "mona",
+    ) -> None:
+        """Change a pull request."""
+        repository, issue = self._issue(repo, number)
+        if issue.pull is None:
+            raise LookupError(f"{repo}#{number} is no pull request")
+        given = {"base": base, "draft": draft}
+        pull = replace(issue.pull, **{name: value for name, value in given.items() if value is not None})  # type: ignore[arg-type]
+        texts = {name: value for name, value in {"title": title, "body": body}.items() if value is not None}
+        self.hub.changes.edit_issue(repository, issue, By(actor), pull=pull, **texts)
 
     @operation
     def push(

@@ -85,7 +85,8 @@ class PullRoutes:
         if not isinstance(draft, bool):
             raise refuse(422, f"Invalid request.\n\nFor 'properties/draft', {draft!r} is not a boolean.")
         for issue in repository.issues():
-            if issue.pull and issue.state == "open" and (issue.pull.head, issue.pull.base) == (head, base):
+            pull = issue.pull if issue.state == "open" else None
+            if pull and (pull.head, pull.base, pull.fork) == (head, base, None):
                 raise custom("PullRequest", f"A pull request already exists for {repository.owner}:{head}.")
         if not ahead(repository, base_sha, sha):
             raise custom("PullRequest", f"No commits between {base} and {head}")

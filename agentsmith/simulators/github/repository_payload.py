@@ -136,9 +136,12 @@ def pull_json(render: Renderer, repository: Repository, issue: Issue, *, full: b
         "statuses": f"{repo}/statuses/{pull.head_sha}",
     }
 
-    def side(ref: str, sha: str) -> Json:
-        label, owner = f"{repository.owner}:{ref}", render.user(repository.owner)
-        return {"label": label, "ref": ref, "sha": sha, "user": owner, "repo": {**whole, **MERGE_RULES}}
+    def side(ref: str, sha: str, fork: str | None = None) -> Json:
+        owner = repository.owner if fork is None else fork.partition("/")[0]
+        place = {**whole, **MERGE_RULES}
+        if fork is not None:
+            place |= {"full_name": fork, "name": fork.partition("/")[2], "fork": True}
+        return {"label": f"{owner}:{ref}", "ref": ref, "sha": sha, "user": render.user(owner), "repo": place}
 
     assignees = [render.user(login) for login in issue.assignees]
     role = render.world.role_of(issue.user, repository)
@@ -173,7 +176,7 @@ def pull_json(render: Renderer, repository: Repository, issue: Issue, *, full: b
         "review_comment_url": related["review_comment"],
         "comments_url": related["comments"],
         "statuses_url": related["statuses"],
-        "head": side(pull.head, pull.head_sha),
+        "head": side(pull.head, pull.head_sha, pull.fork),
         "base": side(pull.base, base_sha),
         "_links": {name: {"href": address} for name, address in related.items()},
         "author_association": author_association(role, issue.user, repository),

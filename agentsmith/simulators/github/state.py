@@ -83,6 +83,8 @@ class Pull:
     head_sha: str
     draft: bool = False
     merged_at: datetime | None = None
+    fork: str | None = None
+    """The full name of the repository that `head` is in, where that is another one."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -175,12 +175,12 @@ class Stickies:
 
     async def _create(self, number: str, body: str, ticket: Ticket, deadline: float) -> Sticky:
         note = self._notes.of(number)
+        note.comment_in_doubt = True  # until an answer says otherwise; a garbled one or a cancelled call says nothing
         try:
             path = self._site.path(number, "/comments")
             answer = await self._client.write("POST", path, {"body": body}, deadline=deadline)
             comment: Comment = payloads.read(Comment, answer.data, "a comment")
         except OutcomeUnknown:
-            note.comment_in_doubt = True
             there = await self.read(ticket, deadline=deadline)
             if there is None:
                 raise

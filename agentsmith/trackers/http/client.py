@@ -26,7 +26,7 @@ from agentsmith.trackers.http.etags import Cached
 from agentsmith.trackers.http.governor import EVERYWHERE, Hold
 from agentsmith.trackers.http.paging import NextPage, Page, link_header
 from agentsmith.trackers.http.redaction import excerpt
-from agentsmith.trackers.http.replies import Answer, OutcomeUnknown, Reply, error_for, parsed
+from agentsmith.trackers.http.replies import Answer, OutcomeUnknown, Reply, error_for, is_json, parsed
 from agentsmith.trackers.http.shared import Shared, if_possible
 from agentsmith.trackers.http.wire import Wire
 
@@ -81,7 +81,7 @@ class ApiClient:
             data = self._parsed(call, Reply(200, {"content-type": "application/json"}, body, reply.url))
             moved = reply.url != str(url)
             return Answer(200, reply.headers, data, reply.url, call.etag, link, unchanged=True, redirected=moved)
-        answer = self._answer(call, reply)
+        answer = self._answer(call, reply, missing)
         if answer.status == 200 and answer.etag:
             name, kept = self._credential.name, reply.body
             saving = self._shared.etags.save(name, str(url), etag=answer.etag, body=kept, link=answer.link)
@@ -110,7 +110,7 @@ class ApiClient:
         url = self._url(path, None)
         call = self._call(method, url, deadline, content=content, repeatable=repeatable, bucket=bucket)
         call = replace(call, content_type=content_type)
-        return self._answer(call, await self._send(call, allow=allow, missing=missing))
+        return self._answer(call, await self._send(call, allow=allow, missing=missing), missing)
 
     async def pages(
         self,
@@ -258,7 +258,10 @@ class ApiClient:
             raise BadAnswer(f"{self._dialect.name}: refusing to follow a link to {excerpt(url.host)}")
         return url.copy_merge_params(params) if params else url
 
-    def _answer(self, call: Call, reply: Reply) -> Answer:
+    def _answer(self, call: Call, reply: Reply, missing: type[TrackerError]) -> Answer:
+        if reply.status >= 400 and not is_json(reply):
+            # Allowed are the platform's own words only; a page with such a status is somebody else's.
+            raise error_for(reply, call.told, said=self._said(reply), missing=missing, write=call.write)
         etag, link = reply.headers.get("etag"), reply.headers.get("link", "")
         data, moved = self._parsed(call, reply), reply.url != str(call.url)
         return Answer(reply.status, reply.headers, data, reply.url, etag, link, redirected=moved)

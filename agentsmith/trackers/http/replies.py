@@ -80,14 +80,23 @@ def parsed(reply: Reply, secrets: tuple[str, ...]) -> Any:
         text = reply.body.decode("utf-8")
     except UnicodeDecodeError as error:
         raise BadAnswer(f"the answer is not UTF-8 (byte {error.start})") from None
-    kind = reply.headers.get("content-type", "").split(";")[0].strip().lower()
-    if kind != "application/json" and not kind.endswith("+json"):
+    if not is_json(reply):
         shown = excerpt(text, secrets)
-        raise BadAnswer(f"the answer is {kind or 'of no declared type'}, not JSON: {shown}")
+        raise BadAnswer(f"the answer is {_kind(reply) or 'of no declared type'}, not JSON: {shown}")
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
         raise BadAnswer(f"the answer is malformed JSON: {excerpt(text, secrets)}") from None
+
+
+def is_json(reply: Reply) -> bool:
+    """Whether an answer says that it is JSON, or says nothing at all."""
+    kind = _kind(reply)
+    return not reply.body or kind == "application/json" or kind.endswith("+json")
+
+
+def _kind(reply: Reply) -> str:
+    return reply.headers.get("content-type", "").split(";")[0].strip().lower()
 
 
 def error_for(reply: Reply, told: str, *, said: str, missing: type[TrackerError], write: bool) -> TrackerError:

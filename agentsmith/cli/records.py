@@ -1,0 +1,167 @@
+"""`agentsmith runs` and `agentsmith logs`: what was run on this machine."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+from agentsmith import logs as logging
+from agentsmith.cli import finding, output, reach, session
+from agentsmith.config import Config
+from agentsmith.domain.errors import AgentSmithError, ConfigError
+from agentsmith.domain.report import duration_text
+from agentsmith.opening import open_trackers
+from agentsmith.pipelines.record import FOLDER, LOG, RunRecord, read, records
+
+_LOOK_EVERY: Final = 0.1
+_CHUNK: Final = 64 * 1024
+
+
+def runs(file: Path | None, ticket: str | None, *, limit: int, as_json: bool) -> None:
+    """Show the latest runs."""
+    config = session.begin(file)
+    wanted = asyncio.run(_ticket_id(config, ticket)) if ticket is not None else None
+    found = (record for record in records(config.data_dir) if wanted in (None, record.ticket))
+    shown = list(itertools.islice(found, limit))
+    alive = asyncio.run(_alive(config)) if any(record.ended is None for record in shown) else frozenset()
+    if as_json:
+        output.json_result([_as_data(record, alive) for record in shown])
+    elif not shown:
+        output.say("there are no runs on this machine yet" if ticket is None else "it has no runs on this machine")
+    else:
+        output.rows(
+            ("Run", "Ticket", "Pipeline", "Outcome", "Started", "Took", "Used"), [_row(r, alive) for r in shown]
+        )
+
+
+async def _ticket_id(config: Config, text: str) -> str:
+    async with open_trackers(config) as trackers:
+        tracker, key = finding.find(text, trackers)
+        return tracker.ticket_id(key)
+
+
+async def _alive(config: Config) -> frozenset[str]:
+    """The runs that somebody has in hand; none when nobody can be asked."""
+    with contextlib.suppress(AgentSmithError):
+        async with reach.store_if_up(config) as opened:
+            if opened is not None:
+                return frozenset(lease.run for lease in await opened.store.runs.running())
+    return frozenset()
+
+
+def _state(record: RunRecord, alive: frozenset[str]) -> str:
+    if record.ended is not None:
+        return record.outcome
+    return "running" if record.run in alive else "cut off"
+
+
+def _as_data(record: RunRecord, alive: frozenset[str]) -> dict[str, Any]:
+    took = (record.ended or time.time()) - record.started
+    return {**asdict(record), "state": _state(record, alive), "seconds": round(took, 3)}
+
+
+def _row(record: RunRecord, alive: frozenset[str]) -> tuple[str, ...]:
+    started = datetime.fromtimestamp(record.started, UTC).strftime("%Y-%m-%d %H:%M:%S")
+    took = duration_text(record.ended - record.started) if record.ended is not None else "-"
+    return record.run, record.ticket, record.pipeline, _state(record, alive), started, took, _used(record)
+
+
+def _used(record: RunRecord) -> str:
+    usage = record.usage
+    parts = [
+        f"{usage[name]:.0f} {word}"
+        for name, word in (("input_tokens", "in"), ("output_tokens", "out"))
+        if usage.get(name)
+    ]
+    if usage.get("cost_usd"):
+        parts.append(f"${usage['cost_usd']:.2f}")
+    return ", ".join(parts) or "-"
+
+
+def logs(file: Path | None, text: str, *, follow: bool) -> None:
+    """Print the output of a run."""
+    config = session.begin(file)
+    run = _find(config, text)
+    if not follow:
+        for line in _lines(Tail(config.data_dir / FOLDER / run / LOG).rest()):
+            output.say(line)
+        return
+    asyncio.run(followed(config.data_dir, run, output.say))
+
+
+def _find(config: Config, text: str) -> str:
+    """The one run that the text names."""
+    known = list(records(config.data_dir))
+    exact = [record.run for record in known if record.run == text]
+    begins = [record.run for record in known if text and record.run.startswith(text)]
+    if exact or len(begins) == 1:
+        return (exact or begins)[0]
+    if begins:
+        raise ConfigError(f"{text!r} is the beginning of {len(begins)} runs; say more of it: {', '.join(begins[:3])} …")
+    with contextlib.suppress(ConfigError):
+        ticket = asyncio.run(_ticket_id(config, text))
+        for record in known:
+            if record.ticket == ticket:
+                return record.run
+    raise ConfigError(
+        f"no run on this machine is called {text[:80]!r}, and no ticket of that name was run here; see: agentsmith runs"
+    )
+
+
+class Tail:
+    """A log that may still grow."""
+
+    def __init__(self, file: Path) -> None:
+        self._file, self._at = file, 0
+
+    def rest(self) -> Iterator[bytes]:
+        """What is new since the last call."""
+        try:
+            with self._file.open("rb") as stream:
+                stream.seek(self._at)
+                while data := stream.read(_CHUNK):
+                    self._at += len(data)
+                    yield data
+        except FileNotFoundError:
+            return
+
+
+def _lines(chunks: Iterator[bytes], left: bytes = b"") -> Iterator[str]:
+    """Whole lines, without secrets (P8), and without what would act on a terminal."""
+    for chunk in chunks:
+        *whole, left = (left + chunk).split(b"\n")
+        yield from map(_fit_to_print, whole)
+    if left:
+        yield _fit_to_print(left)
+
+
+def _fit_to_print(line: bytes) -> str:
+    text = logging.redact(line.decode("utf-8", "replace").rstrip("\r"))
+    return output.clean(text, lines=True) if sys.stdout.isatty() else text
+
+
+async def followed(
+    data_dir: Path, run: str, write: Callable[[str], None], *, until: asyncio.Event | None = None
+) -> None:
+    """Print what the run prints until its record says that it ended, or `until` is set."""
+    tail, left = Tail(data_dir / FOLDER / run / LOG), b""
+    while True:
+        record = read(data_dir, run)
+        over = (record is not None and record.ended is not None) or (until is not None and until.is_set())
+        for chunk in tail.rest():
+            *whole, left = (left + chunk).split(b"\n")
+            for line in whole:
+                write(_fit_to_print(line))
+        if over:
+            if left:
+                write(_fit_to_print(left))
+            return
+        await asyncio.sleep(_LOOK_EVERY)

@@ -1,0 +1,126 @@
+"""What a worker says: lines and status file, usage that adds up, and files that stay inside the workspace."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agentsmith.pipelines.worker import Said, Usage, keep_artifacts, number, read_text
+
+
+def heard(*lines: str) -> Said:
+    said = Said()
+    for line in lines:
+        said.hear(line)
+    return said
+
+
+def test_every_line_that_is_known() -> None:
+    told: list[str] = []
+    said = Said(on_progress=told.append)
+    for line in (
+        "::progress half way",
+        "::progress: done soon",
+        "::question Which database?",
+        "::summary Fixed it.",
+        "::session abc-1",
+        '::usage {"input_tokens": 10, "output_tokens": 2, "cost_usd": 0.25}',
+        "::usage input_tokens=5 cost_usd=0.5",
+        "::artifact out/report.html",
+        "::artifact out/report.html",
+        "::unheard of",
+        "::",
+    ):
+        said.hear(line)
+    assert told == ["half way", "done soon"]
+    assert (said.progress, said.question, said.summary, said.session) == (
+        "done soon",
+        "Which database?",
+        "Fixed it.",
+        "abc-1",
+    )
+    assert said.usage == Usage(15, 2, 0.75)
+    assert said.artifacts == ["out/report.html"]
+
+
+def test_progress_is_one_line_that_only_prints() -> None:
+    assert heard("::progress a\x1b[2Jb\u202ec").progress == "a [2Jb c"
+
+
+def test_a_status_file_of_json(tmp_path: Path) -> None:
+    file = tmp_path / "status"
+    file.write_text(json.dumps({"question": "Why?", "usage": {"input_tokens": 3}, "artifacts": ["a", "b"], "x": [1]}))
+    said = Said()
+    said.read_status(file)
+    assert (said.question, said.usage.input_tokens, said.artifacts) == ("Why?", 3, ["a", "b"])
+
+
+def test_a_status_file_of_lines(tmp_path: Path) -> None:
+    file = tmp_path / "status"
+    file.write_text("anything\n::question Why?\n::artifact a b.txt\n")
+    said = Said()
+    said.read_status(file)
+    assert (said.question, said.artifacts) == ("Why?", ["a b.txt"])
+
+
+@pytest.mark.parametrize("kind", ["none", "folder", "link", "pipe", "binary", "deep"])
+def test_a_status_file_cannot_break_anything(tmp_path: Path, kind: str) -> None:
+    file = tmp_path / "status"
+    if kind == "folder":
+        file.mkdir()
+    elif kind == "link":
+        (tmp_path / "secret").write_text('{"question": "leak"}')
+        file.symlink_to(tmp_path / "secret")
+    elif kind == "pipe":
+        os.mkfifo(file)
+    elif kind == "binary":
+        file.write_bytes(bytes(range(256)))
+    elif kind == "deep":
+        file.write_text("[" * 100_000)
+    said = Said()
+    said.read_status(file)
+    assert said.question == ""
+
+
+@given(st.text())
+def test_no_line_breaks_anything(text: str) -> None:
+    said = heard(f"::{text}", f"::usage {text}", f"::progress {text}")
+    assert "\n" not in said.progress
+    assert said.usage.input_tokens >= 0
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [(5, 5), ("4.5k", 4500), ("1,234", 1234), ("2M", 2e6), (-1, 0), (float("nan"), 0), (True, 0), (None, 0), ("x", 0)],
+)
+def test_amounts(value: object, expected: float) -> None:
+    assert number(value) == expected
+
+
+def test_artifacts_are_copied_from_the_workspace_and_from_nowhere_else(tmp_path: Path) -> None:
+    work, folder, secret = tmp_path / "work", tmp_path / "artifacts", tmp_path / "secret"
+    (work / "out").mkdir(parents=True)
+    (work / "out" / "report.txt").write_text("fine")
+    (work / "big").write_bytes(b"x" * 100)
+    (work / "link").symlink_to(secret)
+    (work / "pipe").unlink(missing_ok=True)
+    os.mkfifo(work / "pipe")
+    secret.write_text("secret")
+    names = ["out/report.txt", "../secret", str(secret), "link", "pipe", "out", "missing", "big", "a\0b"]
+    kept, left = keep_artifacts(names, inside=work, folder=folder, limit=50)
+    assert kept == ["out__report.txt"]
+    assert [file.name for file in folder.iterdir()] == ["out__report.txt"]
+    assert (folder / "out__report.txt").read_text() == "fine"
+    assert len(left) == len(names) - 1
+    assert "outside the workspace" in left[0]
+    assert "run.artifact_limit" in left[-2]
+
+
+def test_reading_is_bounded(tmp_path: Path) -> None:
+    (tmp_path / "f").write_text("x" * 1000)
+    assert read_text(tmp_path / "f", limit=10) == "x" * 10
