@@ -105,17 +105,22 @@ class Consumer:
         self._begin(payload)
         await asyncio.wait({self._tasks[payload]})
 
-    def stop_runs(self, reasons: Mapping[TicketId, str]) -> None:
-        """End the runs that somebody asked to stop."""
-        for scope in self._scopes.values():
-            if reason := reasons.get(scope.request.ticket):
-                scope.stop(reason)
+    def stop_runs(self, reasons: Mapping[TicketId, str], *, asked: Mapping[TicketId, int]) -> None:
+        """End the runs that are to stop. `asked` is what `running` said when the question was sent.
+
+        A run may have ended since and the next one of its ticket begun: the answer does not concern that one.
+        """
+        for payload, scope in self._scopes.items():
+            ticket = scope.request.ticket
+            if ticket in reasons and asked.get(ticket) == self._leases[payload].fence:
+                scope.stop(reasons[ticket])
 
     async def restore(self) -> None:
         """Redis lost its memory: put the requests in hand back; leases are put back by their renewal."""
         for payload, scope in list(self._scopes.items()):
             await self.store.places.occupy(scope.request)
             await scope.restore(self.process.name, payload)
+        self._adopt = True
 
     async def _end_runs(self) -> None:
         """Give back what still runs; not for ever, because Redis may stay away. Housekeeping finds what is left."""
@@ -134,6 +139,7 @@ class Consumer:
     async def _take(self, free: int) -> list[str]:
         queue, name = self.store.queue, self.process.name
         if self._adopt:
+            await self._disown()
             held = [p for p in await queue.in_hand(name) if p not in self._tasks]
             self._adopt = len(held) > free
             if held:
@@ -144,6 +150,20 @@ class Consumer:
         # A blocked take is left by cancelling nothing: drain is noticed at the latest when the wait is over.
         payload = await queue.take(name, wait=self.take_wait)
         return [payload] if payload is not None else []
+
+    async def _disown(self) -> None:
+        """Let go of runs that stand under our name and are not in our hands.
+
+        There are some when a run could not be settled, or Redis went back to what it knew before a run had settled.
+        While we live nobody else would doubt them.
+        """
+        running = [lease for lease in await self.store.runs.running() if lease.consumer == self.process.name]
+        for lease in running:
+            tracker = self.context.trackers.get(lease.tracker)
+            if tracker is not None and lease.run not in map(_run_of, self._tasks):
+                log.warning("a run that we do not carry out is let go", ticket=lease.ticket, run=lease.run)
+                lock_key = self.store.keys.claim_lock(tracker.platform, lease.ticket)
+                await self.store.runs.release_dead(lease, lock_key=lock_key)
 
     def _begin(self, payload: str) -> None:
         if payload in self._tasks:
@@ -230,3 +250,10 @@ class Consumer:
         await self.store.outage.outlast(
             lambda: self.store.queue.bury(self.process.name, request.ticket, payload, letter)
         )
+
+
+def _run_of(payload: str) -> str:
+    try:
+        return PipelineRequest.from_json(payload).run
+    except MalformedRequest:
+        return ""

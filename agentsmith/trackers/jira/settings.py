@@ -86,7 +86,7 @@ class JiraSettings(TrackerSettings):
     def webhooks(self) -> JiraWebhooks | None:
         """Who reads the site's webhooks; None where nothing could be verified (it fails closed)."""
         secrets = self.webhook_secrets()
-        return JiraWebhooks(self.site, secrets) if secrets or self.insecure else None
+        return JiraWebhooks(self.site, secrets, self.webhook_addresses) if secrets or self.insecure else None
 
     def open(self, name: str, labels: LabelSet, shared: Shared, *, pace: Pace | None = None) -> JiraTracker:
         """The tracker that these settings describe."""
