@@ -15,7 +15,6 @@ import os
 import random
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -61,7 +60,7 @@ class Stranger:
         dice = self._dice
         name = dice.choice(sorted(SENDERS))
         sender = SENDERS[name]
-        payload: Any = dice.choice([sender.labelled, partial(sender.commented, "/agent-smith retry"), sender.ping])()
+        payload: Any = dice.choice([sender.labelled(), sender.commented("/agent-smith retry"), sender.ping()])
         match dice.randrange(10):
             case 0:
                 payload = self._json()
