@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 WORKERS ?= 4
 
-.PHONY: demo test check bench fmt install clean
+.PHONY: demo test check chaos bench fmt install clean
 
 demo: $(STAMP)
 	$(BIN)/agentsmith demo
@@ -18,6 +18,10 @@ check: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+# Real processes under every kind of fault; the last line is the result. More: make chaos TICKETS=1000 SEED=7
+chaos: $(STAMP)
+	@$(BIN)/python -m tests.chaos --tickets $(or $(TICKETS),100) $(if $(SEED),--seed $(SEED))
 
 bench: $(STAMP)
 	$(BIN)/agentsmith bench
