@@ -95,6 +95,6 @@ def test_every_step_and_its_settings_are_on_the_page() -> None:
 def test_every_name_of_a_template_is_on_the_page() -> None:
     tree = ast.parse(inspect.getsource(values))
     [names] = [node for node in ast.walk(tree) if isinstance(node, ast.Dict)]
-    found = [key.value for key in names.keys if isinstance(key, ast.Constant)]
+    found = [str(key.value) for key in names.keys if isinstance(key, ast.Constant)]
     assert len(found) > 10
     assert [name for name in found if f"`{name}" not in PIPELINES] == []

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from agentsmith.claim import Claimed, Held, Rejected
 from agentsmith.config import Config
+from agentsmith.domain.claiming import Claimed, Held, Rejected
 from agentsmith.domain.errors import ConfigError
 from agentsmith.reload import ConfigFile
 from agentsmith.rulebook import Rulebook

@@ -9,8 +9,8 @@ import pytest
 
 from agentsmith import explain
 from agentsmith.boottime import boottime
-from agentsmith.claim import AlreadyClaimed, Rejected, WouldClaim
 from agentsmith.daemon import assemble
+from agentsmith.domain.claiming import AlreadyClaimed, Rejected, WouldClaim
 from agentsmith.domain.conversation import TakesCommands
 from agentsmith.domain.errors import Refused
 from agentsmith.domain.gates import Gate
