@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
+import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
@@ -241,7 +242,7 @@ class Consumer:
             )
             with contextlib.suppress(LockBusy):
                 async with holding(
-                    self.store, tracker.platform, request.ticket, token=request.run, wait=self.store.times.lock
+                    self.store, tracker.platform, request.ticket, token=uuid.uuid4().hex, wait=self.store.times.lock
                 ) as lock:
                     await self.store.intents.decide(
                         request.ticket, intent, lock_key=lock.key, token=lock.token, look_in=0

@@ -183,6 +183,11 @@ class RunLease:
     asked_by: str = ""
     """Who asked for this run by hand, without any trigger."""
 
+    @property
+    def lock_token(self) -> str:
+        """Under which the run holds its ticket's lock; a request that is taken again is a run of the same name."""
+        return f"{self.run}.{self.fence}"
+
     @classmethod
     def parse(cls, ticket: TicketId, value: str) -> RunLease:
         """Read the lease from its value in Redis."""
@@ -297,7 +302,7 @@ class Runs:
         """The guard's farewell: the run is over and its children are gone; housekeeping may have the ticket."""
         k, t = self._keys, lease.ticket
         keys = [k.heartbeat(t), k.running, k.released, lock_key, k.ended(t)]
-        return bool(await _RELEASE_DEAD(self._redis, keys, [t, lease.fence, lease.value, lease.run]))
+        return bool(await _RELEASE_DEAD(self._redis, keys, [t, lease.fence, lease.value, lease.lock_token]))
 
     async def look(self, ticket: TicketId, *, patient: bool) -> Life:
         """Whether the ticket's run lives. `patient` asks for two looks before calling it dead."""
