@@ -98,7 +98,7 @@ class Arena:
 
     async def man(self, post: Post) -> DaemonProcess:
         """Start a daemon at its post."""
-        environ = {CLOCK: str(post.clock), GUARDS: str(self.folder / "guards")}
+        environ: dict[str, Any] = {CLOCK: str(post.clock), GUARDS: str(self.folder / "guards")}
         post.daemon = await self.daemons.start(post.config, post.role, **environ)
         return post.daemon
 

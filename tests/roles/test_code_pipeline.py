@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -256,7 +257,8 @@ async def test_a_stopped_run_saves_its_work(opened: Open, tmp_path: Path, servin
         await code.world.claim(key)
         await serving(code)
         await wait_until((tmp_path / "started").exists, what="the step to run", within=20)
-        code.world.consumer.stop_runs({code.world.ticket_id(key): reason})
+        consumer = code.world.consumer
+        consumer.stop_runs({code.world.ticket_id(key): reason}, asked=consumer.running)
         await _until(code, key, frozenset({Status.FAILED} if reason.startswith("cancelled") else ()))
         assert code.content(key, "work.txt") == "x"
 
@@ -394,8 +396,6 @@ async def test_no_title_can_do_harm_on_the_way_to_a_pull_request(
         real = tracker.get
 
         async def odd(key: str) -> Ticket:
-            from dataclasses import replace
-
             return replace(await real(key), title=title, body=title * 5)
 
         monkeypatch.setattr(tracker, "get", odd)
@@ -414,8 +414,6 @@ async def test_an_agent_that_is_not_installed_is_a_clear_failure(opened: Open) -
     async with opened(CODING) as code:
         agents = dict(code.world.consumer.context.agents)
         agents["scripted"] = Agent.model_validate({"command": ["no-such-agent-anywhere"]})
-        from dataclasses import replace
-
         code.world.consumer.context = replace(code.world.consumer.context, agents=agents)
         key = await code.carry_through()
         assert await status(code, key) is Status.FAILED

@@ -307,7 +307,7 @@ async def test_who_labelled_is_read_from_the_end_of_the_history(jira: Bench) -> 
     ticket = await tracker.get("WEB-1")
     mona = jira.simulator.hub.world.user("mona").account_id
     jira.recorded()
-    by = await tracker.labelled_by(ticket, TRIGGER.upper())
+    by = await tracker.labelled_by(ticket, TRIGGER)
     assert by is not None
     assert (by.actor, by.access) == (Actor(mona, mona), Access.WRITE)
     asked = [parse_qs(r.query)["startAt"] for r in jira.recorded() if r.path.endswith("/changelog")]

@@ -136,14 +136,14 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
     def time(self) -> float:
         return self.clock.now
 
-    def call_soon(
+    def call_soon(  # type: ignore[override]  # typeshed knows which arguments belong to which callback
         self, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
     ) -> asyncio.Handle:
         call = Call(callback, args, contextvars.copy_context() if context is None else context, self.clock.now)
         self._ready.append(call)
         return cast(asyncio.Handle, call)
 
-    call_soon_threadsafe = call_soon
+    call_soon_threadsafe = call_soon  # type: ignore[assignment]
 
     def call_at(  # type: ignore[override]  # a Call is all that a TimerHandle is used for
         self, when: float, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
