@@ -149,7 +149,8 @@ async def _see_half_of_it_pushed(stage: Stage, played: Played, tell: Tell) -> No
     if venue is None or not played.parts[key].coding:
         return
     branch = stage.branch(key)
-    while venue.code.file(branch, code.FILE) is None:
+    # In a thread: the loop serves the repository meanwhile.
+    while await asyncio.to_thread(venue.code.file, branch, code.FILE) is None:
         await _look(stage, played, tell)
     played.checkpoint = venue.code.heads()[branch]
     played.timeline.note(Moment(time.time(), f"half of the work is on {branch}", ticket=key))
