@@ -24,7 +24,7 @@ from agentsmith.config import Config, load
 from agentsmith.pipelines import guard
 from agentsmith.trackers import registry
 from tests.chaos import work
-from tests.chaos.daemon import CLOCK, GUARDS, WallClock
+from tests.chaos.daemon import WallClock
 from tests.chaos.history import History
 from tests.chaos.trackers import TRIGGER, Tracker, open_trackers
 from tests.chaos.witness import Witness
@@ -98,8 +98,9 @@ class Arena:
 
     async def man(self, post: Post) -> DaemonProcess:
         """Start a daemon at its post."""
-        environ: dict[str, Any] = {CLOCK: str(post.clock), GUARDS: str(self.folder / "guards")}
-        post.daemon = await self.daemons.start(post.config, post.role, **environ)
+        post.daemon = await self.daemons.start(
+            post.config, post.role, CHAOS_CLOCK=str(post.clock), CHAOS_GUARDS=str(self.folder / "guards")
+        )
         return post.daemon
 
     async def leader(self, role: str) -> Post | None:

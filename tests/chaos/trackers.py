@@ -118,8 +118,15 @@ class Tracker:
             if response.status_code < 400:
                 ticket = self.opened[stamp["key"]]
                 what = f"{call.method} {call.path}"
-                shown: dict[str, Any] = {"before": sorted(before), "after": sorted(after)}
-                self.history.note("write", ticket=ticket, what=what, status=response.status_code, **stamp, **shown)
+                self.history.note(
+                    "write",
+                    ticket=ticket,
+                    what=what,
+                    status=response.status_code,
+                    before=sorted(before),
+                    after=sorted(after),
+                    **stamp,
+                )
                 if after != before:
                     self.on_change(ticket, after)
             return response
@@ -172,8 +179,7 @@ async def open_trackers(
         for name, make in STAGES.items():
             stage = make()
             if isinstance(stage, GitHubStage):
-                limits = stage.simulator.hub.limits
-                limits.limit = None  # an hour's quota is not what this is about
+                stage.simulator.hub.limits.limit = None  # an hour's quota is not what this is about
             stage.simulator.outbox.timeout = 3.0
             running = await stack.enter_async_context(serve(stage.simulator))
             proxy = await FaultProxy(to_tcp(running.port)).start()
