@@ -10,7 +10,7 @@ import pytest
 from tests.conformance.azuredevops import AzureDevOpsPlatform
 from tests.conformance.github import GitHubPlatform
 from tests.conformance.gitlab import GitLabPlatform
-from tests.conformance.harness import Capabilities, Fault, Platform
+from tests.conformance.harness import Platform
 from tests.conformance.jira import JiraDataCenterPlatform, JiraPlatform, JiraStatusPlatform
 from tests.conformance.local import LocalPlatform
 from tests.conformance.simulated import SimulatedPlatform
@@ -58,12 +58,7 @@ def _fit(item: pytest.Function) -> bool:
     marks = list(item.iter_markers("needs"))
     if not marks:
         return True
-    capabilities = PLATFORMS[str(item.callspec.params["platform_name"])].capabilities
-    return all(_has(capabilities, what) for mark in marks for what in mark.args)
-
-
-def _has(capabilities: Capabilities, what: Fault | str) -> bool:
-    return what in capabilities.faults if isinstance(what, Fault) else bool(getattr(capabilities, what))
+    return PLATFORMS[str(item.callspec.params["platform_name"])].capabilities.include(marks)
 
 
 @pytest.fixture

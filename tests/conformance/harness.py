@@ -12,12 +12,14 @@ be small (about 3), so that paging is tested with few tickets.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import ClassVar
+
+import pytest
 
 from agentsmith.domain.lifecycle import LabelSet
 from agentsmith.domain.tracker import Tracker
@@ -66,6 +68,23 @@ class Capabilities:
     """`labelled_by` can answer."""
     simulated: bool = False
     """It is a `SimulatedPlatform`: what goes over the wire can be seen and spoilt."""
+    named_people: bool = True
+    """Whoever is named as an author or an actor is that person; else all of them are one, who is not our account."""
+    verbatim: bool = True
+    """Any text that people write is stored as it is."""
+    deletes: bool = True
+    """Tickets can be deleted."""
+    links: bool = True
+    """Tickets can be linked as blocked."""
+    cheap: bool = True
+    """Hundreds of writes take seconds and do no harm."""
+
+    def include(self, marks: Iterable[pytest.Mark]) -> bool:
+        """Whether all that the marks `needs(...)` ask for is there."""
+        return all(self._has(what) for mark in marks for what in mark.args)
+
+    def _has(self, what: Fault | str) -> bool:
+        return what in self.faults if isinstance(what, Fault) else bool(getattr(self, what))
 
 
 @dataclass(frozen=True, slots=True)

@@ -262,6 +262,7 @@ async def test_T11_a_deadline_that_passes_before_the_write_makes_it_unknown(plat
     assert await platform.labels(ticket.key) == {IN_PROGRESS, "bug"}
 
 
+@pytest.mark.needs("deletes")
 async def test_a_move_of_a_deleted_ticket_is_gone(platform: Platform) -> None:
     first, second = [await platform.tracker.get(await platform.open_ticket(labels=(ENQUEUED,))) for _ in range(2)]
     await platform.delete(first.key)
@@ -270,6 +271,7 @@ async def test_a_move_of_a_deleted_ticket_is_gone(platform: Platform) -> None:
     assert isinstance(await platform.tracker.move(second, edge(*START)), Gone)
 
 
+@pytest.mark.needs("cheap")
 @needs("compare_and_set")
 async def test_T5_T6_of_two_writers_with_different_aims_one_wins(platform: Platform) -> None:
     one, two = platform.tracker, await platform.second_tracker()
@@ -281,6 +283,7 @@ async def test_T5_T6_of_two_writers_with_different_aims_one_wins(platform: Platf
         assert await platform.labels(ticket.key) == {won, "bug"}
 
 
+@pytest.mark.needs("cheap")
 @needs("compare_and_set")
 async def test_T4_of_two_writers_with_one_aim_one_applies_it(platform: Platform) -> None:
     one, two = platform.tracker, await platform.second_tracker()

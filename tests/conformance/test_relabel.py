@@ -121,6 +121,7 @@ async def test_T17_who_may_not_write_labels_is_told_so(platform: Platform) -> No
     assert not any(secret in str(caught.value) for secret in platform.secrets)
 
 
+@pytest.mark.needs("deletes")
 async def test_T17_a_deleted_ticket_is_not_found(platform: Platform) -> None:
     ticket = await platform.tracker.get(await platform.open_ticket())
     await platform.delete(ticket.key)

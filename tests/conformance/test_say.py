@@ -21,6 +21,7 @@ async def ticket(platform: Platform) -> Ticket:
     return await platform.tracker.get(key)
 
 
+@pytest.mark.needs("named_people")
 async def test_T16_every_call_is_one_more_comment_by_us(platform: Platform, ticket: Ticket) -> None:
     for text in ("first", "second", "second"):
         await platform.tracker.say(ticket, text, deadline=soon())
@@ -113,6 +114,7 @@ async def test_T16_who_may_not_comment_is_told_so(platform: Platform, ticket: Ti
     assert not any(secret in str(caught.value) for secret in platform.secrets)
 
 
+@pytest.mark.needs("deletes")
 async def test_T16_a_deleted_ticket_is_not_found(platform: Platform, ticket: Ticket) -> None:
     await platform.delete(ticket.key)
     with pytest.raises(TicketNotFound):

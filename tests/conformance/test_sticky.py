@@ -76,6 +76,7 @@ async def test_T13_a_changed_memo_alone_is_written(platform: Platform, ticket: T
     assert read.memo == OTHER
 
 
+@pytest.mark.needs("named_people")
 async def test_T13_a_lookalike_is_neither_believed_nor_edited(platform: Platform, ticket: Ticket) -> None:
     await write(platform, ticket, "the real one")
     copied = (await platform.comments(ticket.key))[1].body
@@ -156,6 +157,7 @@ async def test_T13_T11_no_comment_after_the_deadline(platform: Platform, ticket:
         await write(platform, ticket, "in time")
 
 
+@pytest.mark.needs("deletes")
 async def test_T13_a_deleted_ticket_is_not_found(platform: Platform, ticket: Ticket) -> None:
     known = await write(platform, ticket, "hello")
     await platform.delete(ticket.key)
@@ -192,7 +194,7 @@ async def test_T18_words_add_no_second_comment(platform: Platform, ticket: Ticke
     assert isinstance(outcome, Applied)
     await write(platform, outcome.ticket, "again")
     theirs, ours = await platform.comments(ticket.key)
-    assert theirs.author == "bob"
+    assert "When will it be done?" in theirs.body
     assert "again" in ours.body
 
 

@@ -92,6 +92,7 @@ async def test_T12_T11_nothing_is_tidied_after_the_deadline(platform: Platform) 
     assert await platform.writes() == before
 
 
+@pytest.mark.needs("deletes")
 async def test_T12_a_deleted_ticket_is_not_found(platform: Platform) -> None:
     ticket = await platform.tracker.get(await platform.open_ticket(labels=(ENQUEUED, IN_PROGRESS)))
     await platform.delete(ticket.key)
@@ -107,6 +108,7 @@ FOREIGN = st.sets(
 OURS = st.sets(st.sampled_from([f"{p}:{s}" for p in ("agent-smith", "old-smith") for s in Status]), max_size=3)
 
 
+@pytest.mark.needs("cheap")
 def test_T6_T7_any_labels_any_moves(platform_type: type[Platform], tmp_path: Path) -> None:
     """Foreign labels never change, and one lifecycle label is left after every move that was applied."""
 

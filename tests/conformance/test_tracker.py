@@ -28,6 +28,7 @@ needs = pytest.mark.needs
 UNICODE = "Ünïcode — 漢字 🧵 <b>&amp;</b> `$(touch x)` \u202edlrow"
 
 
+@pytest.mark.needs("named_people")
 async def test_T1_get_reads_everything_that_a_ticket_has(platform: Platform) -> None:
     key = await platform.open_ticket("Fix the door", "It squeaks.", (TRIGGER, "bug"), author="bob")
     ticket = await platform.tracker.get(key)
@@ -68,6 +69,7 @@ async def test_T1_get_shows_what_another_client_wrote(platform: Platform) -> Non
     assert after.revision != before.revision
 
 
+@pytest.mark.needs("verbatim")
 async def test_T1_unicode_and_huge_texts_arrive_whole(platform: Platform) -> None:
     body = f"{UNICODE}\r\n\ttabs\n" + "x" * 30_000 + "\n🧵 end"
     key = await platform.open_ticket(UNICODE, body)
@@ -76,6 +78,7 @@ async def test_T1_unicode_and_huge_texts_arrive_whole(platform: Platform) -> Non
     assert ticket.body.replace("\r\n", "\n") == body.replace("\r\n", "\n")
 
 
+@pytest.mark.needs("deletes")
 async def test_T1_a_missing_ticket_is_an_error(platform: Platform) -> None:
     key = await platform.open_ticket()
     await platform.delete(key)
@@ -281,6 +284,7 @@ async def test_T15_identify_answers_none_for_anything_else(platform: Platform) -
     never_raises()
 
 
+@pytest.mark.needs("links")
 async def test_links_that_block_a_ticket_are_read(platform: Platform) -> None:
     waiting, done, open_ = [await platform.open_ticket() for _ in range(3)]
     ticket = await platform.tracker.get(waiting)
@@ -299,6 +303,7 @@ async def test_links_that_block_a_ticket_are_read(platform: Platform) -> None:
     assert len(await platform.tracker.blockers(ticket)) == 1
 
 
+@pytest.mark.needs("named_people")
 @needs("tells_who_labelled")
 async def test_P7_labelled_by_tells_who_set_the_label_last(platform: Platform) -> None:
     key = await platform.open_ticket(labels=("bug",), author="alice")
