@@ -4,8 +4,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 WORKERS ?= 4
+SEEDS ?= 1000
+FROM ?= 0
 
-.PHONY: demo test check chaos bench fmt install clean
+.PHONY: demo test check simulate chaos mutants bench fmt install clean
 
 demo: $(STAMP)
 	$(BIN)/agentsmith demo
@@ -18,6 +20,12 @@ check: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+simulate: $(STAMP)
+	$(BIN)/python -m tests.simulation --from $(FROM) --seeds $(SEEDS)
+
+mutants: $(STAMP)
+	$(BIN)/python -m tests.mutants
 
 # Real processes under every kind of fault; the last line is the result. More: make chaos TICKETS=1000 SEED=7
 chaos: $(STAMP)

@@ -36,7 +36,18 @@ from agentsmith.domain.request import MalformedRequest, PinnedText, PipelineRequ
 from agentsmith.domain.rules import ClaimRules
 from agentsmith.domain.signal import Signal, SignalKind
 from agentsmith.domain.ticket import Ticket
-from agentsmith.domain.tracker import AlreadySo, Applied, Forbidden, Gone, Limited, LostRace, Move, Tracker, Unknown
+from agentsmith.domain.tracker import (
+    AlreadySo,
+    Applied,
+    Forbidden,
+    Gone,
+    Limited,
+    LostRace,
+    Move,
+    Tracker,
+    Unknown,
+    Words,
+)
 from agentsmith.publish import LOOK_AGAIN, Publisher
 from agentsmith.recover import Recovery
 from agentsmith.rulebook import Rulebook
@@ -281,7 +292,7 @@ class Claims:
                 outcome = AlreadySo(seen)
         match outcome:
             case Applied(ticket=moved) | AlreadySo(ticket=moved):
-                return await self._push(tracker, moved, request, intent, lock, asked)
+                return await self._push(tracker, moved, request, intent, words, lock, asked)
             case Unknown(reason=reason):
                 return Deferred(f"the tracker did not say whether it was written: {reason}", backoff)
         await self._store.intents.drop(ticket.id, fence)
@@ -302,6 +313,7 @@ class Claims:
         ticket: Ticket,
         request: PipelineRequest,
         intent: Intent,
+        words: Words,
         lock: Lease,
         asked: Asked | None,
     ) -> ClaimOutcome:
@@ -320,7 +332,7 @@ class Claims:
             outcome="claimed",
         )
         try:
-            await self._publisher.comment(tracker, ticket, Status.ENQUEUED, intent, lock=lock)
+            await self._publisher.comment(tracker, ticket, Status.ENQUEUED, intent, lock=lock, words=words)
         except TrackerError as error:
             log.warning("the comment could not be written", ticket=ticket.id, error=str(error))
         return Claimed(request.run, request.fence)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
+import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
@@ -120,6 +121,7 @@ class Consumer:
         for payload, scope in list(self._scopes.items()):
             await self.store.places.occupy(scope.request)
             await scope.restore(self.process.name, payload)
+        self._adopt = True
 
     async def _end_runs(self) -> None:
         """Give back what still runs; not for ever, because Redis may stay away. Housekeeping finds what is left."""
@@ -138,6 +140,7 @@ class Consumer:
     async def _take(self, free: int) -> list[str]:
         queue, name = self.store.queue, self.process.name
         if self._adopt:
+            await self._disown()
             held = [p for p in await queue.in_hand(name) if p not in self._tasks]
             self._adopt = len(held) > free
             if held:
@@ -148,6 +151,20 @@ class Consumer:
         # A blocked take is left by cancelling nothing: drain is noticed at the latest when the wait is over.
         payload = await queue.take(name, wait=self.take_wait)
         return [payload] if payload is not None else []
+
+    async def _disown(self) -> None:
+        """Let go of runs that stand under our name and are not in our hands.
+
+        There are some when a run could not be settled, or Redis went back to what it knew before a run had settled.
+        While we live nobody else would doubt them.
+        """
+        running = [lease for lease in await self.store.runs.running() if lease.consumer == self.process.name]
+        for lease in running:
+            tracker = self.context.trackers.get(lease.tracker)
+            if tracker is not None and lease.run not in map(_run_of, self._tasks):
+                log.warning("a run that we do not carry out is let go", ticket=lease.ticket, run=lease.run)
+                lock_key = self.store.keys.claim_lock(tracker.platform, lease.ticket)
+                await self.store.runs.release_dead(lease, lock_key=lock_key)
 
     def _begin(self, payload: str) -> None:
         if payload in self._tasks:
@@ -225,7 +242,7 @@ class Consumer:
             )
             with contextlib.suppress(LockBusy):
                 async with holding(
-                    self.store, tracker.platform, request.ticket, token=request.run, wait=self.store.times.lock
+                    self.store, tracker.platform, request.ticket, token=uuid.uuid4().hex, wait=self.store.times.lock
                 ) as lock:
                     await self.store.intents.decide(
                         request.ticket, intent, lock_key=lock.key, token=lock.token, look_in=0
@@ -234,3 +251,10 @@ class Consumer:
         await self.store.outage.outlast(
             lambda: self.store.queue.bury(self.process.name, request.ticket, payload, letter)
         )
+
+
+def _run_of(payload: str) -> str:
+    try:
+        return PipelineRequest.from_json(payload).run
+    except MalformedRequest:
+        return ""

@@ -186,14 +186,18 @@ class Publisher:
         *,
         lock: Lease,
         passing: bool = False,
+        words: Words | None = None,
     ) -> None:
         """Bring our comment up to date. A comment that may not be written never stops the label.
 
         `passing` says that it will be written again before the run ends: where every edit is kept for ever, and there
-        is a comment already, it is left as it is.
+        is a comment already, it is left as it is. `words` are what it is to say, if that was settled before.
         """
-        words = await self.words(ticket, status, intent)
+        words = words or await self.words(ticket, status, intent)
         try:
+            if not words.memo.trigger and (before := await tracker.read_sticky(ticket)) and before.memo:
+                # A person took the trigger off meanwhile; that it was ours still has to be told from the ticket.
+                words = replace(words, memo=replace(words.memo, trigger=before.memo.trigger))
             known = await self._known_sticky(ticket)
             if passing and known is not None and isinstance(tracker, KeepsEveryEdit):
                 return

@@ -71,7 +71,7 @@ class Recovery:
             try:
                 seen = await tracker.get(key)
             except TicketNotFound as error:
-                await self._forget(ticket)
+                await self._store.runs.forget(ticket)
                 return Leave(f"there is no such ticket: {error}")
             return await self.attend(tracker, seen, lock)
 
@@ -81,15 +81,16 @@ class Recovery:
         if intent is not None and intent.decided:
             await self.finish_intent(ticket.id, tracker, lock, ticket)
             return Leave("its decided outcome was published")
-        if intent is not None:
-            # A claim that died: whoever holds the lock now knows that nobody is in the middle of it.
-            await self._store.intents.drop(ticket.id, intent.fence)
         ticket, settled = await self._doubt(tracker, ticket)
         if settled is not None:
             await tracker.tidy(ticket, keep=settled, deadline=lock.trust.until)
             log.warning("a late write was repaired", ticket=ticket.id, kept=settled.value)
             return Tidy(settled)
         facts, run = await self._facts(tracker, ticket)
+        if intent is not None and facts.life is not Life.SETTLING:
+            # A claim that died: whoever holds the lock now knows that nobody is in the middle of it. While nothing
+            # may be done about it, it stays: nobody would find the ticket again if it were closed meanwhile.
+            await self._store.intents.drop(ticket.id, intent.fence)
         action = recovery.decide(facts)
         match action:
             case Tidy(keep=keep):
@@ -101,8 +102,10 @@ class Recovery:
             case Leave():
                 if facts.life is Life.SUSPECTED:
                     await self._store.intents.remember_where(ticket.id, tracker.name, ticket.key)
+                elif facts.life is Life.DEAD:
+                    await self._store.runs.forget(ticket.id)
                 elif facts.life is not Life.SETTLING:
-                    await self._forget(ticket.id)
+                    await self._store.runs.forget_suspicion(ticket.id)
             case NotOurs():
                 log.debug("another installation's ticket is left alone", ticket=ticket.id)
             case PushAgain():
@@ -310,9 +313,6 @@ class Recovery:
             request = self._request(ticket, begun.fence, facts.attempts)
             await self._store.queue.add_dead_letter(DeadLetter(request.to_json(), note, time.time()))
         await self._publisher.publish(replace(intent, fence=begun.fence), lock=lock, ticket=ticket)
-
-    async def _forget(self, ticket: TicketId) -> None:
-        await self._store.runs.forget_suspicion(ticket)
 
 
 def _lost(run: str, attempts: int) -> str:

@@ -68,6 +68,7 @@ class RunScope:
         self._stop: str | None = None
         self._draining = False
         self._acknowledged = False
+        self._shown = False
         self._doing: asyncio.Task[None] | None = None
         self._log = log.bind(ticket=request.ticket, run=request.run, fence=acquired.lease.fence)
 
@@ -207,7 +208,7 @@ class RunScope:
             move = Move(Status.ENQUEUED, Status.IN_PROGRESS, self.request.run, self._lease.fence, deadline)
             match await tracker.move(ticket, move):
                 case Applied(ticket=moved) | AlreadySo(ticket=moved):
-                    self._ticket = moved
+                    self._ticket, self._shown = moved, True
                     await self._context.store.intents.note_published(moved.id, Status.IN_PROGRESS)
                 case LostRace():
                     raise Dropped("its label was changed meanwhile", look=0.0, uncount=True)
@@ -341,7 +342,8 @@ class RunScope:
 
     def _intent(self, outcome: Outcome, note: str) -> Intent:
         status = Status.IN_PROGRESS
-        if self._ticket is not None and self._tracker is not None:
+        # What we have shown we move on from, whatever a person made of it in the same moment.
+        if not self._shown and self._ticket is not None and self._tracker is not None:
             status = resolve(self._tracker.labels.statuses(self._ticket.labels))
         return Intent(
             ticket=self.request.ticket,
@@ -365,7 +367,7 @@ class RunScope:
             self._context.store,
             tracker.platform,
             self.request.ticket,
-            token=self.request.run,
+            token=self._lease.lock_token,
             fence=self._lease.fence,
             wait=times.lock * 2,
         )

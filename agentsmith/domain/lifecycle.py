@@ -69,6 +69,7 @@ EDGES: Final = frozenset(
         Edge(Status.IN_PROGRESS, None, Owner.RUN, "trigger removed or ticket closed"),
         Edge(Status.ENQUEUED, None, Owner.RUN, "trigger removed or ticket closed"),
         Edge(Status.ENQUEUED, Status.FAILED, Owner.RUN, "cancelled before it started"),
+        Edge(Status.ENQUEUED, Status.PENDING, Owner.RUN, "cancelled before it started, but asked for again"),
         Edge(Status.ENQUEUED, Status.ENQUEUED, Owner.HOUSEKEEPING, "pushed again"),
         Edge(Status.IN_PROGRESS, Status.PENDING, Owner.HOUSEKEEPING, "the lease is gone"),
         Edge(Status.ENQUEUED, Status.FAILED, Owner.HOUSEKEEPING, "deliveries used up"),

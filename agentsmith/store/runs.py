@@ -150,6 +150,13 @@ end
 if now - tonumber(first) < tonumber(renew_ms) then return 'suspected' end
 return 'dead'
 """)
+_FORGET: Final = Script("""
+local heartbeat, running, suspects, released = unpack(KEYS)
+redis.call('ZREM', suspects, ARGV[1])
+redis.call('ZREM', released, ARGV[1])
+-- A run that lives after all puts its lease back, and itself with it.
+if redis.call('EXISTS', heartbeat) == 0 then redis.call('HDEL', running, ARGV[1]) end
+""")
 _NOTE_HISTORY: Final = Script(f"""
 redis.call('RPUSH', KEYS[1], ARGV[1])
 redis.call('LTRIM', KEYS[1], -{HISTORY_KEPT}, -1)
@@ -175,6 +182,11 @@ class RunLease:
     value: str
     asked_by: str = ""
     """Who asked for this run by hand, without any trigger."""
+
+    @property
+    def lock_token(self) -> str:
+        """Under which the run holds its ticket's lock; a request that is taken again is a run of the same name."""
+        return f"{self.run}.{self.fence}"
 
     @classmethod
     def parse(cls, ticket: TicketId, value: str) -> RunLease:
@@ -290,7 +302,7 @@ class Runs:
         """The guard's farewell: the run is over and its children are gone; housekeeping may have the ticket."""
         k, t = self._keys, lease.ticket
         keys = [k.heartbeat(t), k.running, k.released, lock_key, k.ended(t)]
-        return bool(await _RELEASE_DEAD(self._redis, keys, [t, lease.fence, lease.value, lease.run]))
+        return bool(await _RELEASE_DEAD(self._redis, keys, [t, lease.fence, lease.value, lease.lock_token]))
 
     async def look(self, ticket: TicketId, *, patient: bool) -> Life:
         """Whether the ticket's run lives. `patient` asks for two looks before calling it dead."""
@@ -347,6 +359,11 @@ class Runs:
         """The ticket needs no recovery (any more)."""
         await self._redis.zrem(self._keys.suspects, ticket)
         await self._redis.zrem(self._keys.released, ticket)
+
+    async def forget(self, ticket: TicketId) -> None:
+        """The ticket's run is dead, and nothing is to be done about it."""
+        k = self._keys
+        await _FORGET(self._redis, [k.heartbeat(ticket), k.running, k.suspects, k.released], [ticket])
 
     async def request_stop(self, ticket: TicketId, reason: str) -> None:
         """Ask whoever runs the ticket to stop; it stands until the run ended."""

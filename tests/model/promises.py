@@ -183,19 +183,21 @@ class Promises:
         self, actor: Doer, role: Owner, what: str, key: str, fence: int | None, *, lock_holder: str | None
     ) -> None:
         """A write begins: only under the ticket's lock, and not below the newest fence (P6)."""
-        # Claim comments on what it has pushed: a consumer may have taken that already, and waits for the lock.
-        comments_on_claim = what == "tracker.sticky" and role is Owner.CLAIM
-        if fence is not None and fence < self.stories[key].newest and not comments_on_claim:
+        # Whoever pushed a request comments on that: a consumer may have taken it already, and waits for the lock.
+        comments_on_push = what == "tracker.sticky" and role in (Owner.CLAIM, Owner.HOUSEKEEPING)
+        if self._forgot_time >= self._now() - self._times.lock:
+            return  # a lock that Redis forgot keeps nobody out
+        if fence is not None and fence < self.stories[key].newest and not comments_on_push:
             self.broken("P6", f"{actor} began {what} on {key} below the newest fence")
-        forgiven = self._forgot_time >= self._now() - self._times.lock
-        if lock_holder not in actor.lock_tokens and not forgiven:
+        if lock_holder not in actor.lock_tokens:
             self.broken("P6", f"{actor} began {what} on {key} without its lock")
 
     def moves(self, actor: Doer, role: Owner, key: str, move: Move) -> None:
         """Only edges that are in the table, and only by those who own them."""
         owners = {edge.owner for edge in EDGES if (edge.source, edge.to) == (move.expect, move.to)}
         if owners == {Owner.PERSON}:
-            allowed = self.stories[key].retries > 0
+            # What a person asked for may be published again, if nobody knows whether it was.
+            allowed = self.stories[key].retries > 0 or self.stories[key].final is None
         elif owners in ({Owner.CLAIM}, {Owner.RUN} if move.to is Status.IN_PROGRESS else set()):
             allowed = role in owners
         else:

@@ -63,6 +63,8 @@ class Page:
     open: bool = True
     revision: int = 0
     sticky: Sticky | None = None
+    before: frozenset[str] | None = None
+    """The labels before the latest write, for those who read from a copy that lags behind."""
 
     @property
     def id(self) -> TicketId:
@@ -140,6 +142,7 @@ class Board:
             page.labels.add(write.add)
         if page.labels != before:
             page.revision += 1
+            page.before = frozenset(before)
         self.say(f"{write.by}: {write} on {page.key} -> {self.shown(page.key)}")
         return True
 
@@ -188,8 +191,8 @@ class BoardTracker(Generic[C]):
         return self.labels.label(status)
 
     async def get(self, key: str) -> Ticket:
-        await self._reach("tracker.get", key)
-        return await self._actor.carry(lambda: self._ticket(key))
+        fault = await self._reach("tracker.get", key)
+        return await self._actor.carry(lambda: self._ticket(key, stale=fault is Fault.STALE))
 
     async def find(self, *labels: str) -> AsyncIterator[Ticket]:
         await self._reach("tracker.find", "")
@@ -308,7 +311,7 @@ class BoardTracker(Generic[C]):
         pages = self._board.pages.values()
         return [self._ticket(page.key) for page in pages if page.open and page.labels & set(labels)]
 
-    def _ticket(self, key: str) -> Ticket:
+    def _ticket(self, key: str, *, stale: bool = False) -> Ticket:
         page = self._board.pages.get(key)
         if page is None:
             raise TicketNotFound(f"there is no ticket {key}")
@@ -319,7 +322,7 @@ class BoardTracker(Generic[C]):
             title=f"Ticket {key}",
             body="please",
             url=f"https://model.example/{key}",
-            labels=frozenset(page.labels),
+            labels=page.before if stale and page.before is not None else frozenset(page.labels),
             open=page.open,
             revision=str(page.revision),
         )

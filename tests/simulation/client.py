@@ -32,9 +32,11 @@ class SimulatedRedis(Redis):
         parse = self.response_callbacks.get(args[0])
         return answer if parse is None else parse(answer, **options)
 
-    async def initialize(self) -> SimulatedRedis:
-        """There is nothing to connect."""
+    async def __aenter__(self) -> SimulatedRedis:
         return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
 
     async def aclose(self, close_connection_pool: bool | None = None) -> None:
         """There is nothing to let go of."""

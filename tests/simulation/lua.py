@@ -16,6 +16,7 @@ Call = Callable[[tuple[bytes, ...]], Reply]
 """Runs one command on the server that the script runs on."""
 
 _DEEPEST: Final = 1000
+_JSON: Final = json.JSONDecoder(parse_int=float)
 _STRICT: Final = b"""
 setmetatable(_G, {
   __index = function(_, name)
@@ -61,7 +62,8 @@ class LuaEngine:
 
     def _called(self, *words: object) -> object:
         assert self._call is not None
-        return self._to_lua(self._call(tuple(map(_argument, words))))
+        reply = self._call(tuple([word if type(word) is bytes else _argument(word) for word in words]))
+        return reply if type(reply) is bytes or type(reply) is int else self._to_lua(reply)
 
     def _called_with_care(self, *words: object) -> object:
         try:
@@ -80,14 +82,13 @@ class LuaEngine:
 
     def _reply(self, value: Any) -> Reply:
         """Numbers lose their fraction, false and nil are the same, and a list ends at its first nil."""
+        kind = type(value)
+        if kind is bytes or kind is int:
+            return value
         if value is None or value is False:
             return None
-        if value is True:
-            return 1
-        if isinstance(value, int | float):
+        if kind is float or kind is bool:
             return int(value)
-        if isinstance(value, bytes):
-            return value
         if (error := value[b"err"]) is not None:
             raise ResponseError(error.decode())
         if (status := value[b"ok"]) is not None:
@@ -121,7 +122,7 @@ class LuaEngine:
 
     def _decoded(self, text: bytes) -> Any:
         try:
-            return self._table(json.loads(text.decode("utf-8", "surrogateescape"), parse_int=float), 0)
+            return self._table(_JSON.decode(text.decode("utf-8", "surrogateescape")), 0)
         except (ValueError, RecursionError) as error:
             raise ResponseError(f"cjson: {error}") from None
 
@@ -140,8 +141,6 @@ class LuaEngine:
 
 
 def _argument(word: object) -> bytes:
-    if type(word) is bytes:
-        return word
     if isinstance(word, bool) or not isinstance(word, int | float):
         raise ResponseError("Lua redis lib command arguments must be strings or integers")
     return number_text(word)

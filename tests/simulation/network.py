@@ -19,7 +19,7 @@ from agentsmith.store.scripting import Script
 from tests.model.actors import Fault
 from tests.simulation.loop import Clock, SimulatedLoop
 from tests.simulation.processes import Link, Process
-from tests.simulation.server import Blocked, SimulatedServer
+from tests.simulation.server import Blocked, NotSimulated, SimulatedServer
 
 T = TypeVar("T")
 _ANSWER_WITHIN: Final = 10.0
@@ -110,6 +110,8 @@ class Network:
         else:
             try:
                 reply = self.server.execute(*words)
+            except NotSimulated:
+                raise  # a trouble of the simulation, not one of the world that it simulates
             except RedisError as error:
                 reply = error
             self._carried_out(process, point, words, reply)

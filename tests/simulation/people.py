@@ -43,7 +43,7 @@ class People:
         self._world, self._board, self._promises = world, world.board, world.promises
         self._deliveries = itertools.count(1)
         world.changed = self._changed
-        world.person = self.in_between  # type: ignore[method-assign]
+        world.person = self.in_between
         self._store: Store | None = None
 
     def come(self, until: float) -> None:

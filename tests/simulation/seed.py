@@ -58,7 +58,7 @@ def play(seed: int, *, whole_trace: bool = False) -> Played:
 
 def _play(seed: int, world: World) -> Played:
     people, troubles, promises = People(world), Troubles(world), world.promises
-    rough = world.chance.choice((15.0, 30.0, 50.0))
+    rough = world.chance.choice((10.0, 20.0, 40.0))
     world.trace.say(f"seed {seed}: {', '.join(world.topology)}; {world.board.flavour}")
     for name in world.topology:
         world.later(world.between(0, 1.5), world.start, name)

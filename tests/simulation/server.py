@@ -23,6 +23,10 @@ _INFO: Final = (
 )
 
 
+class NotSimulated(ResponseError):
+    """A real server may know the command; the simulated one does not."""
+
+
 @dataclass(eq=False, slots=True)
 class Blocked:
     """A client that waits for something to be in `source`."""
@@ -53,9 +57,11 @@ class SimulatedServer:
     _blocked: list[Blocked] = field(default_factory=list)
     _starts: int = 1
     _known: dict[bytes, Callable[..., Reply]] = field(default_factory=dict)
+    _info: bytes = b""
 
     def __post_init__(self) -> None:
         self.keyspace = Keyspace(lambda: self.now_us() // 1000)
+        self._info = _INFO.format(run_id=self.run_id).encode()
         for name, method in COMMANDS.items():
             self._known[name] = self._known[name.lower()] = getattr(self.keyspace, method)
 
@@ -96,6 +102,7 @@ class SimulatedServer:
         self._blocked.clear()
         self._starts += 1
         self.run_id = hashlib.sha1(b"%d" % self._starts, usedforsecurity=False).hexdigest()
+        self._info = _INFO.format(run_id=self.run_id).encode()
 
     def snapshot(self) -> Snapshot:
         """What it remembers now; a replica that is behind remembers an older one."""
@@ -134,10 +141,10 @@ class SimulatedServer:
                 now = self.now_us()
                 return [b"%d" % (now // 1_000_000), b"%d" % (now % 1_000_000)]
             case b"INFO":
-                return _INFO.format(run_id=self.run_id).encode()
+                return self._info
             case b"PING":
                 return Status(b"PONG")
-        raise ResponseError(f"ERR unknown command {words[0].decode()!r}: the simulated Redis does not know it")
+        raise NotSimulated(f"ERR unknown command {words[0].decode()!r}: teach it to the simulated Redis")
 
     def _learn(self, text: bytes) -> bytes:
         sha = hashlib.sha1(text, usedforsecurity=False).hexdigest().encode()

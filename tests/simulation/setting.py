@@ -15,8 +15,8 @@ from tests.support.world import world_config
 
 NAMESPACE: Final = "simulated"
 SCALE: Final = 5
-"""Every duration of the defaults is divided by this. Virtual time costs nothing, but what processes do meanwhile does."""
-IDLE_WAIT: Final = 6.0
+"""Every duration of the defaults is divided by this: virtual time costs nothing, but what is done meanwhile does."""
+IDLE_WAIT: Final = 10.0
 """How long an idle consumer or intake blocks; a second in production, where waiting costs nothing."""
 
 _EVERYTHING: Final = frozenset(Role)
@@ -35,11 +35,11 @@ def configuration(data_dir: Path) -> Config:
     """The defaults, faster as a whole; what is asked over and over when nothing is to do is asked less often."""
     config = world_config(
         data_dir,
-        lease=Lease(leader=Duration(75)),
-        consumer=Consumer(stop_poll=Duration(15)),
+        lease=Lease(leader=Duration(100)),
+        consumer=Consumer(stop_poll=Duration(17.5)),
         claim=Claim(loop_limit=LoopLimit(claims=1000)),
         run=Run(),
-        housekeeping=Housekeeping(sweep_every=Duration(20), reconcile_every=Duration(300)),
+        housekeeping=Housekeeping(sweep_every=Duration(30), reconcile_every=Duration(300)),
         trackers={"local": LocalSettings(poll_interval=Duration(60))},
     ).scaled(1 / SCALE)
     assert not list(broken_rules(config))

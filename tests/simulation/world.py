@@ -93,7 +93,7 @@ class World:
         self.chance = random.Random(seed)
         self.config = configuration(folder)
         self.clock = Clock()
-        self.loop = SimulatedLoop(self.clock)
+        self.loop = SimulatedLoop(self.clock)  # type: ignore[abstract]  # the rest is never asked for
         self.trace = Trace(self.clock, whole=whole_trace)
         self.weather = Weather(self.chance, self._strike)
         self.redis_ahead = 0.0
@@ -119,7 +119,10 @@ class World:
         self.guards: list[SimulatedGuard] = []
         self.changed: Callable[[Write], None] = lambda _: None
         """Told of every write on the board; people's webhooks come from here."""
+        self.person: Callable[[Fault, str], None] = lambda *_: None
+        """Acts on a ticket in just this moment."""
         self.topology = self.chance.choice(TOPOLOGIES)
+        self._hands = self.chance.choice((1, 2))
         self._incarnations = itertools.count(1)
         self._outside = Process("outside", Host("outside"), self.loop, _Calm(), self.network)
 
@@ -144,7 +147,8 @@ class World:
             hermetic(self.clock, self.chance, ahead, host),
             patch.object(store_module, "connect", connect),
             patch.object(daemon_module, "Consumer", _patient_consumer),
-            patch.object(daemon_module, "Intake", partial(Intake, hands=2)),
+            patch.object(daemon_module, "Intake", partial(Intake, hands=self._hands)),
+            patch.object(daemon_module, "Retention", _NoRetention),
             patch.object(intake_module, "_LONGEST_WAIT", IDLE_WAIT),
             patch.object(guard_program, "process_table", dict),
             patch.object(self.loop, "subprocess_exec", self._start_guard, create=True),
@@ -175,7 +179,9 @@ class World:
 
     async def _live(self, agent: Agent) -> None:
         agent.store = Store(_URL, times=lease_times(self.config), namespace=NAMESPACE)
-        tracker = cast(Tracker, BoardTracker(self.board, agent.process, self, self.person))
+        tracker = cast(
+            Tracker, BoardTracker(self.board, agent.process, self, lambda fault, key: self.person(fault, key))
+        )
         await agent.daemon._serve(Opened(agent.store, _URL, None, "simulated"), {NAME: tracker}, None, lambda _: None)
 
     def _over(self, agent: Agent, task: asyncio.Task[None]) -> None:
@@ -271,10 +277,6 @@ class World:
     def lands(self, write: Write) -> None:
         self.promises.lands(write)
 
-    def person(self, what: Fault, key: str) -> None:
-        """A person acts in just this moment; set by whoever plays the people."""
-        raise NotImplementedError
-
     # ---- looking at it
 
     def left(self) -> list[str]:
@@ -299,6 +301,17 @@ class _Calm:
 
     def at_point(self, process: Process, point: str) -> None:
         pass
+
+
+class _NoRetention:
+    """The disk is the real one, and its dates are from another time."""
+
+    def __init__(self, *_: object) -> None:
+        pass
+
+    async def serve(self) -> None:
+        """Remove nothing, for ever."""
+        await asyncio.Event().wait()
 
 
 def _patient_consumer(**options: Any) -> Consumer:

@@ -366,7 +366,7 @@ async def test_the_note_of_an_outcome_may_hold_anything(store: Store) -> None:
 
 async def test_a_guard_releases_the_lease_and_the_runs_lock(store: Store) -> None:
     lease, _ = await begin(store)
-    lock = await locked(store, by=lease.run)
+    lock = await locked(store, by=lease.lock_token)
     assert await store.runs.release_dead(lease, lock_key=lock.key)
     assert await store.runs.lease(TICKET) is None
     assert await store.runs.released() == [TICKET]
@@ -390,6 +390,29 @@ async def test_a_guard_does_not_touch_somebody_elses_lease_or_lock(store: Store,
     await raw.hset(store.keys.running, TICKET, old.value)  # a lost update of `running` does not make it ours either
     assert not await store.runs.release_dead(old, lock_key=lock.key)
     assert await store.runs.lease(TICKET) == new
+
+
+async def test_a_guard_does_not_release_the_lock_of_a_later_run_of_the_same_request(store: Store, raw: Any) -> None:
+    await taken(store)
+    old = await acquired(store, a_request(1))
+    await raw.delete(store.keys.heartbeat(TICKET))  # it lapsed, and the request was taken again
+    new = await acquired(store, a_request(1))
+    assert (old.run, old.lock_token) != (new.run, new.lock_token)
+    lock = await locked(store, by=new.lock_token)
+    assert not await store.runs.release_dead(old, lock_key=lock.key)
+    assert await store.redis.get(lock.key) == new.lock_token
+
+
+async def test_a_dead_run_that_needs_nothing_is_forgotten(store: Store, raw: Any) -> None:
+    lease, _ = await begin(store)
+    await store.runs.forget(TICKET)
+    assert await store.runs.running() == [lease], "it lives"
+    await raw.delete(store.keys.heartbeat(TICKET))
+    await raw.zadd(store.keys.suspects, {TICKET: 1})
+    await raw.zadd(store.keys.released, {TICKET: 1})
+    await store.runs.forget(TICKET)
+    assert await store.runs.running() == []
+    assert await store.runs.suspects() == await store.runs.released() == []
 
 
 async def test_a_guard_that_comes_after_the_settling_releases_nothing(store: Store) -> None:

@@ -1,0 +1,127 @@
+"""Mutants: one safeguard taken out of the product at a time, to see whether the simulation notices.
+
+Each is a file `*.patch` beside this one: a line that says what is wrong with it, and then, per file of the product, the
+lines that go (`-`), come (`+`) and stay (` `). There are no line numbers, so that it does not rot when others move;
+what it replaces must be there exactly once, so that it cannot quietly become no mutant at all.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+ROOT: Final = Path(__file__).parents[2]
+_COPIED: Final = ("agentsmith", "tests/simulation", "tests/model", "tests/support")
+_BROKEN: Final = re.compile(r"^BROKEN (\S+): (.*)$", re.MULTILINE)
+_SEED: Final = re.compile(r"^seed (\d+) again", re.MULTILINE)
+
+
+class DoesNotApply(Exception):
+    """The product has changed, and the mutant must be written anew."""
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """One replacement in one file."""
+
+    path: str
+    old: str
+    new: str
+
+    def apply(self, root: Path) -> None:
+        """Make the change; DoesNotApply when what it replaces is not there exactly once."""
+        file = root / self.path
+        text = file.read_text() if file.is_file() else ""
+        if text.count(self.old) != 1:
+            raise DoesNotApply(f"{self.path} has this {text.count(self.old)} times, not once:\n{self.old}")
+        file.write_text(text.replace(self.old, self.new))
+
+
+@dataclass(frozen=True, slots=True)
+class Caught:
+    """What gave a mutant away."""
+
+    seed: int
+    promise: str
+    what: str
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Mutant:
+    """A product with one safeguard less."""
+
+    name: str
+    why: str
+    edits: tuple[Edit, ...]
+
+    @contextmanager
+    def alive(self) -> Iterator[Path]:
+        """A copy of the tree in which the mutant lives."""
+        with tempfile.TemporaryDirectory(prefix="as-mutant-") as folder:
+            root = Path(folder)
+            for part in _COPIED:
+                shutil.copytree(ROOT / part, root / part, ignore=shutil.ignore_patterns("__pycache__"))
+            for edit in self.edits:
+                edit.apply(root)
+            yield root
+
+    def hunt(self, *, first: int, seeds: int) -> Caught | None:
+        """Play seeds on the mutant until one breaks a promise; None when all of them held."""
+        started = time.monotonic()
+        options = ("--from", str(first), "--seeds", str(seeds), "--jobs", "1")
+        with self.alive() as root:
+            # Nothing but the copy may be imported: an installed agentsmith comes after the working directory.
+            done = subprocess.run(
+                [sys.executable, "-m", "tests.simulation", *options],
+                check=False, capture_output=True, text=True, cwd=root, env={**os.environ, "PYTHONPATH": str(root)},
+            )  # fmt: skip
+        if done.returncode == 0:
+            return None
+        seed, broken = _SEED.search(done.stdout), _BROKEN.search(done.stdout)
+        if seed is None or broken is None:
+            raise RuntimeError(f"the simulation of {self.name} itself failed:\n{done.stderr[-3000:]}")
+        return Caught(int(seed[1]), broken[1], broken[2], time.monotonic() - started)
+
+
+def parse(name: str, text: str) -> Mutant:
+    """Read a patch."""
+    head, *sections = re.split(r"^--- ", text, flags=re.MULTILINE)
+    edits = []
+    for section in sections:
+        path, _, body = section.partition("\n")
+        edits += [Edit(path.strip(), *hunk) for hunk in _hunks(body)]
+    if not head.strip() or not edits:
+        raise DoesNotApply(f"{name} says nothing, or changes nothing")
+    return Mutant(name, " ".join(head.split()), tuple(edits))
+
+
+def _hunks(body: str) -> Iterator[tuple[str, str]]:
+    """What goes and what comes, for each run of lines; a line to go after one that came begins the next."""
+    lines: list[str] = []
+    for line in [*body.splitlines(), "-"]:
+        ends = line == "-" or (line.startswith("-") and any(earlier.startswith("+") for earlier in lines))
+        if ends and lines:
+            yield _side(lines, " -"), _side(lines, " +")
+            lines = []
+        if line != "-":
+            lines.append(line)
+
+
+def _side(lines: list[str], signs: str) -> str:
+    return "".join(f"{line[1:]}\n" for line in lines if line[:1] in signs)
+
+
+def all_mutants() -> list[Mutant]:
+    """Every mutant, by name."""
+    return [parse(file.stem, file.read_text()) for file in sorted(Path(__file__).parent.glob("*.patch"))]

@@ -1,0 +1,94 @@
+"""What the simulation found, each as the small story that it came down to; the seed is of the day it was found."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agentsmith.domain.intent import Intent
+from agentsmith.domain.lifecycle import Status
+from agentsmith.store import Store
+from agentsmith.ticketlock import holding
+from tests.support.stuck import finish, started_by
+from tests.support.world import TRIGGER, World, open_world
+
+
+@pytest.fixture
+async def world(tmp_path: Path, store: Store, redis_url: str) -> Any:
+    async with open_world(tmp_path, store, redis_url) as opened:
+        yield opened
+
+
+async def test_a_run_that_its_living_consumer_does_not_carry_out_is_let_go(world: World) -> None:
+    """Seeds 57 and 1079: a failover lost the settle, and the consumer vouched for the run for ever."""
+    key = await world.open_ticket()
+    lease = await started_by(world, key, consumer=world.process.name)
+    await world.store.presence.tick(world.process, ttl=60, running={})
+    await world.store.redis.delete(world.store.keys.heartbeat(lease.ticket))
+    assert (await world.housekeeping.sweep()).recovered == 0, "its consumer lives"
+    await world.consumer._disown()
+    assert await world.store.runs.released() == [lease.ticket]
+    assert (await world.housekeeping.sweep()).recovered == 1
+    await finish(world, key)
+
+
+async def test_what_is_in_hand_is_not_let_go(world: World) -> None:
+    key = await world.open_ticket()
+    await world.claim(key)
+    payload = await world.store.queue.take(world.process.name, wait=0.1)
+    assert payload is not None
+    running = asyncio.create_task(world.consumer.run(payload))
+    while not await world.store.runs.running():
+        assert not running.done()
+    await world.consumer._disown()
+    assert await world.store.runs.released() == []
+    await running
+    assert await world.statuses(key) == {Status.DONE}
+
+
+async def test_a_finished_ticket_leaves_no_run_behind(world: World) -> None:
+    """Seed 165: the label said done, and a run that Redis had forgotten to end took a place for ever."""
+    key = await world.open_ticket()
+    lease = await started_by(world, key, consumer=world.process.name)
+    await world.desk.label(key, "agent-smith:done", actor="mona")
+    await world.desk.unlabel(key, "agent-smith:in-progress", actor="mona")
+    await world.consumer._disown()
+    await world.housekeeping.sweep()
+    assert await world.store.runs.running() == []
+    assert await world.store.runs.unsettled(lease.ticket) is None
+
+
+async def test_a_trigger_that_was_taken_off_still_tells_whose_ticket_it_is(world: World) -> None:
+    """Seed 85: without it a ticket that Redis forgot looked like another installation's, and kept its label."""
+    key = await world.open_ticket()
+    await world.claim(key)
+    await world.desk.unlabel(key, TRIGGER, actor="mona")
+    tracker, store = world.trackers["local"], world.store
+    ticket = await tracker.get(key)
+    intent = Intent(ticket.id, "local", key, 1, Status.ENQUEUED, None, "run", outcome="withdrawn")
+    async with holding(store, tracker.platform, ticket.id, token="me") as lock:
+        await world.parts.publisher.comment(tracker, ticket, None, intent, lock=lock)
+    sticky = await tracker.read_sticky(ticket)
+    assert sticky is not None
+    assert sticky.memo is not None
+    assert sticky.memo.trigger == TRIGGER
+
+
+async def test_a_claim_that_died_is_remembered_until_something_can_be_done_about_it(world: World, raw: Any) -> None:
+    """Seed 241: it was forgotten while Redis settled, then a person closed the ticket, and nobody looked again."""
+    key = await world.open_ticket("agent-smith:enqueued")
+    tracker, store, ticket = world.trackers["local"], world.store, world.ticket_id(key)
+    async with holding(store, tracker.platform, ticket, token="me") as lock:
+        claim = Intent(ticket, "local", key, 0, Status.PENDING, Status.ENQUEUED, "run-1")
+        begun = await store.intents.decide(ticket, claim, lock_key=lock.key, token="me", look_in=0)
+        assert begun.word == "decided"
+        await raw.set(store.keys.settling, "1", px=60_000)
+        await world.parts.recovery.attend(tracker, await tracker.get(key), lock)
+        assert await store.intents.of(ticket) is not None
+        await raw.delete(store.keys.settling)
+        await world.parts.recovery.attend(tracker, await tracker.get(key), lock)
+        assert await store.intents.of(ticket) is None
+        assert await store.queue.holds(ticket)
