@@ -130,9 +130,9 @@ class Arena:
         """The parent of a process; 0 once it is gone."""
         return guard.process_table().get(pid, (0, 0))[0]
 
-    def works(self, post: Post) -> bool:
-        """Whether the work on a ticket is being done by the daemon of this post."""
-        return any(_is(pid, work.__file__) for pid in self.descendants(post.pid))
+    def does(self, post: Post, pids: set[int]) -> bool:
+        """Whether one of these processes is the work of this post's daemon."""
+        return not pids.isdisjoint(self.descendants(post.pid))
 
     @staticmethod
     def is_guard(pid: int) -> bool:

@@ -38,7 +38,7 @@ LIMITS: Final = {
     "jira": "burst_limit",
 }
 """How each platform says 429."""
-_STRIKES_WITHIN: Final = 5.0
+_STRIKES_WITHIN: Final = 8.0
 
 
 @dataclass(slots=True)
@@ -92,13 +92,16 @@ class Scene:
 
     @asynccontextmanager
     async def victim(self, role: str, *, leading: bool = False) -> AsyncIterator[Post | None]:
-        """A daemon of the role that no other fault is at: mostly the leader, and of consumers one that works."""
+        """A daemon of the role that no other fault is at: mostly the leader, and of consumers one with long work.
+
+        What goes on after its consumer is gone is found out only if it lasts until the next run begins.
+        """
         chosen = await self._leader(role) if leading and self.chance.random() < 0.8 else None
         give_up = time.monotonic() + _STRIKES_WITHIN
         while chosen is None and time.monotonic() < give_up:
             free = [post for post in self.arena.of_role(role) if post.alive and not post.busy]
             if role == "consumer":
-                free = [post for post in free if self.arena.works(post)]
+                free = [post for post in free if self.arena.does(post, self.people.long_work())]
             if free:
                 chosen = self.chance.choice(free)
             else:

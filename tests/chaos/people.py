@@ -70,10 +70,10 @@ class People:
         self.opened += 1
 
     def _seconds(self) -> float:
-        """Mostly short work, and some that lasts longer than a lease."""
+        """Mostly short work, and some that lasts longer than it takes to declare a silent run dead."""
         share = self._chance.random()
         if share < self._long_share:
-            return self._arena.scaled(self._chance.uniform(100, 200))
+            return self._arena.scaled(self._chance.uniform(500, 800))
         return self._chance.uniform(0.02, 0.2) if share < 0.7 else self._chance.uniform(0.2, 1.0)
 
     def look(self, *, linger: float) -> None:
@@ -109,6 +109,15 @@ class People:
         errand.tracker.remove(errand.key, label)
         return f"{label} of {errand.tracker.opened[errand.key]}"
 
+    def long_work(self) -> set[int]:
+        """The first processes of runs that would go on for longer than it takes to declare a silent run dead."""
+        now, enough = time.monotonic_ns(), self._arena.scaled(400)
+        return {
+            int(line["life"])
+            for line in self._works.running()
+            if line["seconds"] - (now - line["at"]) / 1_000_000_000 > enough
+        }
+
     def some_work(self, chance: random.Random) -> dict[str, Any] | None:
         """The first word of some run that has not said its last, if there is one."""
         running = self._works.running()
@@ -142,6 +151,8 @@ class _Tail:
                     self._running[run] = line
                 elif line["did"] == "end":
                     self._running.pop(run, None)
-        recent = time.monotonic_ns() - 10_000_000_000
-        self._running = {run: line for run, line in self._running.items() if line["at"] > recent}
+        now = time.monotonic_ns()
+        # Whoever was killed says no last word.
+        left = {run: line["seconds"] * 1e9 - (now - line["at"]) for run, line in self._running.items()}
+        self._running = {run: line for run, line in self._running.items() if left[run] > -1e9}
         return list(self._running.values())

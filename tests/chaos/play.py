@@ -41,8 +41,8 @@ class Terms:
     """Seconds after which no more tickets are opened."""
     patience: float = 90.0
     """Seconds that everything may take to come right after the last fault."""
-    long_share: float = 0.25
-    """The share of tickets whose work lasts longer than a lease."""
+    long_share: float = 0.08
+    """The share of tickets whose work lasts longer than it takes to declare a silent run dead."""
 
 
 @dataclass(slots=True)

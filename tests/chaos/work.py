@@ -40,7 +40,11 @@ def main(folder: str) -> int:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         note("overlap")
-    note("start")
+    try:
+        os.close(os.open(f"{folder}/locks/{platform}-{key}.begun", os.O_CREAT | os.O_EXCL))
+    except FileExistsError:
+        seconds = min(seconds, 1.0)  # it was cut off: what had to be seen is seen, if anything was
+    note("start", f', "seconds": {seconds}')
     child = os.fork()
     if child == 0:
         # A part of the run like any other, though it left the session and does not mind SIGTERM.
