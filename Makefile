@@ -7,7 +7,7 @@ WORKERS ?= 4
 SEEDS ?= 1000
 FROM ?= 0
 
-.PHONY: demo test check simulate mutants bench fmt install clean
+.PHONY: demo test check simulate chaos mutants bench fmt install clean
 
 demo: $(STAMP)
 	$(BIN)/agentsmith demo
@@ -26,6 +26,10 @@ simulate: $(STAMP)
 
 mutants: $(STAMP)
 	$(BIN)/python -m tests.mutants
+
+# Real processes under every kind of fault; the last line is the result. More: make chaos TICKETS=1000 SEED=7
+chaos: $(STAMP)
+	@$(BIN)/python -m tests.chaos --tickets $(or $(TICKETS),100) $(if $(SEED),--seed $(SEED))
 
 bench: $(STAMP)
 	$(BIN)/agentsmith bench

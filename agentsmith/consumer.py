@@ -106,11 +106,15 @@ class Consumer:
         self._begin(payload)
         await asyncio.wait({self._tasks[payload]})
 
-    def stop_runs(self, reasons: Mapping[TicketId, str]) -> None:
-        """End the runs that somebody asked to stop."""
-        for scope in self._scopes.values():
-            if reason := reasons.get(scope.request.ticket):
-                scope.stop(reason)
+    def stop_runs(self, reasons: Mapping[TicketId, str], *, asked: Mapping[TicketId, int]) -> None:
+        """End the runs that are to stop. `asked` is what `running` said when the question was sent.
+
+        A run may have ended since and the next one of its ticket begun: the answer does not concern that one.
+        """
+        for payload, scope in self._scopes.items():
+            ticket = scope.request.ticket
+            if ticket in reasons and asked.get(ticket) == self._leases[payload].fence:
+                scope.stop(reasons[ticket])
 
     async def restore(self) -> None:
         """Redis lost its memory: put the requests in hand back; leases are put back by their renewal."""

@@ -304,7 +304,7 @@ async def tick(config: Config, store: Store, process: Callable[[], Process], con
                 if epoch not in (None, told.epoch):
                     log.warning("redis lost its memory, putting back what we hold", runs=len(running))
                     await consumer.restore()
-                consumer.stop_runs(told.stops)
+                consumer.stop_runs(told.stops, asked=running)
             epoch = told.epoch
             store.outage.over()
         except AWAY as error:

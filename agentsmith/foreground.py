@@ -55,7 +55,7 @@ class Foreground:
 
     def stop(self, ticket: TicketId, reason: str) -> None:
         """End the run of the ticket."""
-        self.consumer.stop_runs({ticket: reason})
+        self.consumer.stop_runs({ticket: reason}, asked=self.consumer.running)
 
 
 @contextlib.asynccontextmanager

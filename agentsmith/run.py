@@ -32,7 +32,7 @@ from agentsmith.pipelines.guarded import Guard, GuardDied
 from agentsmith.pipelines.outcome import Outcome
 from agentsmith.progress import LiveComment
 from agentsmith.publish import LOOK_AGAIN
-from agentsmith.store import AWAY, Acquired, Lease
+from agentsmith.store import AWAY, TAKEN_OVER, Acquired, Lease
 from agentsmith.ticketlock import LockBusy, holding
 from agentsmith.work import RunContext, Work, account_of
 
@@ -101,8 +101,10 @@ class RunScope:
         await self._settle(dropped)
 
     def stop(self, reason: str) -> None:
-        """A person cancelled or withdrew the ticket: end the work."""
-        if self._stop is None and self._kept.lost is None:
+        """A person cancelled or withdrew the ticket, or somebody took it over: end the work."""
+        if reason == TAKEN_OVER:
+            self._kept.lose(reason)  # no outcome: whoever took it over decides
+        elif self._stop is None and self._kept.lost is None:
             self._stop = reason
             self._end_work()
 

@@ -21,7 +21,6 @@ from agentsmith.cli import (
     dead_letter_commands,
     output,
     run_commands,
-    setup_commands,
     ticket_commands,
     webhook_commands,
 )
@@ -61,6 +60,7 @@ def agentsmith(
       agentsmith demo                 see it all in ten seconds, nothing to set up
       agentsmith up                   start everything on this machine
       agentsmith ticket new --title "Say hello" --label agent-smith
+      agentsmith init                 then write a configuration for your tracker
 
     Every command takes --help. Options go after the command.
     """
@@ -68,7 +68,6 @@ def agentsmith(
 
 
 commands.add_to(app)
-setup_commands.add_to(app)
 run_commands.add_to(app)
 app.add_typer(ticket_commands.app, name="ticket")
 app.add_typer(config_commands.app, name="config")

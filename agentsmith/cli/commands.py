@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from agentsmith.cli.options import Actor, AsJson, ConfigFile, Ticket, prose
+from agentsmith.cli.setup_commands import doctor, init
 
 
 class RoleName(StrEnum):
@@ -24,7 +25,7 @@ class RoleName(StrEnum):
 
 def add_to(app: typer.Typer) -> None:
     """Make the commands part of `app`, in the order in which a newcomer meets them."""
-    for command in (demo, up, status, why, cancel, retry, quota, labels, replay, simulator, bench):
+    for command in (demo, init, doctor, up, status, why, cancel, retry, quota, labels, replay, simulator, bench):
         app.command(help=prose(command.__doc__ or ""))(command)
 
 
@@ -125,7 +126,9 @@ def why(ticket: Ticket, as_json: AsJson = False, config: ConfigFile = None) -> N
 
 
 def quota(as_json: AsJson = False, config: ConfigFile = None) -> None:
-    """See who spent how many API requests, how many are left, and when they are renewed.
+    """See how many API requests were spent and are left.
+
+    Who spent them on what, and when they are renewed.
 
     \b
     Example:
@@ -141,9 +144,10 @@ def labels(
     as_json: AsJson = False,
     config: ConfigFile = None,
 ) -> None:
-    """See the labels that agentsmith sets, those that start work, and make the former where they are missing.
+    """See the labels that start work and that show how it goes.
 
-    The poller makes them by itself, where the credential may. Exit code 1 says that it could not be done somewhere.
+    Those that agentsmith sets can be made where they are missing. The poller makes them by itself, where the credential
+    may. Exit code 1 says that it could not be done somewhere.
 
     \b
     Example:
@@ -166,7 +170,7 @@ def replay(
     as_json: AsJson = False,
     config: ConfigFile = None,
 ) -> None:
-    """Feed a webhook delivery in again, or list those of the last days.
+    """Feed a webhook delivery in again, or list them.
 
     The last hundred of each tracker are kept for three days, without anything secret. A command in a comment that was
     carried out is not carried out again.
@@ -183,7 +187,7 @@ def replay(
 
 def simulator(
     platform: Annotated[
-        str | None, typer.Argument(metavar="PLATFORM", help="Which one: github, …", show_default=False)
+        str | None, typer.Argument(metavar="PLATFORM", help="github, gitlab, azure-devops or jira.", show_default=False)
     ] = None,
     port: Annotated[
         int, typer.Option("--port", min=0, max=65535, metavar="N", help="Where to listen; 0 takes a free port.")
@@ -208,7 +212,9 @@ def bench(
     jobs: Annotated[int, typer.Option("--jobs", min=100, max=1_000_000, metavar="N", help="How many requests.")] = 5000,
     as_json: AsJson = False,
 ) -> None:
-    """Measure the queue on this machine, as ratios to what Redis does raw.
+    """Measure the queue on this machine.
+
+    As ratios to what Redis does raw, so that machines can be compared.
 
     \b
     Example:

@@ -8,7 +8,7 @@ import typer
 
 from agentsmith.cli.options import Actor, AsJson, ConfigFile, group
 
-app = group("Look at requests that nobody could run, run them again, or forget them.")
+app = group("See requests that nobody could run; retry or drop them.")
 
 Letter = Annotated[str, typer.Argument(metavar="ID", help="The letter's id, or how it begins.", show_default=False)]
 

@@ -95,8 +95,11 @@ def drop(file: Path | None, names: Sequence[str], *, everything: bool, as_json: 
 
 
 async def _letters(config: Config) -> list[DeadLetter]:
-    async with open_store(config) as opened:
-        return await opened.store.queue.dead_letters()
+    async def ask() -> list[DeadLetter]:
+        async with open_store(config) as opened:
+            return await opened.store.queue.dead_letters()
+
+    return await output.patiently(ask(), "waiting for Redis")
 
 
 async def _drop(config: Config, letters: Sequence[DeadLetter]) -> None:

@@ -39,7 +39,7 @@ def summary(result: dict[str, Any]) -> Iterator[RenderableType]:
     yield _columns(
         ("", "Ticket", "Label", ""),
         [
-            (t["key"], t["title"], output.status_text(t["status"], _label(t)), _remark(t, result["error"]))
+            (t["key"], t["title"], output.status_text(t["status"], _label(t)), _remark(t, result))
             for t in result["tickets"]
         ],
     )
@@ -86,12 +86,13 @@ def _label(ticket: dict[str, Any]) -> str:
     return next((label for label in ticket["labels"] if label.endswith(f":{ticket['status']}")), "none")
 
 
-def _remark(ticket: dict[str, Any], error: str) -> str:
+def _remark(ticket: dict[str, Any], result: dict[str, Any]) -> str:
     if ticket["status"] != ticket["expected"]:
         return f"should be {ticket['expected']}"
     if ticket["killed"]:
-        return "its consumer was killed"
-    return error if ticket["status"] == "failed" else ""
+        made = [proposal["url"] for proposal in result["pull_requests"]]
+        return "; ".join(["its consumer was killed", *made])
+    return str(result["error"]) if ticket["status"] == "failed" else ""
 
 
 def _moment(moment: dict[str, Any]) -> tuple[str | Text, ...]:

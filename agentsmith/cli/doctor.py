@@ -252,9 +252,13 @@ async def _tracker(tracker: Tracker, config: Config) -> Check:
 async def _code(config: Config) -> AsyncIterator[Check]:
     """Repositories, as far as a label can start something that needs one."""
     async with open_forges(config) as forges:
-        for name, forge in forges.items():
+        for name in config.trackers:
             started = [config.pipelines[trigger.pipeline] for trigger in config.triggers_for(name)]
             if not any(step.kind in _NEEDS_GIT for pipeline in started for step in pipeline.steps):
+                continue
+            if (forge := forges.get(name)) is None:
+                remedy = f"describe the repository under `repositories`, and name it in trackers.{name}.code"
+                yield Check(f"code of {name}", State.WRONG, "a label starts work on code, and there is none", remedy)
                 continue
             try:
                 async with asyncio.timeout(_PATIENCE):

@@ -6,18 +6,20 @@ nothing in it may move the cursor or pose as markup.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import os
 import sys
 import time
-from collections.abc import Iterator, Sequence
-from typing import IO, Any, Final
+from collections.abc import Coroutine, Iterator, Sequence
+from typing import IO, Any, Final, TypeVar
 
 from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+T = TypeVar("T")
 _STYLES: Final = {
     "pending": "dim",
     "enqueued": "cyan",
@@ -126,6 +128,18 @@ def ago(seconds: float) -> str:
         if seconds >= 2 * size:
             return f"{seconds / size:.0f} {unit}"
     return f"{seconds:.0f} s" if seconds >= 10 else f"{seconds:.1f} s"
+
+
+async def patiently(work: Coroutine[Any, Any, T], text: str) -> T:
+    """Do the work; on a terminal, say what is waited for once it takes longer than a second."""
+    task = asyncio.ensure_future(work)
+    try:
+        done, _ = await asyncio.wait({task}, timeout=_AFTER)
+        if not done and fancy(sys.stderr):
+            note(f"{text} …")
+        return await task
+    finally:
+        task.cancel()
 
 
 class Progress:

@@ -100,7 +100,9 @@ def logs(
 
 
 def pipelines(as_json: AsJson = False, config: ConfigFile = None) -> None:
-    """List the pipelines: those of the configuration, and the presets that need none.
+    """List the pipelines that a label can start.
+
+    Those of the configuration, and the presets that need none.
 
     \b
     Example:

@@ -7,13 +7,7 @@ from typing import Annotated
 
 import typer
 
-from agentsmith.cli.options import AsJson, ConfigFile, prose
-
-
-def add_to(app: typer.Typer) -> None:
-    """Make the commands part of `app`."""
-    for command in (init, doctor):
-        app.command(help=prose(command.__doc__ or ""))(command)
+from agentsmith.cli.options import AsJson, ConfigFile
 
 
 def _of_tracker(name: str, about: str) -> typer.models.OptionInfo:
@@ -71,7 +65,7 @@ def init(
 
 
 def doctor(as_json: AsJson = False, config: ConfigFile = None) -> None:
-    """Look whether everything is right, and say what to do about what is not.
+    """Look whether everything is right, and what to do.
 
     Configuration, data folder, git, coding agents, Redis, every tracker and its credential, code repositories and
     webhooks. It only reads. Exit code 1 says that something is wrong.

@@ -29,7 +29,7 @@ def status(file: Path | None, *, as_json: bool, watch: bool) -> None:
     if watch:
         asyncio.run(_watch(config))
         return
-    seen = asyncio.run(gather(config))
+    seen = asyncio.run(output.patiently(gather(config), "waiting for Redis"))
     if as_json:
         output.json_result(seen)
     else:

@@ -8,7 +8,7 @@ import typer
 
 from agentsmith.cli.options import AsJson, ConfigFile, group
 
-app = group("Install, check and remove the webhooks that make work start at once.")
+app = group("Install, check and remove webhooks: work starts at once.")
 
 Trackers = Annotated[
     list[str] | None, typer.Argument(metavar="[TRACKER]…", help="Which; else all of them.", show_default=False)

@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from pathlib import Path
+from typing import Final
 
 from rich.text import Text
 
 from agentsmith import explain
 from agentsmith.cli import finding, output, reach, session
 from agentsmith.config import Config
+from agentsmith.domain.errors import TrackerError
 from agentsmith.domain.gates import Gate
 from agentsmith.domain.ticket import TicketId
 from agentsmith.explain import Known
 from agentsmith.opening import open_trackers, shadow_of
 from agentsmith.store.reasons import Look
 
+_PATIENCE: Final = 5.0
+
 
 def why(text: str, file: Path | None, *, as_json: bool) -> None:
     """Show why the ticket does or does not run."""
     config = session.begin(file)
-    ticket, known, imagined = asyncio.run(_ask(config, text))
+    ticket, known, imagined = asyncio.run(output.patiently(_ask(config, text), "waiting for Redis"))
     if as_json:
         shadow = {"shadow": explain.as_data(ticket, imagined)["looks"]} if imagined is not None else {}
         output.json_result({**explain.as_data(ticket, known), **shadow})
@@ -33,10 +38,15 @@ async def _ask(config: Config, text: str) -> tuple[TicketId, Known | None, Known
     async with open_trackers(config) as trackers:
         tracker, key = finding.find(text, trackers)
         ticket = tracker.ticket_id(key)
-    async with reach.store_if_up(config) as opened:
-        if opened is None:
+        async with reach.store_if_up(config) as opened:
+            known = await explain.known(opened.store, ticket) if opened else None
+        if known is None or not known.looks:
+            # Nobody ever saw it: perhaps because there is none. A tracker that is away keeps nobody from an answer.
+            with contextlib.suppress(TrackerError, TimeoutError):
+                async with asyncio.timeout(_PATIENCE):
+                    await finding.read(tracker, key)
+        if known is None:
             return ticket, None, None
-        known = await explain.known(opened.store, ticket)
     async with reach.store_if_up(shadow_of(config)) as opened:
         imagined = await explain.known(opened.store, ticket) if opened else None
     return ticket, known, imagined if imagined and imagined.looks else None

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
+from agentsmith.demo import code
 from agentsmith.demo.stage import Stage
 from agentsmith.demo.story import Played, is_alive, status_of
 from agentsmith.domain.lifecycle import LabelSet, Status
@@ -28,6 +29,7 @@ async def check(stage: Stage, played: Played) -> list[Check]:
         *_recovery(played),
         *_labels(played),
         await _comment(stage, played),
+        *_code(stage, played),
         *_requests(stage),
     ]
 
@@ -88,6 +90,23 @@ async def _comment(stage: Stage, played: Played) -> Check:
     return Check("the failure's reason is a comment on its ticket", bool(said), said or "there is none")
 
 
+def _code(stage: Stage, played: Played) -> Iterator[Check]:
+    venue = stage.venue.code
+    if venue is None or not played.victim:
+        return
+    branch = stage.branch(played.victim)
+    found = venue.proposals()
+    wanted = [p for p in found if (p.head, p.base, p.open, p.draft) == (branch, "main", True, False)]
+    detail = wanted[0].url if wanted else f"there are {len(found)}"
+    yield Check("the coding ticket ended in one pull request, ready for review", len(wanted) == len(found) == 1, detail)
+    kept = bool(played.checkpoint) and played.checkpoint in venue.code.history(branch)
+    whole = venue.code.file(branch, code.FILE) == code.WHOLE
+    done = f"{played.checkpoint[:12]} was pushed before the kill, and is part of it"
+    yield Check(
+        "its second run went on from the branch of the first", kept and whole, done if kept else "it began anew"
+    )
+
+
 def _requests(stage: Stage) -> Iterator[Check]:
     complaints = stage.venue.complaints()
     if complaints is not None:
@@ -122,6 +141,7 @@ def as_data(stage: Stage, played: Played, checks: list[Check]) -> dict[str, Any]
             for key, ticket in played.tickets.items()
         ],
         "labels": {key: sorted(ticket.labels) for key, ticket in played.tickets.items()},
+        "pull_requests": [asdict(proposal) for proposal in stage.venue.code.proposals()] if stage.venue.code else [],
         "timeline": [moment.to_dict(played.start) for moment in played.timeline.in_order()],
         "checks": [{"name": check.name, "ok": check.ok, "detail": check.detail} for check in checks],
     }

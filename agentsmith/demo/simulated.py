@@ -8,7 +8,7 @@ from typing import Any
 
 from agentsmith.demo.venue import Engine, Seen, Venue
 from agentsmith.simulators import serve
-from agentsmith.simulators.stage import Stage
+from agentsmith.simulators.stage import CodeStage, Stage
 from agentsmith.simulators.stages import STAGES
 
 
@@ -51,6 +51,11 @@ class SimulatedVenue:
     async def comments(self, key: str) -> list[str]:
         """See Venue."""
         return self._stage.comments(key)
+
+    @property
+    def code(self) -> CodeStage | None:
+        """See Venue."""
+        return self._stage if isinstance(self._stage, CodeStage) else None
 
     def complaints(self) -> list[str]:
         """See Venue."""

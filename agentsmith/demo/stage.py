@@ -22,15 +22,19 @@ import yaml
 
 from agentsmith.config import Config, load
 from agentsmith.config.names import choices
+from agentsmith.demo import code
 from agentsmith.demo.venue import LOCAL, Engine, Venue, open_local
 from agentsmith.domain.errors import AgentSmithError, ConfigError
+from agentsmith.domain.forge import Forge
 from agentsmith.domain.signal import Signal
 from agentsmith.domain.ticket import TicketId, slug
 from agentsmith.domain.tracker import Tracker
-from agentsmith.opening import open_store, open_trackers
+from agentsmith.opening import open_forges, open_store, open_trackers
 from agentsmith.store import AWAY, Store
-from agentsmith.trackers import forges, registry
+from agentsmith.trackers import forges as code_hosts
+from agentsmith.trackers import registry
 from agentsmith.trackers.local.settings import DEFAULT_FILE
+from agentsmith.work import branch_for
 
 ENGINE: Final = "engine"
 CONSUMERS: Final = ("consumer-1", "consumer-2")
@@ -39,6 +43,12 @@ TRIGGERS: Final = {
     "agent-smith:publish": "broken",
     "agent-smith:reindex": "long",
 }
+CODE_TRIGGERS: Final = {
+    "agent-smith": "quick",
+    "agent-smith:publish": "broken",
+    code.TRIGGER: code.PIPELINE,
+}
+"""Where there is code beside the tickets, the long work is coding work."""
 _ROLES: Final = {
     ENGINE: ("poller", "housekeeping", "receiver"),
     **dict.fromkeys(CONSUMERS, ("consumer",)),
@@ -80,6 +90,8 @@ class Stage:
     """The daemons' side of the tickets, asked for nothing but names."""
     venue: Venue
     """People's side of the same tickets."""
+    forges: Mapping[str, Forge] = field(default_factory=dict)
+    """Asked for nothing but where the code is."""
     processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
 
     @property
@@ -98,6 +110,10 @@ class Stage:
     def ticket_id(self, key: str) -> TicketId:
         """What the daemons call the ticket."""
         return self.tracker.ticket_id(key)
+
+    def branch(self, key: str) -> str:
+        """Where the daemons work on the ticket's code."""
+        return branch_for(key, self.tracker.name, self.forges)
 
     async def raise_curtain(self) -> None:
         """Start every process, wait until each says that it is alive, and let the engine hear of tickets."""
@@ -182,12 +198,13 @@ async def set_up(folder: Path, factor: float, platform: str = LOCAL) -> AsyncIte
     """A stage in `folder`, with all durations multiplied by `factor`; cleared away at the end."""
     async with contextlib.AsyncExitStack() as opening:
         venue = await opening.enter_async_context(_venue(folder, platform))
-        config = write_config(folder, factor, platform, venue.settings)
+        config = write_config(folder, factor, platform, venue.settings, coding=venue.code is not None)
         opened = await opening.enter_async_context(open_store(config))
         # A new Redis is not trusted for a while; the sooner it is met, the sooner that is over.
         await opened.store.presence.settling()
         trackers = await opening.enter_async_context(open_trackers(config))
-        stage = Stage(folder, config, opened.store, trackers[platform], venue)
+        forges = await opening.enter_async_context(open_forges(config))
+        stage = Stage(folder, config, opened.store, trackers[platform], venue, forges)
         opening.push_async_callback(stage.clear)
         yield stage
 
@@ -204,23 +221,28 @@ def _venue(folder: Path, platform: str) -> contextlib.AbstractAsyncContextManage
     return open_simulated(platform)
 
 
-def write_config(folder: Path, factor: float, tracker: str, settings: Mapping[str, Any]) -> Config:
+def write_config(
+    folder: Path, factor: float, tracker: str, settings: Mapping[str, Any], *, coding: bool = False
+) -> Config:
     """Write and load the configuration: the defaults, sped up, and what the tickets ask for."""
     work, file = folder / "work.sh", folder / "agentsmith.yaml"
     work.write_text(_WORK)
+    triggers = CODE_TRIGGERS if coding else TRIGGERS
+    extra = code.settings(folder) if coding else {"pipelines": {}}
     document: dict[str, Any] = {
         "data_dir": str(folder / _DATA),
         "log": {"format": "json"},
         "server": {"port": 0},
         "trackers": {tracker: dict(settings)},
         "consumer": {"slots": 1},
-        "triggers": [{"label": label, "pipeline": pipeline} for label, pipeline in TRIGGERS.items()],
-        "pipelines": {
-            name: {"steps": [{"run": ["sh", str(work), name], "name": f"{name} work"}]} for name in TRIGGERS.values()
-        },
+        "triggers": [{"label": label, "pipeline": pipeline} for label, pipeline in triggers.items()],
+        **extra,
+    }
+    document["pipelines"] |= {
+        name: {"steps": [{"run": ["sh", str(work), name], "name": f"{name} work"}]} for name in TRIGGERS.values()
     }
     file.write_text(yaml.safe_dump(document, sort_keys=False))
-    platforms, hosts = registry.settings_models(), forges.settings_models()
+    platforms, hosts = registry.settings_models(), code_hosts.settings_models()
     scaled = load(file, platforms=platforms, hosts=hosts, environ={}).scaled(factor).model_dump(mode="json")
     document |= {section: scaled[section] for section in _SCALED}
     document["trackers"][tracker]["poll_interval"] = scaled["trackers"][tracker]["poll_interval"]

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from agentsmith.demo import code
 from agentsmith.demo.stage import Stage, StageFright
 from agentsmith.demo.timeline import Moment, Timeline
 from agentsmith.demo.venue import Seen
@@ -29,6 +30,8 @@ class Part:
     trigger: str
     ends: Status = Status.DONE
     killed: bool = False
+    coding: bool = False
+    """Whether it is about code, and ends in a pull request."""
 
 
 @dataclass(slots=True)
@@ -45,6 +48,8 @@ class Played:
     children: tuple[int, ...] = ()
     child_gone_at: float | None = None
     released_at: float | None = None
+    checkpoint: str = ""
+    """The commit that was on the branch of the killed run's ticket when it was killed."""
 
     @property
     def open(self) -> list[str]:
@@ -66,12 +71,12 @@ def status_of(ticket: Seen) -> Status:
     return resolve(LabelSet().statuses(ticket.labels))
 
 
-def plan(count: int) -> list[Part]:
+def plan(count: int, *, coding: bool = False) -> list[Part]:
     """The tickets: one fails with a real error, one loses its consumer, the others simply succeed."""
-    parts = [
-        Part("Publish the release notes", "agent-smith:publish", ends=Status.FAILED),
-        Part("Rebuild the search index", "agent-smith:reindex", killed=True),
-    ]
+    long = Part("Rebuild the search index", "agent-smith:reindex", killed=True)
+    if coding:
+        long = Part(code.TITLE, code.TRIGGER, killed=True, coding=True)
+    parts = [Part("Publish the release notes", "agent-smith:publish", ends=Status.FAILED), long]
     titles = [*_TITLES, *(f"Small change {number}" for number in range(1, count))]
     parts += [Part(title, "agent-smith") for title in titles[: count - len(parts)]]
     # The long one is not first, so that the queue is seen to move around it.
@@ -86,12 +91,13 @@ async def play(stage: Stage, count: int, tell: Tell, *, patience: float) -> Play
     try:
         async with asyncio.timeout(patience):
             await stage.raise_curtain()
-            await _label_all(stage, played, plan(count))
+            await _label_all(stage, played, plan(count, coding=stage.venue.code is not None))
             tell(played, f"{count} tickets are labelled, all at once")
             await _kill_in_mid_run(stage, played, tell)
             await _see_recovery(stage, played, tell)
             while played.open:
                 await _look(stage, played, tell)
+            _see_proposals(stage, played, tell)
     except TimeoutError:
         tell(played, f"gave up after {patience:.0f} s")
     played.timeline.catch_up()
@@ -124,6 +130,7 @@ async def _kill_in_mid_run(stage: Stage, played: Played, tell: Tell) -> None:
     key = played.victim
     while not (children := _children(stage, key)):
         await _look(stage, played, tell)
+    await _see_half_of_it_pushed(stage, played, tell)
     lease = await stage.store.runs.lease(stage.ticket_id(key))
     pids = {process.name: process.pid for process in await stage.store.presence.alive()}
     consumer = stage.name_of(pids.get(lease.consumer, 0)) if lease else None
@@ -134,6 +141,27 @@ async def _kill_in_mid_run(stage: Stage, played: Played, tell: Tell) -> None:
     played.timeline.note(Moment(played.killed_at, "killed (kill -9) in mid-run", ticket=key, process=consumer))
     await stage.kill(consumer)
     tell(played, f"{consumer} is killed (kill -9) while it works on ticket {key}")
+
+
+async def _see_half_of_it_pushed(stage: Stage, played: Played, tell: Tell) -> None:
+    """Until the first half of a coding ticket is on its branch; nothing else may be counted on after a kill."""
+    venue, key = stage.venue.code, played.victim
+    if venue is None or not played.parts[key].coding:
+        return
+    branch = stage.branch(key)
+    # In a thread: the loop serves the repository meanwhile.
+    while await asyncio.to_thread(venue.code.file, branch, code.FILE) is None:
+        await _look(stage, played, tell)
+    played.checkpoint = venue.code.heads()[branch]
+    played.timeline.note(Moment(time.time(), f"half of the work is on {branch}", ticket=key))
+    tell(played, f"half of the work on ticket {key} is pushed to its branch")
+
+
+def _see_proposals(stage: Stage, played: Played, tell: Tell) -> None:
+    """Note the pull requests that the tickets ended in."""
+    for proposal in stage.venue.code.proposals() if stage.venue.code else ():
+        played.timeline.note(Moment(time.time(), f"pull request {proposal.url}", ticket=played.victim))
+        tell(played, f"ticket {played.victim} ended in a pull request: {proposal.url}")
 
 
 def _children(stage: Stage, key: str) -> tuple[int, ...]:

@@ -6,10 +6,13 @@ import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from agentsmith.domain.ticket import Ticket
 from agentsmith.trackers.local.desk import Desk
+
+if TYPE_CHECKING:
+    from agentsmith.simulators.stage import CodeStage
 
 LOCAL: Final = "local"
 PROJECT: Final = "demo"
@@ -61,6 +64,10 @@ class Venue(Protocol):
     async def comments(self, key: str) -> list[str]:
         """What was said on a ticket."""
 
+    @property
+    def code(self) -> CodeStage | None:
+        """The code beside the tickets, where the platform keeps both."""
+
     def complaints(self) -> list[str] | None:
         """Requests that the platform does not know; None where there is no platform."""
 
@@ -70,6 +77,7 @@ class LocalVenue:
 
     about: Final = "the built-in tracker"
     settings: Final[Mapping[str, Any]] = {"platform": LOCAL, "project": PROJECT}
+    code: Final = None
 
     def __init__(self, desk: Desk) -> None:
         self._desk = desk

@@ -58,7 +58,7 @@ class Move:
     fence: int
     deadline: float
     say: Words | None = None
-    """What the next `write_sticky` will say (T16)."""
+    """What the next `write_sticky` will say (T18)."""
 
 
 @dataclass(frozen=True, slots=True)

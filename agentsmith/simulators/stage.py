@@ -6,9 +6,12 @@ import json
 import shlex
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar, Final
+from urllib.parse import quote, urlsplit, urlunsplit
 
 from agentsmith.simulators.frame import Simulator
+from agentsmith.simulators.git.bare import BareRepository
 
 _TITLES: Final = ("Say hello", "Update the changelog", "Sort the imports")
 
@@ -71,3 +74,44 @@ class Stage(ABC):
     def acting(self, operation: str, **arguments: Any) -> str:
         """The command that does as a person does, over the control plane."""
         return f"curl -s {self.control_url}/act/{operation} -d {shlex.quote(json.dumps(arguments))}"
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """A pull request as people see it."""
+
+    number: int
+    url: str
+    title: str
+    body: str
+    head: str
+    base: str
+    open: bool
+    draft: bool
+
+
+class CodeStage(Stage):
+    """A platform that has the code beside the tickets."""
+
+    files: ClassVar[Mapping[str, str]] = {"README.md": "# Web\n\nA small project to play with.\n"}
+    """What the repository begins with."""
+
+    @property
+    @abstractmethod
+    def clone_url(self) -> str:
+        """Where git finds the repository."""
+
+    @property
+    @abstractmethod
+    def code(self) -> BareRepository:
+        """The repository itself."""
+
+    @abstractmethod
+    def proposals(self) -> list[Proposal]:
+        """All pull requests, oldest first."""
+
+    def cloning(self, username: str) -> str:
+        """The command that clones the repository as agentsmith does, for trying it out."""
+        parts = urlsplit(self.clone_url)
+        netloc = f"{username}:{quote(self.token, safe='')}@{parts.netloc}"
+        return f"git clone {urlunsplit(parts._replace(netloc=netloc))} web"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from agentsmith.store.connection import AWAY, Outage
 from agentsmith.store.intents import Begun, Intents
 from agentsmith.store.leases import LeaderLease, Lease, Trust
-from agentsmith.store.presence import Cycle, Leader, Presence, Process
+from agentsmith.store.presence import TAKEN_OVER, Cycle, Leader, Presence, Process
 from agentsmith.store.queue import DeadLetter, Pushed, Queue
 from agentsmith.store.runs import Acquired, NotAcquired, RunLease, Runs
 from agentsmith.store.signals import Signals
@@ -13,6 +13,7 @@ from agentsmith.store.store import LeaseTimes, Store
 
 __all__ = [
     "AWAY",
+    "TAKEN_OVER",
     "Acquired",
     "Begun",
     "Cycle",

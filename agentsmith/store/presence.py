@@ -12,18 +12,21 @@ from agentsmith.store.commands import Commands, Value
 from agentsmith.store.keys import CYCLE_MS, Keys
 from agentsmith.store.scripting import Script
 
-_TICK: Final = Script("""
+TAKEN_OVER: Final = "somebody took the ticket over"
+"""Why a run is to stop whose fence is no longer the newest; any other reason is a person's."""
+
+_TICK: Final = Script(f"""
 local alive, consumers, epoch, settling_key = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local consumer, about, ttl, settle = unpack(ARGV)
 settling(epoch, settling_key, settle)
 redis.call('SET', alive, about, 'PX', ttl)
 redis.call('ZADD', consumers, 'NX', now_us() / 1000, consumer)
-local stops = {}
+local stops = {{}}
 for i = 1, #ARGV - 4 do
   local stop, fence, mine = KEYS[3 + 2 * i], KEYS[4 + 2 * i], tonumber(ARGV[4 + i])
-  stops[i] = newest(fence) > mine and 'somebody took the ticket over' or redis.call('GET', stop) or ''
+  stops[i] = newest(fence) > mine and '{TAKEN_OVER}' or redis.call('GET', stop) or ''
 end
-return {redis.call('GET', epoch), stops}
+return {{redis.call('GET', epoch), stops}}
 """)
 _NOTE_CYCLE: Final = Script(f"""
 local cycle, fence = unpack(KEYS)

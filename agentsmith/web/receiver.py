@@ -64,7 +64,9 @@ class Receiver:
         desk = self._desks.get(name)
         status, text = (404, "there is no such tracker") if desk is None else await self._answer(name, desk, request)
         metrics.WEBHOOKS.labels(name if desk else _NOBODY, str(status)).inc()
-        return JSONResponse({"answer": text}, status_code=status)
+        # A reason may quote half a character, which JSON can hold and UTF-8 cannot.
+        shown = text.encode("utf-8", "replace").decode()
+        return JSONResponse({"answer": shown}, status_code=status)
 
     async def _answer(self, name: str, desk: Desk, request: Request) -> tuple[int, str]:
         try:

@@ -16,11 +16,12 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from tests.chaos.arena import CREW, open_arena
 from tests.chaos.checker import Verdict, check, read
-from tests.chaos.play import Play, Played, Terms
+
+if TYPE_CHECKING:
+    from tests.chaos.play import Played, Terms
 
 _FEW: Final = 300
 """Up to so many tickets, every kind of fault happens once, as fast as a busy machine of two cores can follow."""
@@ -57,6 +58,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=None, help="repeats the same choices, not the same timing")
     parser.add_argument("--speed", type=_positive, default=None, help="how much faster than the default intervals")
     parser.add_argument("--limit", type=_positive, default=None, help="seconds after which no ticket is opened")
+    parser.add_argument("--faults", default="", help="only these kinds, separated by commas (default: all)")
     parser.add_argument("--keep", action="store_true", help="keep histories and logs, also when all is well")
     return parser.parse_args(arguments)
 
@@ -76,6 +78,8 @@ def _positive(text: str) -> float:
 
 
 def _terms(wanted: argparse.Namespace) -> Terms:
+    from tests.chaos.play import Terms
+
     if wanted.tickets <= _FEW:
         return Terms(wanted.tickets, window=14, breath=0.5, once=True, limit=wanted.limit or 120.0)
     limit = wanted.limit or 120.0 + wanted.tickets * 0.18
@@ -84,6 +88,11 @@ def _terms(wanted: argparse.Namespace) -> Terms:
 
 async def _interruptible(folder: Path, wanted: argparse.Namespace) -> tuple[Verdict, Played]:
     """Chaos, ended in order by Ctrl-C, and by the signals of a supervisor or a closed terminal too."""
+    # Imported late: it takes seconds, and bad input should be told at once.
+    from tests.chaos.arena import CREW, open_arena
+    from tests.chaos.faults import KINDS
+    from tests.chaos.play import Play
+
     task = asyncio.current_task()
     assert task is not None
 
@@ -100,7 +109,8 @@ async def _interruptible(folder: Path, wanted: argparse.Namespace) -> tuple[Verd
     _tell(f"{wanted.tickets} tickets on four simulated trackers; {crew}; seed {seed}")
     _tell(f"every interval is multiplied by {1 / speed:.4g} (a lease lives {120 / speed:.3g} s instead of 2 min)")
     async with open_arena(folder, 1 / speed) as arena:
-        played = await Play(arena, _terms(wanted), seed, _tell).play()
+        kinds = [KINDS[name] for name in wanted.faults.split(",")] if wanted.faults else list(KINDS.values())
+        played = await Play(arena, kinds, _terms(wanted), seed, _tell).play()
     return check(read(folder / "history")), played
 
 

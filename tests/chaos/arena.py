@@ -24,7 +24,7 @@ from agentsmith.config import Config, load
 from agentsmith.pipelines import guard
 from agentsmith.trackers import registry
 from tests.chaos import work
-from tests.chaos.daemon import CLOCK, GUARDS, WallClock
+from tests.chaos.daemon import WallClock
 from tests.chaos.history import History
 from tests.chaos.trackers import TRIGGER, Tracker, open_trackers
 from tests.chaos.witness import Witness
@@ -98,8 +98,9 @@ class Arena:
 
     async def man(self, post: Post) -> DaemonProcess:
         """Start a daemon at its post."""
-        environ = {CLOCK: str(post.clock), GUARDS: str(self.folder / "guards")}
-        post.daemon = await self.daemons.start(post.config, post.role, **environ)
+        post.daemon = await self.daemons.start(
+            post.config, post.role, CHAOS_CLOCK=str(post.clock), CHAOS_GUARDS=str(self.folder / "guards")
+        )
         return post.daemon
 
     async def leader(self, role: str) -> Post | None:
@@ -142,6 +143,12 @@ class Arena:
         """From now on replace every daemon that ended, as an init system does."""
         self._supervising = asyncio.create_task(self._replace_the_dead())
 
+    async def leave_alone(self) -> None:
+        """Replace nobody any more."""
+        if self._supervising is not None:
+            self._supervising.cancel()
+            await asyncio.wait({self._supervising})
+
     async def _replace_the_dead(self) -> None:
         while True:
             for post in self.posts.values():
@@ -153,9 +160,7 @@ class Arena:
 
     async def stop(self) -> list[str]:
         """End every daemon as an operator does; answers what did not end well."""
-        if self._supervising is not None:
-            self._supervising.cancel()
-            await asyncio.wait({self._supervising})
+        await self.leave_alone()
         left = [post.daemon for post in self.posts.values() if post.daemon is not None and post.alive]
         for daemon in left:
             daemon.send(signal.SIGTERM)
@@ -190,6 +195,7 @@ async def open_arena(folder: Path, factor: float, crew: Mapping[str, int] = CREW
         daemons = Daemons(folder, "tests.chaos.daemon")
         arena = Arena(folder, _loaded(folder, document), factor, history, server, witness, trackers, daemons)
         await stack.enter_async_context(daemons)
+        stack.push_async_callback(arena.leave_alone)  # or those who are ended in the end would be replaced for ever
         ports = iter([free_port() for _ in range(crew["receiver"])])
         for role, count in crew.items():
             for number in range(1, count + 1):

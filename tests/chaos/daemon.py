@@ -29,6 +29,8 @@ import apscheduler.triggers.interval
 
 import agentsmith.ticketlock
 from agentsmith.pipelines.guarded import Guard
+from agentsmith.store import Lease, Store
+from agentsmith.store.intents import Intents
 from agentsmith.trackers.azuredevops.tracker import AzureDevOpsTracker
 from agentsmith.trackers.github.tracker import GitHubTracker
 from agentsmith.trackers.gitlab.tracker import GitLabTracker
@@ -47,6 +49,8 @@ HEADER: Final = "X-Chaos-Write"
 _TRACKERS: Final = (GitHubTracker, GitLabTracker, AzureDevOpsTracker, JiraTracker)
 
 _locked: ContextVar[int] = ContextVar("locked", default=0)
+_raised: ContextVar[int | None] = ContextVar("raised", default=None)
+"""The fence that whoever holds the lock has raised itself since."""
 _writing: ContextVar[dict[str, Any] | None] = ContextVar("writing", default=None)
 
 
@@ -92,7 +96,7 @@ def sign_writes() -> None:
     for tracker in _TRACKERS:
         _sign(tracker, "move", lambda args, _: {"run": args[1].run, "fence": args[1].fence})
         _sign(tracker, "write_sticky", lambda args, _: {"run": args[2].run, "fence": args[2].fence})
-        _sign(tracker, "tidy", lambda _, __: {"run": "", "fence": None})
+        _sign(tracker, "tidy", lambda _, __: {"run": "", "fence": _raised.get()})
     _note_locks()
     real, attribute = Wire.exchange, "exchange"
 
@@ -124,12 +128,28 @@ def _sign(tracker: type, method: str, authority: Callable[[Any, Any], dict[str, 
 def _note_locks() -> None:
     real, attribute = agentsmith.ticketlock._take, "_take"
 
-    async def take(*args: Any) -> None:
-        await real(*args)
-        # Whoever writes goes on in this context; a fence that was raised before now is known to it.
-        _locked.set(time.monotonic_ns())
+    async def take(store: Store, lock: Lease, *args: Any) -> None:
+        await real(store, lock, *args)
+        if ":claim-lock:" in lock.key:  # and not the shorter one inside it
+            # Whoever writes goes on in this context; a fence that was raised before now is known to it.
+            _locked.set(time.monotonic_ns())
+            _raised.set(None)
 
     setattr(agentsmith.ticketlock, attribute, take)
+    for method in ("begin_claim", "decide", "adopt"):
+        _note_fence(method)
+
+
+def _note_fence(method: str) -> None:
+    real = getattr(Intents, method)
+
+    async def noted(self: Intents, *args: Any, **more: Any) -> Any:
+        answer = await real(self, *args, **more)
+        if answer is not None and answer.fence:
+            _raised.set(answer.fence)
+        return answer
+
+    setattr(Intents, method, noted)
 
 
 def note_guards(file: Path) -> None:

@@ -6,13 +6,13 @@ import asyncio
 import random
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
 
 from tests.chaos.arena import Arena
-from tests.chaos.faults import KINDS, Kind, Scene
+from tests.chaos.faults import Kind, Scene
 from tests.chaos.people import People
 from tests.support.wait import wait_until
 
@@ -58,8 +58,8 @@ class Played:
 class Play:
     """One run of chaos in an arena."""
 
-    def __init__(self, arena: Arena, terms: Terms, seed: int, tell: Tell) -> None:
-        self._arena, self._terms, self._tell = arena, terms, tell
+    def __init__(self, arena: Arena, kinds: Sequence[Kind], terms: Terms, seed: int, tell: Tell) -> None:
+        self._arena, self._kinds, self._terms, self._tell = arena, kinds, terms, tell
         chance = random.Random(seed)
         self._people = People(arena, chance, total=terms.tickets, long_share=terms.long_share)
         self._scene = Scene(arena, self._people, chance)
@@ -73,11 +73,11 @@ class Play:
     async def play(self) -> Played:
         """Play to the end, however long it takes to converge, but no longer than agreed."""
         arena = self._arena
-        arena.history.note("kinds", names=sorted(KINDS))
-        tracks = sorted({kind.track for kind in KINDS.values()})
+        arena.history.note("kinds", names=sorted(kind.name for kind in self._kinds))
+        tracks = sorted({kind.track for kind in self._kinds})
         async with asyncio.TaskGroup() as group:
             for track in tracks:
-                group.create_task(self._torment([kind for kind in KINDS.values() if kind.track == track]))
+                group.create_task(self._torment([kind for kind in self._kinds if kind.track == track]))
             telling = group.create_task(self._keep_telling())
             await self._open_tickets()
             self._over.set()
@@ -97,10 +97,10 @@ class Play:
         people, terms, relabelled = self._people, self._terms, 0.0
         while time.monotonic() - self._began < terms.limit:
             # Some are kept for the faults that are still to come: what is not under way cannot be hurt.
-            share = (len(self._struck) + 3) / len(KINDS)
+            share = (len(self._struck) + 3) / len(self._kinds)
             while people.under_way < terms.window and people.opened < min(people.total, people.total * share):
                 people.open_one()
-            if people.opened == people.total and len(self._struck) == len(KINDS):
+            if people.opened == people.total and len(self._struck) == len(self._kinds):
                 return
             if time.monotonic() - relabelled > _RELABEL_EVERY:
                 relabelled = time.monotonic()
@@ -169,6 +169,6 @@ class Play:
             self._tell(
                 f"{time.monotonic() - self._began:6.1f} s  {people.ended:>5} of {people.total} tickets ended, "
                 f"{people.under_way:>3} under way, {sum(self._struck.values()):>4} faults, "
-                f"{len(self._struck)} of {len(KINDS)} kinds; now: {now}"
+                f"{len(self._struck)} of {len(self._kinds)} kinds; now: {now}"
             )
             await asyncio.sleep(_TELL_EVERY)

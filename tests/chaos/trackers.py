@@ -9,14 +9,13 @@ import json
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from starlette.responses import Response
 
 from agentsmith.simulators import serve
 from agentsmith.simulators.azuredevops.stage import AzureDevOpsStage
 from agentsmith.simulators.frame import Call, Handler, Simulator
-from agentsmith.simulators.github.limits import Limits
 from agentsmith.simulators.github.stage import GitHubStage
 from agentsmith.simulators.gitlab.stage import GitLabStage
 from agentsmith.simulators.jira.stage import JiraStage
@@ -119,8 +118,15 @@ class Tracker:
             if response.status_code < 400:
                 ticket = self.opened[stamp["key"]]
                 what = f"{call.method} {call.path}"
-                shown = {"before": sorted(before), "after": sorted(after)}
-                self.history.note("write", ticket=ticket, what=what, status=response.status_code, **stamp, **shown)
+                self.history.note(
+                    "write",
+                    ticket=ticket,
+                    what=what,
+                    status=response.status_code,
+                    before=sorted(before),
+                    after=sorted(after),
+                    **stamp,
+                )
                 if after != before:
                     self.on_change(ticket, after)
             return response
@@ -173,8 +179,7 @@ async def open_trackers(
         for name, make in STAGES.items():
             stage = make()
             if isinstance(stage, GitHubStage):
-                limits = cast(Limits, stage.simulator.hub.limits)
-                limits.limit = None  # an hour's quota is not what this is about
+                stage.simulator.hub.limits.limit = None  # an hour's quota is not what this is about
             stage.simulator.outbox.timeout = 3.0
             running = await stack.enter_async_context(serve(stage.simulator))
             proxy = await FaultProxy(to_tcp(running.port)).start()

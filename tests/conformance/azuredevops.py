@@ -18,6 +18,7 @@ from agentsmith.trackers.http import Pace, Shared
 from tests.conformance.harness import Capabilities, Fault, RawComment
 from tests.conformance.simulated import PEOPLE, SimulatedPlatform
 from tests.support.azuredevops_judge import AzureDevOpsJudge
+from tests.support.contracts import ContractJudge
 
 PROJECT: Final = "Web"
 TOKEN: Final = "pat7conformanceconformanceconformanceconformance7z"
@@ -60,10 +61,14 @@ class AzureDevOpsPlatform(SimulatedPlatform[AzureDevOpsSimulator]):
         (("fields", "System.TeamProject"), None),
         (("fields", "System.CreatedBy"), 7),
     )
-    judge: ClassVar = AzureDevOpsJudge
     undescribed: ClassVar = frozenset(
         {"connectionData", "teams", "members", "workitemtypes", "comments", "workitemsbatch"}
     )
+
+    @classmethod
+    def judge(cls) -> ContractJudge | None:
+        """See SimulatedPlatform."""
+        return AzureDevOpsJudge()
 
     @classmethod
     def furnished(cls) -> AzureDevOpsSimulator:
@@ -111,9 +116,33 @@ class AzureDevOpsPlatform(SimulatedPlatform[AzureDevOpsSimulator]):
         """In the simulator's state."""
         self.simulator.remove_tag(int(key), label, actor)
 
-    async def person_comments(self, key: str, body: str, actor: str = "alice") -> None:
+    async def person_comments(self, key: str, body: str, actor: str = "alice") -> str:
         """In the simulator's state."""
         self.simulator.comment(int(key), body, actor)
+        return f"rev-{self.simulator.item(int(key)).now.rev}"
+
+    async def person_withdraws(self, key: str, ref: str) -> None:
+        """In the simulator's state."""
+        self.simulator.delete_comment(int(key), self._comment(key, ref))
+
+    async def reactions(self, key: str, ref: str) -> list[str]:
+        """From the simulator's state."""
+        given = self.simulator.hub.world.reactions.get(self._comment(key, ref), {})
+        return [user for users in given.values() for user in users]
+
+    def _comment(self, key: str, ref: str) -> int:
+        revisions = self.simulator.item(int(key)).revisions
+        return next(r.comment or 0 for r in revisions if f"rev-{r.rev}" == ref)
+
+    async def put_into_team(self, team: str, *actors: str) -> None:
+        """A team of the project."""
+        for actor in actors:
+            self.simulator.add_member(PROJECT, actor, team=team)
+
+    async def give_role(self, role: str, actor: str) -> None:
+        """There is one only."""
+        assert role == "team administrator"
+        self.simulator.add_member(PROJECT, actor, admin=True)
 
     async def edit(self, key: str, *, title: str | None = None, body: str | None = None) -> None:
         """In the simulator's state."""

@@ -33,12 +33,9 @@ from agentsmith.trackers.gitlab.forge import BODY_LIMIT as GITLAB_BODY
 from agentsmith.trackers.gitlab.forge import TITLE_LIMIT as GITLAB_TITLE
 from agentsmith.trackers.gitlab.opening import open_forge as open_gitlab
 from agentsmith.trackers.gitlab.site import Site as GitLabSite
-from agentsmith.trackers.http import LocalGovernor, Pace, Shared
+from agentsmith.trackers.http import LocalGovernor, Shared
 from tests.conformance.harness import Fault
-from tests.conformance.simulated import Jumping, Watched
-
-WRITES: Final = "POST|PUT|PATCH|DELETE"
-FAST: Final = Pace(first_delay=0.001, longest_delay=0.002)
+from tests.conformance.simulated import FAST, WRITES, Jumping, Watched
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +71,7 @@ class Host(ABC):
         self._clock = Jumping()
         self._shared = Shared(governor=LocalGovernor(self._clock))
         self._forges: list[Forge] = []
-        self._watched = Watched(verify=False)
+        self._watched = Watched(lambda method, _: method == "GET")
         self.url = ""
         self.forge: Forge
 

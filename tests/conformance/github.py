@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
 from typing import Any, ClassVar, Final
 
 import httpx
@@ -57,8 +56,12 @@ class GitHubPlatform(SimulatedPlatform[GitHubSimulator]):
         (("user",), "mona"),
         (("comments",), "many"),
     )
-    judge: ClassVar = partial(ContractJudge, "github")
-    undescribed: ClassVar = frozenset({"graphql", "permission"})
+    undescribed: ClassVar = frozenset({"graphql", "permission", "blocked_by"})
+
+    @classmethod
+    def judge(cls) -> ContractJudge | None:
+        """See SimulatedPlatform."""
+        return ContractJudge("github")
 
     @classmethod
     def furnished(cls) -> GitHubSimulator:
@@ -106,9 +109,26 @@ class GitHubPlatform(SimulatedPlatform[GitHubSimulator]):
         """In the simulator's state."""
         self.simulator.remove_label(REPOSITORY, int(key), label, actor)
 
-    async def person_comments(self, key: str, body: str, actor: str = "alice") -> None:
+    async def person_comments(self, key: str, body: str, actor: str = "alice") -> str:
         """In the simulator's state."""
-        self.simulator.comment(REPOSITORY, int(key), body, actor)
+        return str(self.simulator.comment(REPOSITORY, int(key), body, actor))
+
+    async def person_withdraws(self, key: str, ref: str) -> None:  # noqa: ARG002
+        """In the simulator's state."""
+        self.simulator.delete_comment(REPOSITORY, int(ref))
+
+    async def reactions(self, key: str, ref: str) -> list[str]:  # noqa: ARG002
+        """From the simulator's state."""
+        found = self.simulator.repository(REPOSITORY).comment(int(ref))
+        return [reaction.user for reaction in found[1].reactions] if found else []
+
+    async def put_into_team(self, team: str, *actors: str) -> None:
+        """A team of the organization."""
+        self.simulator.add_team("acme", team, actors)
+
+    async def give_role(self, role: str, actor: str) -> None:
+        """A role in the repository."""
+        self.simulator.set_permission(REPOSITORY, actor, role)
 
     async def edit(self, key: str, *, title: str | None = None, body: str | None = None) -> None:
         """In the simulator's state."""

@@ -26,7 +26,11 @@ class GitLabPlatform(SimulatedPlatform[GitLabSimulator]):
     """A paid tier with one project in nested groups per test."""
 
     capabilities = Capabilities(
-        compare_and_set=False, comment_limit=COMMENT_LIMIT, faults=frozenset(Fault), simulated=True
+        compare_and_set=False,
+        comment_limit=COMMENT_LIMIT,
+        faults=frozenset(Fault),
+        simulated=True,
+        signing_tokens=True,
     )
     secrets = (TOKEN, "secretsecret")
     says = "GitLab"
@@ -99,9 +103,27 @@ class GitLabPlatform(SimulatedPlatform[GitLabSimulator]):
         """In the simulator's state."""
         self.simulator.remove_label(PROJECT, int(key), label, actor)
 
-    async def person_comments(self, key: str, body: str, actor: str = "alice") -> None:
+    async def person_comments(self, key: str, body: str, actor: str = "alice") -> str:
         """In the simulator's state."""
-        self.simulator.comment(PROJECT, int(key), body, actor)
+        return str(self.simulator.comment(PROJECT, int(key), body, actor))
+
+    async def person_withdraws(self, key: str, ref: str) -> None:
+        """In the simulator's state."""
+        project, issue = self.simulator.project(PROJECT), self.simulator.issue(PROJECT, int(key))
+        note = next(note for note in issue.notes if note.id == int(ref))
+        self.simulator.hub.changes.delete_comment(project, issue, note)
+
+    async def reactions(self, key: str, ref: str) -> list[str]:  # noqa: ARG002
+        """From the simulator's state."""
+        return [user for _, _, user in self.simulator.hub.world.awards.get(int(ref), [])]
+
+    async def put_into_team(self, team: str, *actors: str) -> None:
+        """A group."""
+        self.simulator.add_group(team, dict.fromkeys(actors, "guest"))
+
+    async def give_role(self, role: str, actor: str) -> None:
+        """A level of access."""
+        self.simulator.set_access(PROJECT, actor, role)
 
     async def edit(self, key: str, *, title: str | None = None, body: str | None = None) -> None:
         """In the simulator's state."""

@@ -54,6 +54,14 @@ class Capabilities:
     """What `inject` can do."""
     pull_requests: bool = False
     """Lists of tickets may also hold pull requests, made by `open_pull_request`."""
+    reactions: bool = True
+    """Comments can be reacted to."""
+    hooks: bool = True
+    """Webhooks can be managed by a program."""
+    signing_tokens: bool = False
+    """A secret may be a signing token, of the Standard Webhooks kind."""
+    circles: bool = True
+    """There are teams and roles, and `belongs_to` tells who is in them."""
     tells_who_labelled: bool = True
     """`labelled_by` can answer."""
     simulated: bool = False
@@ -106,8 +114,24 @@ class Platform(ABC):
         """A person takes one label off, and changes nothing else."""
 
     @abstractmethod
-    async def person_comments(self, key: str, body: str, actor: str = "alice") -> None:
-        """A person writes a comment."""
+    async def person_comments(self, key: str, body: str, actor: str = "alice") -> str:
+        """A person writes a comment; answers what a webhook would call it."""
+
+    @abstractmethod
+    async def person_withdraws(self, key: str, ref: str) -> None:
+        """A person deletes that comment."""
+
+    @abstractmethod
+    async def reactions(self, key: str, ref: str) -> list[str]:
+        """Who reacted to that comment, once for each reaction; always empty without `capabilities.reactions`."""
+
+    async def put_into_team(self, team: str, *actors: str) -> None:
+        """Make a team, or what the platform has instead, of these people; with `capabilities.circles` only."""
+        raise NotImplementedError
+
+    async def give_role(self, role: str, actor: str) -> None:
+        """Give somebody a role by its name; with `capabilities.circles` only."""
+        raise NotImplementedError
 
     @abstractmethod
     async def edit(self, key: str, *, title: str | None = None, body: str | None = None) -> None:
@@ -157,7 +181,7 @@ class Platform(ABC):
     # --- what goes wrong ------------------------------------------------------------------------------------------
 
     @abstractmethod
-    def between_read_and_write(self, callback: Callable[[], Awaitable[None]]) -> None:
+    def between_read_and_write(self, callback: Callable[[], Awaitable[object]]) -> None:
         """Await `callback` once, after the tracker's last read and right before its next write takes effect."""
 
     @abstractmethod

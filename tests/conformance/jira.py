@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, ClassVar, Final
 
@@ -37,7 +37,7 @@ class JiraPlatform(SimulatedPlatform[JiraSimulator]):
     """Jira Cloud with one project per test."""
 
     capabilities = Capabilities(
-        compare_and_set=False, comment_limit=COMMENT_LIMIT, faults=frozenset(Fault), simulated=True
+        compare_and_set=False, comment_limit=COMMENT_LIMIT, faults=frozenset(Fault), simulated=True, reactions=False
     )
     secrets = (TOKEN, "secretsecret")
     says = "Jira"
@@ -69,11 +69,15 @@ class JiraPlatform(SimulatedPlatform[JiraSimulator]):
         (("fields", "comment"), 3),
         (("properties",), []),
     )
-    judge: ClassVar[Callable[[], ContractJudge] | None] = JiraJudge
     undescribed: ClassVar = frozenset({"search"})
     cloud: ClassVar[bool] = True
     statuses: ClassVar[Mapping[Status, str] | None] = None
     email: ClassVar = "agentsmith@example.com"
+
+    @classmethod
+    def judge(cls) -> ContractJudge | None:
+        """See SimulatedPlatform."""
+        return JiraJudge() if cls.cloud else None
 
     @classmethod
     def furnished(cls) -> JiraSimulator:
@@ -127,9 +131,26 @@ class JiraPlatform(SimulatedPlatform[JiraSimulator]):
         """In the simulator's state."""
         self.simulator.remove_label(key, label, actor)
 
-    async def person_comments(self, key: str, body: str, actor: str = "alice") -> None:
+    async def person_comments(self, key: str, body: str, actor: str = "alice") -> str:
         """In the simulator's state."""
-        self.simulator.comment(key, body, actor)
+        return self.simulator.comment(key, body, actor)
+
+    async def person_withdraws(self, key: str, ref: str) -> None:
+        """In the simulator's state."""
+        self.simulator.delete_comment(key, ref)
+
+    async def reactions(self, key: str, ref: str) -> list[str]:  # noqa: ARG002
+        """There are none."""
+        return []
+
+    async def put_into_team(self, team: str, *actors: str) -> None:
+        """A group."""
+        self.simulator.add_group(team, actors)
+
+    async def give_role(self, role: str, actor: str) -> None:
+        """A role of the project, by way of a group."""
+        self.simulator.add_group(f"{role}-people", [actor])
+        self.simulator.set_project_role(PROJECT, role, groups=[f"{role}-people"])
 
     async def edit(self, key: str, *, title: str | None = None, body: str | None = None) -> None:
         """In the simulator's state."""
@@ -172,4 +193,3 @@ class JiraDataCenterPlatform(JiraPlatform):
     """Jira Data Center."""
 
     cloud = False
-    judge = None

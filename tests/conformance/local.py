@@ -23,7 +23,7 @@ class InterruptedDatabase(Database):
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
-        self.before_write: Callable[[], Awaitable[None]] | None = None
+        self.before_write: Callable[[], Awaitable[object]] | None = None
 
     async def write(self, work: Callable[[sqlite3.Connection], T], *, deadline: float | None = None) -> T:
         """As in the base class, after the callback."""
@@ -40,6 +40,9 @@ class LocalPlatform(Platform):
         compare_and_set=True,
         comment_limit=COMMENT_LIMIT,
         faults=frozenset({Fault.UNAVAILABLE, Fault.MALFORMED}),
+        reactions=False,
+        circles=False,
+        hooks=False,
     )
 
     def __init__(self, path: Path, labels: LabelSet) -> None:
@@ -83,9 +86,23 @@ class LocalPlatform(Platform):
         """Through the desk."""
         await self._desk.unlabel(key, label, actor=actor)
 
-    async def person_comments(self, key: str, body: str, actor: str = "alice") -> None:
+    async def person_comments(self, key: str, body: str, actor: str = "alice") -> str:
         """Through the desk."""
         await self._desk.comment(key, body, actor=actor)
+        return str((await self._desk.show(key)).comments[-1].id)
+
+    async def person_withdraws(self, key: str, ref: str) -> None:
+        """Behind the tracker's back; the desk has no such thing."""
+
+        def work(con: sqlite3.Connection) -> None:
+            con.execute("DELETE FROM comments WHERE id = ?", (int(ref),))
+
+        del key
+        await self.tracker.database.write(work)  # type: ignore[attr-defined]
+
+    async def reactions(self, key: str, ref: str) -> list[str]:  # noqa: ARG002
+        """There are none."""
+        return []
 
     async def edit(self, key: str, *, title: str | None = None, body: str | None = None) -> None:
         """Through the desk."""
@@ -142,7 +159,7 @@ class LocalPlatform(Platform):
         ((total,),) = self._sql("SELECT coalesce(sum(revision), 0) FROM tickets")
         return int(total)
 
-    def between_read_and_write(self, callback: Callable[[], Awaitable[None]]) -> None:
+    def between_read_and_write(self, callback: Callable[[], Awaitable[object]]) -> None:
         """At the gate of the database."""
         self._database.before_write = callback
 

@@ -39,7 +39,7 @@ class Watched(httpx.AsyncHTTPTransport):
     def __init__(self, asks: Callable[[str, str], bool]) -> None:
         super().__init__(verify=False)
         self._asks = asks
-        self.before_write: Callable[[], Awaitable[None]] | None = None
+        self.before_write: Callable[[], Awaitable[object]] | None = None
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         """As in the base class, after the callback."""
@@ -79,8 +79,6 @@ class SimulatedPlatform(Platform, Generic[S]):
     """What else can go wrong here, beside what can everywhere: the simulator's fault, and the error it must become."""
     wrong: ClassVar[Sequence[tuple[tuple[str, ...], Any]]]
     """Where the record of ticket 1 may be garbled, and by what, so that it must not be believed."""
-    judge: ClassVar[Callable[[], ContractJudge] | None] = None
-    """Who judges what was said by the published description; None where none is official."""
     undescribed: ClassVar[frozenset[str]] = frozenset()
     """The last parts of paths that the description leaves out."""
 
@@ -120,6 +118,11 @@ class SimulatedPlatform(Platform, Generic[S]):
     def garble(self, key: str) -> None:
         """Let the record of one ticket lack what the platform documents."""
 
+    @classmethod
+    def judge(cls) -> ContractJudge | None:
+        """Who judges what was said by the published description; None where none is official."""
+        return None
+
     def another(
         self,
         *,
@@ -153,7 +156,7 @@ class SimulatedPlatform(Platform, Generic[S]):
         wrote = [r for r in self.simulator.requests if not self.asks(r.method, r.path)]
         return sum(1 for r in wrote if r.status in range(200, 300) or "applied_then_lost" in r.faults)
 
-    def between_read_and_write(self, callback: Callable[[], Awaitable[None]]) -> None:
+    def between_read_and_write(self, callback: Callable[[], Awaitable[object]]) -> None:
         """At the gate of the tracker's pool."""
         self._watched.before_write = callback
 

@@ -29,8 +29,9 @@ from agentsmith.domain.forge import (
 from agentsmith.domain.ticket import TicketId
 from agentsmith.simulators import Fault as SimulatorFault
 from agentsmith.trackers.http import OutcomeUnknown
-from tests.conformance.forges import HOSTS, WRITES, Host
+from tests.conformance.forges import HOSTS, Host
 from tests.conformance.harness import Fault
+from tests.conformance.simulated import WRITES
 from tests.support.git_client import as_user, git
 
 BRANCH = "agent-smith/12"

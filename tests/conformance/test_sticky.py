@@ -165,7 +165,7 @@ async def test_T13_a_deleted_ticket_is_not_found(platform: Platform, ticket: Tic
         await platform.tracker.read_sticky(ticket)
 
 
-async def test_T16_words_that_a_move_carries_are_said_once(platform: Platform) -> None:
+async def test_T18_words_that_a_move_carries_are_said_once(platform: Platform) -> None:
     ticket = await platform.tracker.get(await platform.open_ticket(labels=("bug",)))
     words = Words("is waiting\nfor <a> slot & more", MEMO)
     outcome = await platform.tracker.move(ticket, replace(edge(Status.PENDING, Status.ENQUEUED), say=words))
@@ -183,7 +183,7 @@ async def test_T16_words_that_a_move_carries_are_said_once(platform: Platform) -
     assert (await platform.tracker.read_sticky(ticket)) == replace(made, text="done", memo=OTHER)
 
 
-async def test_T16_words_add_no_second_comment(platform: Platform, ticket: Ticket) -> None:
+async def test_T18_words_add_no_second_comment(platform: Platform, ticket: Ticket) -> None:
     await write(platform, ticket, "from an earlier run", OTHER)
     ticket = await platform.tracker.get(ticket.key)
     outcome = await platform.tracker.move(

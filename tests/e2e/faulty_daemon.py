@@ -48,6 +48,7 @@ from agentsmith.pipelines.guarded import Exit, Guard
 from agentsmith.recover import Recovery
 from agentsmith.store.commands import Commands
 from agentsmith.store.scripting import Script
+from agentsmith.store.signals import Signals
 from agentsmith.trackers import registry
 from agentsmith.trackers.local.database import Database
 from agentsmith.trackers.local.tracker import LocalTracker
@@ -77,6 +78,8 @@ class Plan:
     """SIGTERM to ourselves while the command runs."""
     pretend: str = ""
     """A file that gets one line per command, instead of the command: where only the race for it matters."""
+    pause_poll: bool = False
+    """SIGSTOP to ourselves when a poll has found something and is about to signal it, once."""
 
 
 _way: ContextVar[str] = ContextVar("way", default="")
@@ -134,6 +137,8 @@ class Steps:
         self._count_commands()
         self._count_guards()
         self._watch_transactions()
+        if self._plan.pause_poll:
+            self._pause_poll()
 
     def _is_a_way(self, owner: Any, method: str, way: str) -> None:
         real = getattr(owner, method)
@@ -200,6 +205,19 @@ class Steps:
                 return call
 
         setattr(agentsmith.store.store, attribute, lambda url: Counted(real(url)))
+
+    def _pause_poll(self) -> None:
+        real, attribute, stopped = Signals.send, "send", False
+
+        async def send(signals: Signals, found: Any, *, leading: Any = None) -> int | None:
+            nonlocal stopped
+            said = list(found)
+            if leading is not None and said and not stopped:
+                stopped = True
+                os.kill(os.getpid(), signal.SIGSTOP)
+            return await real(signals, said, leading=leading)
+
+        setattr(Signals, attribute, send)
 
     def _watch_transactions(self) -> None:
         real, attribute = Database._transact, "_transact"

@@ -56,6 +56,7 @@ CASES = (
     ),
     Case("no such server program", "redis: {server: /absent/redis}", ("/absent/redis", "Correct redis.server")),
     Case("unknown ticket", "", ("no ticket '99' in local/tickets", "name a ticket by its key"), ("cancel", "99")),
+    Case("why an unknown ticket", "", ("no ticket '99' in local/tickets", "name a ticket by its key"), ("why", "99")),
     Case("not a ticket", "", ("'acme/web#1' names no ticket", "tracker:key"), ("retry", "acme/web#1")),
     Case("checked only", "log: {level: loud}", ("agentsmith.yaml:1: log.level", "info"), ("config", "check")),
 )

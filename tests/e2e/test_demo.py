@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from agentsmith.demo.code import TITLE
 from agentsmith.simulators.stages import STAGES
 from tests.support.cli import SLOW, command, processes_with
 from tests.support.wait import wait_until
@@ -67,6 +68,26 @@ async def test_the_demo_succeeds_and_says_so_as_data(folder: Path, tracker: str)
     ]
     assert [m["ms"] for m in told["timeline"]] == sorted(m["ms"] for m in told["timeline"])
     assert "is killed (kill -9)" in done.stderr
+    if tracker in ("local", "jira"):  # tickets only
+        assert told["pull_requests"] == []
+    else:
+        (proposal,) = told["pull_requests"]
+        assert (proposal["title"], proposal["base"], proposal["open"], proposal["draft"]) == (
+            TITLE,
+            "main",
+            True,
+            False,
+        )
+        assert proposal["head"] == f"agent-smith/{victim}"
+        assert f"#{victim}" in proposal["body"]
+        assert "attempt 2" in proposal["body"]
+        told_of = [m["what"] for m in told["timeline"] if m["ticket"] == victim]
+        half, kill = (
+            told_of.index(f"half of the work is on agent-smith/{victim}"),
+            told_of.index("killed (kill -9) in mid-run"),
+        )
+        assert half < kill < told_of.index(f"pull request {proposal['url']}")
+        assert "its second run went on from the branch of the first" in {check["name"] for check in told["checks"]}
     await none_left(folder)
 
 

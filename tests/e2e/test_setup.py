@@ -165,6 +165,18 @@ def test_a_broken_configuration_is_bad_input(cli: Cli, capsys: pytest.CaptureFix
 CODING = "triggers: [{label: agent-smith, pipeline: fix-bug}]\n"
 
 
+def test_work_on_code_needs_a_repository(cli: Cli, capsys: pytest.CaptureFixture[str]) -> None:
+    coding = CODING + "agents: {claude: {command: [sh]}}\n"
+    cli.configure(coding)
+    told = answer(capsys, "doctor", code=1)
+    (check,) = [check for check in told["checks"] if check["check"] == "code of local"]
+    assert check["state"] == "wrong"
+    assert check["remedy"] == "describe the repository under `repositories`, and name it in trackers.local.code"
+    repository = f"repositories: {{code: {{platform: git, url: {cli.folder}/code.git}}}}\n"
+    cli.configure(f"{coding}{repository}trackers: {{local: {{code: code}}}}\n")
+    assert states(answer(capsys, "doctor"))["code of local"] == "ok"
+
+
 def test_programs_that_a_label_would_need_are_looked_for(
     cli: Cli, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

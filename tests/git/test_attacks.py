@@ -323,6 +323,19 @@ async def test_links_out_of_the_tree_are_links_and_not_their_targets(bench: Benc
     assert (outside / "two.txt").read_text() == "SECRET\n"
 
 
+async def test_folder_behind_an_ignored_link_is_gone(bench: Bench, tmp_path: Path) -> None:
+    bench.person().commit("more", {"dir/inside.txt": "inside\n", ".gitignore": "/dir\n"})
+    bench.person().push()
+    (tmp_path / "outside").mkdir()
+    write_files(tmp_path / "outside", {"inside.txt": "SECRET\n"})
+    checkout = await bench.open()
+    shutil.rmtree(checkout.path / "dir")
+    (checkout.path / "dir").symlink_to(tmp_path / "outside")
+    await checkout.commit("linked")
+    await checkout.push(bench.begin_write)
+    assert bench.files() == [".gitignore", "README.md"]
+
+
 async def test_workspace_replaced_by_a_link_is_made_anew(bench: Bench, tmp_path: Path) -> None:
     checkout = await bench.open()
     outside = tmp_path / "outside"

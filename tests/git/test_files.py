@@ -6,8 +6,6 @@ import os
 import shutil
 from pathlib import Path
 
-import pytest
-
 from agentsmith.pipelines.git import Pushed
 from tests.support.git_bench import BRANCH, Bench, blob, git, make_origin, write_files
 
@@ -131,16 +129,6 @@ async def test_what_tools_exclude_for_themselves_stays_out(bench: Bench) -> None
     await checkout.commit("a")
     await checkout.push(bench.begin_write)
     assert _listed(bench) == {"README.md", "a"}
-
-
-@pytest.mark.skipif(os.geteuid() == 0, reason="the superuser can read everything")
-async def test_file_that_cannot_be_read_does_not_keep_the_rest_back(bench: Bench) -> None:
-    checkout = await bench.open()
-    write_files(checkout.path, {"closed": "c\n", "open": "o\n"})
-    (checkout.path / "closed").chmod(0)
-    await checkout.commit("what can be")
-    await checkout.push(bench.begin_write)
-    assert _listed(bench) == {"README.md", "open"}
 
 
 async def test_file_that_cannot_be_converted_does_not_keep_the_rest_back(bench: Bench) -> None:

@@ -259,10 +259,12 @@ async def test_locks_of_a_killed_git_are_removed(bench: Bench) -> None:
             (repo / name).write_bytes(b"half")
     half = bench.mirror.with_name(bench.mirror.name + ".new-dead")
     shutil.copytree(bench.mirror, half)
+    (bench.mirror / "the-same").touch()
     await _goes_on(bench, expected={"a.txt": "a\n", "new.txt": "n\n"})
     left = [p.name for repo in (bench.mirror, bench.vault) for p in repo.rglob("*") if p.name.endswith((".lock", "_x"))]
     assert left == []
     assert not half.exists()
+    assert (bench.mirror / "the-same").exists()  # mended, not cloned again
 
 
 async def test_locks_of_a_living_git_are_respected(bench: Bench) -> None:
@@ -328,6 +330,7 @@ async def test_half_written_workspace_is_not_taken_for_work(bench: Bench) -> Non
     await bench.open()
     for number in range(10):
         (bench.workspace / f"{number}.txt").unlink()
+    (bench.workspace / "of-another-commit.txt").touch()
     (bench.vault / "agentsmith.unready").touch()
     checkout = await bench.open()
     assert len(list(checkout.path.glob("*.txt"))) == 20

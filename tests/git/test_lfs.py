@@ -12,7 +12,8 @@ import pytest
 
 from agentsmith.domain.forge import GitCredential
 from agentsmith.pipelines.git import Pushed
-from agentsmith.pipelines.git.lfs import copy_objects, settings
+from agentsmith.pipelines.git.lfs import settings
+from agentsmith.pipelines.git.workspace import Workspace
 from tests.git.conftest import PASSWORD, USER
 from tests.support.git_bench import Bench, FakeForge, PlainShell, git, make_origin, write_files
 from tests.support.git_http import GitHttp, serving
@@ -100,7 +101,7 @@ async def test_without_lfs_there_are_pointers_and_nothing_changes(lfs_bench: Ben
 
 def test_forged_large_files_are_not_taken_over(tmp_path: Path) -> None:
     good, bad = hashlib.sha256(b"good").hexdigest(), hashlib.sha256(b"other").hexdigest()
-    store = tmp_path / "worker/lfs/objects"
+    store = tmp_path / "worker/.git/lfs/objects"
     for name, content in ((good, b"good"), (bad, b"bad")):
         write_files(store, {f"{name[:2]}/{name[2:4]}/{name}": content})
     secret = tmp_path / "secret"
@@ -108,7 +109,7 @@ def test_forged_large_files_are_not_taken_over(tmp_path: Path) -> None:
     linked = hashlib.sha256(b"secret").hexdigest()
     (store / linked[:2] / linked[2:4]).mkdir(parents=True)
     (store / linked[:2] / linked[2:4] / linked).symlink_to(secret)
-    copy_objects(tmp_path / "worker", tmp_path / "vault", limit=10_000)
+    Workspace(tmp_path / "worker").copy_large_files(tmp_path / "vault", limit=10_000)
     assert [p.name for p in (tmp_path / "vault").rglob("*") if p.is_file()] == [good]
 
 

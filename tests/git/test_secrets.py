@@ -12,7 +12,7 @@ import pytest
 
 from agentsmith.pipelines.git import Finding, Pushed, SecretsFound
 from agentsmith.pipelines.git.errors import TooLarge
-from agentsmith.pipelines.git.scan import fresh, scan, text_lines
+from agentsmith.pipelines.git.scan import added, fresh, scan, text_lines
 from tests.git.conftest import PASSWORD
 from tests.support.git_bench import QUICK, Bench, git, write_files
 
@@ -241,7 +241,11 @@ async def test_baseline_names_no_code_that_would_run(bench: Bench, tmp_path: Pat
     baseline = json.dumps(
         {
             "version": "1.5.0",
-            "plugins_used": [{"name": "Evil", "path": f"file://{evil}"}, {"name": "AWSKeyDetector"}],
+            "plugins_used": [
+                {"name": "Evil", "path": f"file://{evil}"},
+                {"name": "ArtifactoryDetector", "path": f"file://{evil}"},
+                {"name": "AWSKeyDetector"},
+            ],
             "filters_used": [
                 {"path": f"file://{evil}::f"},
                 {"path": "os.system"},
@@ -266,6 +270,16 @@ async def test_more_than_can_be_searched_is_not_pushed(bench: Bench) -> None:
     with pytest.raises(TooLarge):
         await checkout.push(bench.begin_write)
     assert bench.on_server() == ""
+
+
+def test_a_merge_adds_only_what_no_parent_has() -> None:
+    log = (
+        b"\0" + b"0" * 40 + b"\0merge\n\0\n\ndiff --cc a.py\nindex 1,2..3\n--- a/a.py\n+++ b/a.py\n"
+        b"@@@ -1,2 -1,2 +1,3 @@@\n- gone\n -gone too\n+ from the second\n +from the first\n++new\n"
+        b"@@@ -9,0 -9,1 +10,1 @@@\n++last\n --- not a heading\n"
+    )
+    pieces = [(piece.path, piece.lines) for piece in added(io.BytesIO(log))]
+    assert pieces == [("(commit message)", [(1, b"merge"), (2, b"")]), ("a.py", [(3, b"new"), (10, b"last")])]
 
 
 def test_lines_of_binary_files_are_not_read() -> None:

@@ -5,14 +5,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from agentsmith import explain
-from agentsmith.claim import Claimed, Held
-from agentsmith.config import Claim, Pipeline
+from agentsmith.config import Claim, Pipeline, Trigger
+from agentsmith.domain.claiming import Claimed, Held
 from agentsmith.domain.gates import Gate
 from agentsmith.domain.lifecycle import Status
 from agentsmith.poller import Poller
@@ -54,7 +55,7 @@ async def test_a_full_house_names_its_setting(tmp_path: Path, store: Store, redi
 
 async def test_a_full_pipeline_does_not_keep_others_waiting(tmp_path: Path, store: Store, redis_url: str) -> None:
     pipelines = {"work": Pipeline(steps=(sh("true"),), capacity=1), "other": Pipeline(steps=(sh("true"),))}
-    triggers = ({"label": TRIGGER, "pipeline": "work"}, {"label": "other", "pipeline": "other"})
+    triggers = (Trigger(label=TRIGGER, pipeline="work"), Trigger(label="other", pipeline="other"))
     made = world_config(tmp_path / "data")
     config = type(made)(data_dir=made.data_dir, trackers=made.trackers, pipelines=pipelines, triggers=triggers)
     async with open_world(tmp_path, store, redis_url, config=config) as world:
@@ -82,7 +83,7 @@ async def test_held_tickets_come_in_as_room_appears_oldest_first_and_never_too_m
         async with taking_in(world):
             for count, key in enumerate(keys):
                 await store.signals.send([world.signal(key)])
-                await wait_until(lambda n=count: _dealt_with(store, n + 1), what="the signal to be dealt with")
+                await wait_until(partial(_dealt_with, store, count + 1), what="the signal to be dealt with")
             assert len(await store.signals.held()) == 4
             ran: list[str] = []
             while len(ran) < len(keys):

@@ -97,7 +97,7 @@ async def test_P6_the_fence_is_raised_and_the_old_run_told_to_stop_before_the_la
         await wait_until(lambda: _recovers(keeper), what="it to be declared dead")
         assert order == ["somebody took the ticket over, then pending"]
         tick = await slow.presence.tick(world.process, ttl=60, running=world.consumer.running)
-        world.consumer.stop_runs(tick.stops)
+        world.consumer.stop_runs(tick.stops, asked=world.consumer.running)
         await wait_until(lambda: not world.consumer.running, what="the old run to end")
         assert not is_alive(int((tmp_path / "child").read_text()))
         assert await world.statuses(key) == {Status.PENDING}, "what was fenced off is not published"

@@ -21,7 +21,7 @@ from agentsmith.domain.request import PipelineRequest
 from agentsmith.domain.signal import SignalKind
 from agentsmith.domain.ticket import Ticket
 from agentsmith.domain.tracker import Move, MoveOutcome
-from agentsmith.store import RunLease, Store
+from agentsmith.store import TAKEN_OVER, RunLease, Store
 from tests.support.wait import wait_until
 from tests.support.world import TRIGGER, World, open_world, sh, world_config
 
@@ -189,7 +189,7 @@ async def test_a_cancelled_run_fails_and_says_by_whom(
         await world.claim(key)
         await serving(world)
         await reached(tmp_path / "pid")
-        world.consumer.stop_runs({world.ticket_id(key): "cancelled by mona"})
+        world.consumer.stop_runs({world.ticket_id(key): "cancelled by mona"}, asked=world.consumer.running)
         await _until_status(world, key, Status.FAILED)
         assert "cancelled by mona" in (await world.comments(key))[0]
         assert not alive(int((tmp_path / "pid").read_text()))
@@ -207,7 +207,7 @@ async def test_a_run_whose_trigger_is_removed_stops_and_loses_its_label(
         await world.desk.unlabel(key, TRIGGER, actor="mona")
         await world.claim(key)
         tick = await world.store.presence.tick(world.process, ttl=5, running=world.consumer.running)
-        world.consumer.stop_runs(tick.stops)
+        world.consumer.stop_runs(tick.stops, asked=world.consumer.running)
         await wait_until(lambda: _statuses_are(world, key, frozenset()), what="the label to be taken off")
         assert (await world.desk.show(key)).ticket.labels == {"keep"}
 
@@ -310,6 +310,41 @@ async def test_P2_a_request_whose_lease_was_lost_before_it_was_acknowledged_is_t
         await _until_status(world, key, Status.DONE)
         assert (tmp_path / "runs").read_text() == "x\n"
         assert await world.store.queue.in_hand(world.process.name) == []
+
+
+async def test_an_answer_about_an_earlier_run_does_not_stop_the_next_one(
+    opened: OpenWorld, tmp_path: Path, serving: Callable[[World], Awaitable[None]]
+) -> None:
+    script = f"touch {tmp_path}/started; while [ ! -e {tmp_path}/go ]; do sleep 0.02; done"
+    async with opened(sh(script)) as world:
+        key = await world.open_ticket()
+        await world.claim(key)
+        await serving(world)
+        await reached(tmp_path / "started")
+        # Asked for with the fence of a run that was lost; by the time the answer is here, the ticket runs again.
+        asked = {world.ticket_id(key): (await _lease(world, key)).fence - 1}
+        tick = await world.store.presence.tick(world.process, ttl=5, running=asked)
+        assert tick.stops == {world.ticket_id(key): TAKEN_OVER}
+        world.consumer.stop_runs(tick.stops, asked=asked)
+        (tmp_path / "go").touch()
+        await _until_status(world, key, Status.DONE)
+
+
+async def test_a_run_that_was_taken_over_is_lost_and_not_failed(
+    opened: OpenWorld, tmp_path: Path, serving: Callable[[World], Awaitable[None]]
+) -> None:
+    async with opened(sh(f"echo $$ > {tmp_path}/pid; touch {tmp_path}/started; sleep 60")) as world:
+        key = await world.open_ticket()
+        await world.claim(key)
+        await serving(world)
+        await reached(tmp_path / "started")
+        # Redis may have forgotten the newer fence by the time the run has ended: nothing would refuse its outcome.
+        world.consumer.stop_runs({world.ticket_id(key): TAKEN_OVER}, asked=world.consumer.running)
+        pid = int((tmp_path / "pid").read_text())
+        await wait_until(lambda: not alive(pid), what="the child to be ended")
+        await _quiet(world)
+        assert await world.statuses(key) == {Status.IN_PROGRESS}
+        assert await world.store.intents.of(world.ticket_id(key)) is None
 
 
 async def test_a_flush_in_mid_run_loses_nothing(

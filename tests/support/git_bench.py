@@ -155,16 +155,16 @@ class FakeForge:
         self.asked += 1
         return self.secret
 
-    async def default_branch(self) -> str:
+    async def default_branch(self, *, deadline: float | None = None) -> str:  # noqa: ARG002 - the contract's
         return self.branch
 
     def mention(self, ticket: Ticket) -> str:
         raise NotImplementedError
 
-    async def find(self, branch: str) -> PullRequest | None:
+    async def find(self, branch: str, *, deadline: float | None = None) -> PullRequest | None:
         raise NotImplementedError
 
-    async def ensure(self, wanted: WantedPullRequest) -> PullRequest:
+    async def ensure(self, wanted: WantedPullRequest, *, deadline: float) -> PullRequest:
         raise NotImplementedError
 
     async def aclose(self) -> None:

@@ -12,6 +12,7 @@ from agentsmith.config import Config, Pipeline, Step
 from agentsmith.config.models import for_platforms
 from agentsmith.consumer import Consumer
 from agentsmith.daemon import Parts, Role, assemble, run_context, this_process
+from agentsmith.domain.forge import Forge
 from agentsmith.domain.lifecycle import Status
 from agentsmith.domain.memo import Memo
 from agentsmith.domain.signal import Signal, SignalKind
@@ -109,9 +110,14 @@ class World:
 
 @contextlib.asynccontextmanager
 async def open_world(
-    tmp_path: Path, store: Store, redis_url: str, *steps: Step, config: Config | None = None
+    tmp_path: Path,
+    store: Store,
+    redis_url: str,
+    *steps: Step,
+    config: Config | None = None,
+    forge: Forge | None = None,
 ) -> AsyncIterator[World]:
-    """A world on this store."""
+    """A world on this store; `forge` has the code of its tickets."""
     config = config or world_config(tmp_path / "data", *steps)
     config.data_dir.mkdir(parents=True, exist_ok=True)
     path = LocalSettings().file(config.data_dir)
@@ -119,7 +125,8 @@ async def open_world(
     trackers: dict[str, Tracker] = {"local": tracker}
     parts = assemble(config, store, trackers)
     process = this_process(config, frozenset(Role))
-    context = run_context(config, Opened(store, redis_url, None, "test"), trackers, parts)
+    forges = {"local": forge} if forge is not None else {}
+    context = run_context(config, Opened(store, redis_url, None, "test"), trackers, parts, forges)
     consumer = Consumer(context, process, slots=2, max_deliveries=config.consumer.max_deliveries, take_wait=0.05)
     every = Intervals(sweep=0.05, stale=0.1, reconcile=0.1)
     async with Desk(path=path, project="tickets") as desk:

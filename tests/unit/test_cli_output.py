@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import json
 
@@ -12,6 +13,7 @@ from rich.text import Text
 from agentsmith import logs
 from agentsmith.cli import output
 from agentsmith.cli.status_view import view
+from tests.support.wait import wait_until
 
 ROWS = [("local/tickets#1", "short"), ("local/tickets#22", "a title that is rather long for a narrow terminal")]
 
@@ -39,7 +41,9 @@ def seen(reachable: bool = True) -> dict[str, object]:
         ],
         "waiting": [{"ticket": "local/tickets#3", "until": "2030-01-01T00:00:00.000+00:00"}],
         "leaders": [LEADER],
-        "processes": [{"host": "host", "pid": 12, "roles": ["consumer", "poller"], "slots": 2, "version": "1.0"}],
+        "processes": [
+            {"host": "host", "pid": 12, "roles": ["consumer", "poller"], "slots": 2, "version": "1.0", "problem": ""}
+        ],
         "dead_letters": 2,
         "unpublished": [{"ticket": "local/tickets#4", "to": None, "outcome": "withdrawn"}],
         "signals": 0,
@@ -134,3 +138,21 @@ def test_progress_is_told_only_after_a_second(capsys: pytest.CaptureFixture[str]
     progress.tick()
     progress.tick()
     assert capsys.readouterr().err == "waiting …\n"
+
+
+@pytest.mark.parametrize(("terminal", "told"), [(True, "waiting for Redis …\n"), (False, "")])
+async def test_a_wait_is_explained_on_a_terminal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], terminal: bool, told: str
+) -> None:
+    monkeypatch.setattr(output, "_AFTER", 0.01)
+    monkeypatch.setattr(output, "fancy", lambda _: terminal)
+    go = asyncio.Event()
+    waiting = asyncio.create_task(output.patiently(_answer(go), "waiting for Redis"))
+    await wait_until(lambda: capsys.readouterr().err == told if told else True, what="the explanation")
+    go.set()
+    assert await waiting == 42
+
+
+async def _answer(go: asyncio.Event) -> int:
+    await go.wait()
+    return 42

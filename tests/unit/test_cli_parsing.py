@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import typer
@@ -19,21 +20,24 @@ from agentsmith.domain.errors import ConfigError, StoreUnavailable
 from agentsmith.store.server_binary import ServerUnavailable
 from tests.support.cli import quiet_logs
 
-COMMANDS = (
-    ["demo"],
-    ["up"],
-    ["status"],
-    ["why"],
-    ["cancel"],
-    ["retry"],
-    ["quota"],
-    ["simulator"],
-    ["bench"],
-    *(["ticket", name] for name in ("new", "list", "show", "label", "unlabel", "comment", "close", "reopen")),
-    ["config", "check"],
-    ["config", "schema"],
-    ["dead-letters", "list"],
+STABLE = (
+    "demo|up|status|why|quota|init|doctor|labels|webhooks|replay|run|runs|logs|cancel|retry|pipelines|ticket|simulator|"
+    "config|dead-letters|bench"
 )
+"""Names that people's scripts rely on."""
+
+
+def leaves(command: Any, *words: str) -> Iterator[list[str]]:
+    """Every command that does something."""
+    below = getattr(command, "commands", None)
+    if below is None:
+        yield list(words)
+    else:
+        for name, inner in below.items():
+            yield from leaves(inner, *words, name)
+
+
+COMMANDS = tuple(leaves(typer.main.get_command(cli.app)))
 WITHOUT_CONFIGURATION = (["demo"], ["simulator"], ["bench"], ["config", "schema"])
 
 
@@ -45,6 +49,19 @@ def _own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Non
     monkeypatch.delenv("AGENTSMITH_DEBUG", raising=False)
     with quiet_logs():
         yield
+
+
+def test_the_names_that_scripts_rely_on_are_there() -> None:
+    assert {words[0] for words in COMMANDS} >= set(STABLE.split("|"))
+    assert ["dead-letters", "retry"] in COMMANDS
+
+
+@pytest.mark.parametrize("group", [[], ["ticket"], ["config"], ["dead-letters"], ["webhooks"]], ids=" ".join)
+def test_the_list_of_commands_says_what_each_does_in_a_line(group: list[str]) -> None:
+    _, _, listed = help_of(*group).partition("Commands:")
+    lines = [line for line in listed.splitlines() if line.strip()]
+    assert lines
+    assert [line for line in lines if line.endswith("...") or not re.match(r"  \S+ {2,}\S", line)] == []
 
 
 def help_of(*arguments: str) -> str:
@@ -65,11 +82,11 @@ def test_every_command_that_reads_the_configuration_takes_it(words: list[str]) -
     assert "--config FILE" in help_of(*words)
 
 
-def test_alone_it_names_the_three_commands_to_try_first(capsys: pytest.CaptureFixture[str]) -> None:
+def test_alone_it_names_the_commands_to_try_first(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.run([]) == 0
     shown = capsys.readouterr().out
     first = shown.partition("Try these first:")[2]
-    assert re.findall(r"^ *agentsmith (\w+)", first, re.MULTILINE) == ["demo", "up", "ticket"]
+    assert re.findall(r"^ *agentsmith (\w+)", first, re.MULTILINE) == ["demo", "up", "ticket", "init"]
 
 
 @pytest.mark.parametrize("name", ["ticket", "config", "dead-letters"])

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import re
+import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, get_args
 
 import pytest
+import yaml
 from pydantic import BaseModel
 
 from agentsmith.config import Config, Step, TrackerSettings, json_schema, load
 from agentsmith.config.document import read_document
 from agentsmith.config.steps import RunSettings
+from agentsmith.trackers import registry
 from tests.support.config_platforms import HOME, HOSTS, PLATFORMS, Hosted, load_text
 
 ROOT = Path(__file__).parents[2]
@@ -77,7 +80,7 @@ def test_what_is_commented_out_is_valid_too() -> None:
 
 
 def test_the_commented_settings_load(tmp_path: Path) -> None:
-    hosts = re.compile(r"^  (?:shop|board|desk):\n(?:    .*\n)+", re.MULTILINE)
+    hosts = re.compile(r"^  (?:apps|shop|board|desk|ops):\n(?:    .*\n)+", re.MULTILINE)
     text = hosts.sub("", uncommented()).replace("${REDIS_URL}", "redis://localhost")
     variables = {
         "GITHUB_TOKEN": "t",
@@ -164,3 +167,56 @@ def test_the_schema_agrees_with_the_models(validator: Any, text: str, good: bool
     variables = {"PORT": "${PORT}", "T": "${T}"}  # as an editor sees it: not filled in
     data = read_document(text.encode(), variables).data
     assert validator.is_valid(data) is good
+
+
+# --- the platforms' own settings -----------------------------------------------------------------------------------
+
+
+def of_platforms() -> list[tuple[str, str]]:
+    """Every setting that only one platform has."""
+    return [
+        (platform, name)
+        for platform, model in registry.settings_models().items()
+        for name in model.model_fields
+        if name not in TrackerSettings.model_fields
+    ]
+
+
+def blocks() -> dict[str, dict[str, Any]]:
+    """The trackers of the example, with what is commented out."""
+    filled = dict.fromkeys(re.findall(r"\$\{([A-Z_]+)\}", uncommented()), "filled-in")
+    trackers = read_document(uncommented().encode(), filled).data["trackers"]
+    assert isinstance(trackers, dict)
+    return trackers
+
+
+@pytest.mark.parametrize(("platform", "name"), of_platforms())
+def test_every_setting_of_a_platform_is_in_the_example_and_on_its_page(platform: str, name: str) -> None:
+    assert any(name in block for block in blocks().values() if block["platform"] == platform)
+    page = ROOT / "docs" / "trackers" / f"{platform}.md"
+    text = page.read_text() if page.exists() else PAGE.read_text()
+    assert re.search(rf"(?<![a-z_]){name}(?![a-z_])", text)
+
+
+@pytest.mark.parametrize("name", blocks())
+def test_every_tracker_of_the_example_can_be_made(name: str, tmp_path: Path) -> None:
+    block = {key: value for key, value in blocks()[name].items() if key != "code"}
+    file = tmp_path / "agentsmith.yaml"
+    file.write_text(yaml.safe_dump({"trackers": {name: block}}))
+    config = load(file, platforms=registry.settings_models(), environ=HOME)
+    assert config.trackers[name].project_identity()
+
+
+@pytest.mark.parametrize("platform", sorted(registry.settings_models()))
+def test_the_first_file_of_a_platforms_page_works(platform: str, tmp_path: Path) -> None:
+    page = ROOT / "docs" / "trackers" / f"{platform}.md"
+    if platform == "local":
+        assert not page.exists()
+        return
+    found = re.search(r"```yaml\n(.*?)```", page.read_text(), re.DOTALL)
+    assert found
+    file = tmp_path / "agentsmith.yaml"
+    file.write_text(textwrap.dedent(found[1]))
+    variables = dict.fromkeys(re.findall(r"\$\{([A-Z_]+)\}", found[1]), "filled-in")
+    config = load(file, platforms=registry.settings_models(), environ={**HOME, **variables})
+    assert [settings.platform for settings in config.trackers.values()] == [platform]

@@ -13,11 +13,12 @@ from typing import NoReturn
 import pytest
 
 from agentsmith.cli import demo_command
-from agentsmith.demo.stage import TRIGGERS, StageFright, write_config
+from agentsmith.demo.stage import CODE_TRIGGERS, TRIGGERS, StageFright, write_config
 from agentsmith.demo.story import Played, is_alive, plan
 from agentsmith.demo.timeline import Moment, Timeline, moment_of
 from agentsmith.demo.venue import LocalVenue, Seen
 from agentsmith.domain.lifecycle import Status
+from agentsmith.simulators.stages import STAGES
 from tests.support.cli import quiet_logs
 
 
@@ -36,14 +37,16 @@ def line(event: str = "transition", **fields: object) -> bytes:
     return json.dumps(told).encode() + b"\n"
 
 
+@pytest.mark.parametrize("coding", [False, True])
 @pytest.mark.parametrize("count", [3, 6, 50])
-def test_one_ticket_fails_one_loses_its_consumer_the_others_succeed(count: int) -> None:
-    parts = plan(count)
+def test_one_ticket_fails_one_loses_its_consumer_the_others_succeed(count: int, coding: bool) -> None:
+    parts = plan(count, coding=coding)
     assert len(parts) == count
     assert [part.ends for part in parts].count(Status.FAILED) == 1
     assert [part.killed for part in parts].count(True) == 1
     assert len({part.title for part in parts}) == count
-    assert {part.trigger for part in parts} == set(TRIGGERS)
+    assert {part.trigger for part in parts} == set(CODE_TRIGGERS if coding else TRIGGERS)
+    assert [part.coding for part in parts if part.killed] == [coding]
 
 
 @pytest.mark.parametrize("speed", [1, 7, 20, 40])
@@ -54,6 +57,15 @@ def test_the_configuration_holds_at_every_speed(speed: float, tmp_path: Path) ->
     assert float(config.trackers["local"].poll_interval) == pytest.approx(2 / speed)
     assert config.consumer.slots == 1
     assert config.data_dir.is_relative_to(tmp_path)
+
+
+@pytest.mark.parametrize("platform", ["github", "gitlab", "azure-devops"])
+def test_a_code_host_has_a_pipeline_that_ends_in_a_pull_request(platform: str, tmp_path: Path) -> None:
+    config = write_config(tmp_path, 0.05, platform, STAGES[platform]().tracker(), coding=True)
+    kinds = [step.kind for step in config.pipelines["implement"].steps]
+    assert kinds == ["checkout", "agent", "verify", "commit", "push", "pull_request"]
+    assert config.run.checkpoint_every is not None
+    assert config.code_of(platform) is not None
 
 
 def test_a_transition_becomes_a_moment() -> None:

@@ -157,14 +157,14 @@ class Checkout:
         No other ref can be named, on purpose: what steers a run must not come from a branch that a run can write.
         """
         async with self._turn:
-            return await self._show(path, limit)
+            return await self._show(self._ground.git, path, limit)
 
     async def close(self) -> None:
         """Let go of the workspace, which stays as it is."""
         self._ground.lock.release()
 
-    async def _show(self, path: str, limit: int) -> bytes | None:
-        return await self._ground.mirror.file(self._ground.default_commit, path, limit=limit)
+    async def _show(self, git: Git, path: str, limit: int) -> bytes | None:
+        return await self._ground.mirror.with_git(git).file(self._ground.default_commit, path, limit=limit)
 
     async def _look(self, vault: Vault) -> Look:
         seen = await look(vault, self.branch, limit=self._ground.bounds.taken_over)
@@ -221,7 +221,7 @@ class Checkout:
             vault.path,
             (tip, *_ON_SERVER),
             known=credential.password if credential else None,
-            baseline=await self._show(BASELINE, _LARGEST_BASELINE),
+            baseline=await self._show(git, BASELINE, _LARGEST_BASELINE),
             limit=self._ground.bounds.scanned,
         )
         return SecretsFound(findings) if findings else None

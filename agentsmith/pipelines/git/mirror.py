@@ -22,7 +22,17 @@ from agentsmith.domain.forge import EmptyRepository
 from agentsmith.pipelines.git.command import Git
 from agentsmith.pipelines.git.errors import GitFailed
 from agentsmith.pipelines.git.locks import FileLock, held
-from agentsmith.pipelines.git.repository import Origin, configuration, lay_out, remove, stale, sweep, write
+from agentsmith.pipelines.git.repository import (
+    READABLE,
+    Origin,
+    configuration,
+    lay_out,
+    make_passage,
+    remove,
+    stale,
+    sweep,
+    write,
+)
 
 log = structlog.get_logger()
 
@@ -44,10 +54,14 @@ class Mirror:
         self._used = stem.with_name(stem.name + ".used")
         self.origin = Origin(git.url, partial=blobless)
 
+    def with_git(self, git: Git) -> Mirror:
+        """The same mirror, worked on through another shell."""
+        return Mirror(self.path.parent, git, blobless=self._blobless, patience=self._patience)
+
     async def refresh(self) -> None:
         """Bring the mirror to where the server is now, or was at some moment since this was called."""
         seen = _number(self._begun)
-        self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o755)
+        make_passage(self.path.parent)
         self._used.touch()
         async with self._alone():
             if self.path.is_dir() and _number(self._done) > seen:
@@ -200,7 +214,16 @@ class Mirror:
     async def _clone_into(self, fresh: Path, *, whole: bool = False) -> None:
         wanted = ("--filter=blob:none",) if self._blobless and not whole else ()
         await self._git.online(
-            *("clone", "--quiet", "--bare", "--template=", "--no-local", *wanted, "--", self._git.url, str(fresh)),
+            *(
+                "clone",
+                "--quiet",
+                "--bare",
+                "--template=",
+                "--no-local",
+                "--config",
+                f"core.sharedRepository={READABLE}",
+            ),
+            *(*wanted, "--", self._git.url, str(fresh)),
             repo=None,
             busy=self._busy,
         )

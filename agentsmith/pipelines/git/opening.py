@@ -23,7 +23,7 @@ from agentsmith.pipelines.git.locks import FileLock
 from agentsmith.pipelines.git.mirror import Mirror
 from agentsmith.pipelines.git.outcomes import BaseMerge, Conflicted, Merged, UpToDate
 from agentsmith.pipelines.git.places import Places, check_beside, check_branch
-from agentsmith.pipelines.git.repository import remove, set_aside
+from agentsmith.pipelines.git.repository import make_passage, remove, set_aside
 from agentsmith.pipelines.git.shell import GitShell
 from agentsmith.pipelines.git.taking import look
 from agentsmith.pipelines.git.vault import CONFLICT, MERGING, PUSHED, TIP, Conflict, Vault
@@ -76,17 +76,27 @@ async def open_checkout(
     places = Places(root)
     place = Workspace(workspace)
     place.make(root, reserved=places.reserved)
-    places.vaults.mkdir(parents=True, exist_ok=True, mode=0o755)
+    make_passage(places.vaults)
     name = places.vault_name(workspace)
     lock = await FileLock.take(places.vaults / f"{name}.lock", within=bounds.workspace, what=f"the workspace {name}")
     try:
-        mirror = Mirror(places.mirrors, git, blobless=blobless, patience=bounds.lock)
         vault = Vault(places.vaults / f"{name}.git", git, place)
         vault.lfs = lfs
-        opening = _Opening(git, mirror, vault, place, places.aside / name, branch, base, default, bounds, author)
-        opening.submodules = places.mirrors if submodules else None
-        opening.blobless = blobless
-        return await opening.run(root, lock)
+        opening = _Opening(
+            git=git,
+            mirror=Mirror(places.mirrors, git, blobless=blobless, patience=bounds.lock),
+            vault=vault,
+            workspace=place,
+            places=places,
+            branch=branch,
+            base=base,
+            default=default,
+            bounds=bounds,
+            author=author,
+            submodules=submodules,
+            blobless=blobless,
+        )
+        return await opening.run(lock)
     except BaseException:
         lock.release()
         raise
@@ -100,18 +110,17 @@ class _Opening:
     mirror: Mirror
     vault: Vault
     workspace: Workspace
-    aside: Path
+    places: Places
     branch: str
     base: str
     default: str
     bounds: Bounds
     author: Author
-    submodules: Path | None = None
-    """Where the mirrors of submodules go, if they are asked for."""
-    blobless: bool = True
+    submodules: bool
+    blobless: bool
     notes: list[str] = field(default_factory=list)
 
-    async def run(self, root: Path, lock: FileLock) -> Checkout:
+    async def run(self, lock: FileLock) -> Checkout:
         """All steps, in the order that loses nothing."""
         await self.mirror.refresh()
         refs = await self.mirror.refs()
@@ -119,7 +128,7 @@ class _Opening:
         check_beside(
             self.branch, {r.removeprefix("refs/heads/"): c for r, c in refs.items() if r.startswith("refs/heads/")}
         )
-        await asyncio.to_thread(self._clear_the_way, root)
+        await asyncio.to_thread(self._clear_the_way)
         self.vault.lay_out(self.mirror.origin, self.mirror.path / "objects", refs)
         self.vault.mark_saved(False)
         left = await self._salvage()
@@ -163,20 +172,21 @@ class _Opening:
             raise BaseMissing(f"the server has no branch `{branch}` to start from")
         return commit
 
-    def _clear_the_way(self, root: Path) -> None:
+    def _clear_the_way(self) -> None:
         """Move out of the way what is not this repository's, or what we had only half written ourselves."""
+        aside = self.places.aside / self.vault.path.stem
         known = self.vault.belongs_to(self.git.url)
         if known is False:
             self.notes.append("the workspace belonged to another repository; what was in it is kept aside")
-            set_aside(self.vault.path, self.aside / "vaults")
+            set_aside(self.vault.path, aside / "vaults")
         if known is not True and not self.workspace.empty():
-            set_aside(self.workspace.path, self.aside)
+            set_aside(self.workspace.path, aside)
             if known is None:
                 self.notes.append("the workspace was not empty; what was in it is kept aside")
         elif known and not self.vault.ready:
-            set_aside(self.workspace.path, self.aside)
+            set_aside(self.workspace.path, aside)
         if not self.workspace.path.is_dir():
-            self.workspace.make(root)
+            self.workspace.make(self.places.root)
             (self.vault.path / "index").unlink(missing_ok=True)
 
     async def _salvage(self) -> str | None:
@@ -230,13 +240,13 @@ class _Opening:
             await large_files.fetch(self.git, vault.path, handover.commit, base)
         vault.mark_ready(False)
         await vault.check_out(tree)
-        if self.submodules is not None:
+        if self.submodules:
             vault.submodules = await submodule.fill(
                 self.git,
                 vault,
                 handover.commit,
                 handover,
-                mirrors=self.submodules,
+                mirrors=self.places.mirrors,
                 blobless=self.blobless,
                 patience=self.bounds.lock,
             )

@@ -45,9 +45,10 @@ class Places:
 
     def vault_name(self, workspace: Path) -> str:
         """A name for the vault of a workspace: readable, and its own even where letter case does not count."""
-        inside = os.path.relpath(os.path.realpath(workspace.parent), os.path.realpath(self.root))
-        digest = hashlib.sha256(os.fsencode(os.path.join(inside, workspace.name))).hexdigest()[:16]
-        readable = _UNSAFE.sub("-", workspace.name).strip("-.")[:60] or "workspace"
+        parent = os.path.relpath(os.path.realpath(workspace.parent), os.path.realpath(self.root))
+        inside = os.path.normpath(os.path.join(parent, workspace.name))
+        digest = hashlib.sha256(os.fsencode(inside)).hexdigest()[:16]
+        readable = _UNSAFE.sub("-", inside).strip("-.")[:60] or "workspace"
         return f"{readable}-{digest}"
 
 

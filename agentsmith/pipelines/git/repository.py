@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+READABLE: Final = "0644"
+"""Objects are readable by others, whatever our umask: the folders above decide who gets as far as that."""
 _ESCAPES: Final = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n", "\t": "\\t"})
 _LEFTOVERS: Final = ("tmp_", "incoming-", "tmp_objdir-")
 
@@ -34,7 +36,7 @@ def configuration(origin: Origin, *, bare: bool, fetch: Iterable[str] = (), more
     """The text of a configuration file: all of it, whatever stood there before."""
     core = [("repositoryFormatVersion", "1"), ("fileMode", "true"), ("bare", "true" if bare else "false")]
     if bare:
-        core.append(("sharedRepository", "0644"))  # a worker with a user of its own reads our objects
+        core.append(("sharedRepository", READABLE))
     if sys.platform == "darwin":
         core += [("ignoreCase", "true"), ("precomposeUnicode", "true")]
     extensions = []
@@ -66,7 +68,9 @@ def subsection(kind: str, name: str) -> str:
 def lay_out(path: Path, *, config: str, alternates: Iterable[Path] = (), head: str = "refs/heads/none") -> None:
     """Make an empty repository, or put the frame of an existing one right; objects and refs stay."""
     for folder in ("objects/info", "objects/pack", "refs/heads", "info"):
-        (path / folder).mkdir(parents=True, exist_ok=True, mode=0o755)
+        (path / folder).mkdir(parents=True, exist_ok=True)
+    for folder in (".", "objects", "objects/info", "objects/pack"):
+        (path / folder).chmod(0o755)  # a worker with a user of its own reads our objects
     shutil.rmtree(path / "hooks", ignore_errors=True)
     for name in ("info/grafts", "info/attributes", "shallow", "config.worktree", "commondir", "gitdir"):
         (path / name).unlink(missing_ok=True)
@@ -74,6 +78,12 @@ def lay_out(path: Path, *, config: str, alternates: Iterable[Path] = (), head: s
     write(path / "objects/info/alternates", "".join(f"{alternate}\n" for alternate in alternates))
     write(path / "info/exclude", "")
     write(path / "HEAD", f"ref: {head}\n")
+
+
+def make_passage(folder: Path) -> None:
+    """Make a folder that others may pass through, to a place that they know, but not look around in."""
+    folder.mkdir(parents=True, exist_ok=True)
+    folder.chmod(0o711)
 
 
 def packed_refs(refs: Mapping[str, str]) -> str:
@@ -87,7 +97,8 @@ def write(path: Path, text: str | bytes) -> None:
     data = text.encode("utf-8", "surrogateescape") if isinstance(text, str) else text
     beside = path.with_name(f".{path.name[:100]}.{secrets.token_hex(4)}")
     try:
-        with open(beside, "xb", opener=lambda name, flags: os.open(name, flags, 0o644)) as file:
+        with beside.open("xb") as file:
+            os.fchmod(file.fileno(), 0o644)
             file.write(data)
             file.flush()
             os.fsync(file.fileno())

@@ -17,7 +17,6 @@ from typing import Final
 
 from agentsmith.pipelines.git.command import Git
 from agentsmith.pipelines.git.errors import BranchRefused, GitFailed
-from agentsmith.pipelines.git.lfs import copy_objects
 from agentsmith.pipelines.git.repository import Origin, configuration, lay_out, packed_refs, remove, sweep, write
 from agentsmith.pipelines.git.workspace import Workspace
 
@@ -84,7 +83,7 @@ class Vault:
     def lay_out(self, origin: Origin, objects: Path, refs: Mapping[str, str]) -> None:
         """Make the vault, or put it right after a crash; its refs and objects stay. `refs` are the server's."""
         self._origin = origin
-        self.path.mkdir(parents=True, exist_ok=True, mode=0o755)
+        self.path.mkdir(parents=True, exist_ok=True)
         sweep(self.path)
         remove(self.path / "incoming.git")
         remove(self.path / "handover.git")
@@ -225,7 +224,7 @@ class Vault:
         and checked again on the way into the vault. So nothing gets in under a false name.
         """
         if self.lfs:
-            await asyncio.to_thread(copy_objects, self.workspace.git, self.path, limit=limit)
+            await asyncio.to_thread(self.workspace.copy_large_files, self.path / "lfs/objects", limit=limit)
         if await self.ref(commit) is not None:
             return True
         assert self._origin is not None  # noqa: S101

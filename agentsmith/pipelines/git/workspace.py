@@ -8,6 +8,7 @@ written there is made beside it and moved in whole.
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import re
 import shutil
@@ -23,11 +24,12 @@ from agentsmith.pipelines.git.repository import Origin, configuration, lay_out, 
 _ID: Final = re.compile(r"(?:[0-9a-f]{40}|[0-9a-f]{64})\Z")
 _LOOSE_FOLDER: Final = re.compile(r"[0-9a-f]{2}\Z")
 _LOOSE_FILE: Final = re.compile(r"(?:[0-9a-f]{38}|[0-9a-f]{62})\Z")
+_LARGE_FILE: Final = re.compile(r"[0-9a-f]{64}\Z")
 _PACK: Final = re.compile(r"pack-[0-9a-f]{40,64}\.pack\Z")
 _SMALL: Final = 4 * 1024
 _LARGE: Final = 64 * 1024**2
 _LONGEST_EXCLUDES: Final = 256 * 1024
-_LONGEST_LINE_TO_SEARCH: Final = 16 * 1024**2
+_LARGEST_TO_SEARCH: Final = 16 * 1024**2
 _MARKERS: Final = (re.compile(rb"^<{7} ", re.M), re.compile(rb"^={7}\r?$", re.M), re.compile(rb"^>{7} ", re.M))
 
 
@@ -90,7 +92,7 @@ class Workspace:
 
     def excludes(self) -> bytes:
         """The patterns of files that are not to be committed, which tools put there for their own litter."""
-        return _read(self.git / "info/exclude", _LONGEST_EXCLUDES) or b""
+        return _read(self.git, "info/exclude", _LONGEST_EXCLUDES) or b""
 
     def copy_objects(self, to: Path, *, limit: int) -> None:
         """Copy the objects that the worker's repository holds itself; never what its alternates or links name."""
@@ -110,11 +112,28 @@ class Workspace:
                         if wanted.match(file):
                             left -= _copy(file, folder, to / name / file, left)
 
+    def copy_large_files(self, to: Path, *, limit: int) -> None:
+        """Copy what the worker's git has put aside for LFS, each file only if it is what its name says."""
+        left = limit
+        with contextlib.ExitStack() as stack:
+            try:
+                at = stack.enter_context(_folder(self.git, None))
+                at = stack.enter_context(_folder("lfs", at))
+                store = stack.enter_context(_folder("objects", at))
+            except OSError:
+                return
+            for first in filter(_LOOSE_FOLDER.match, os.listdir(store)):
+                with contextlib.suppress(NotADirectoryError, FileNotFoundError), _folder(first, store) as outer:
+                    for second in filter(_LOOSE_FOLDER.match, os.listdir(outer)):
+                        with contextlib.suppress(NotADirectoryError), _folder(second, outer) as inner:
+                            for name in filter(_LARGE_FILE.match, os.listdir(inner)):
+                                left -= _copy_large(name, inner, to / name[:2] / name[2:4] / name, left)
+
     def unresolved(self, paths: tuple[str, ...]) -> tuple[str, ...]:
         """Which of these files still hold conflict markers."""
         found = []
         for path in paths:
-            text = _read(self.path / path, _LONGEST_LINE_TO_SEARCH)
+            text = _read(self.path, path, _LARGEST_TO_SEARCH)
             if text is not None and all(marker.search(text) for marker in _MARKERS):
                 found.append(path)
         return tuple(found)
@@ -124,6 +143,7 @@ class Workspace:
         fresh = build_in / "handover.git"
         remove(fresh)
         _build(fresh, what)
+        _give(fresh, self.path.stat())
         if former_to is not None and _exists(self.git):
             remove(former_to)
             _move(self.git, former_to)
@@ -131,7 +151,7 @@ class Workspace:
         _move(fresh, self.git)
 
     def _small(self, name: str) -> str | None:
-        data = _read(self.git / name, _SMALL)
+        data = _read(self.git, name, _SMALL)
         return None if data is None else data.decode("utf-8", "replace")
 
     def _ref(self, ref: str) -> str | None:
@@ -142,7 +162,7 @@ class Workspace:
         if loose is not None:
             return _id(loose.strip())
         ending = f" {ref}".encode()
-        for line in (_read(self.git / "packed-refs", _LARGE) or b"").splitlines():
+        for line in (_read(self.git, "packed-refs", _LARGE) or b"").splitlines():
             if line.endswith(ending):
                 return _id(line[: -len(ending)].decode("ascii", "replace"))
         return None
@@ -189,6 +209,15 @@ def _build(path: Path, what: Handover) -> None:
         write(path / "MERGE_MSG", f"Merge branch '{what.base}' into {what.branch}\n")
 
 
+def _give(folder: Path, owner: os.stat_result) -> None:
+    """Let the folder belong to who owns the workspace: commands may run as a user of their own."""
+    if os.geteuid() != 0 or owner.st_uid == 0:
+        return
+    for top, folders, files in os.walk(folder):
+        for name in (".", *folders, *files):
+            os.chown(os.path.join(top, name), owner.st_uid, owner.st_gid, follow_symlinks=False)
+
+
 def _id(text: str) -> str | None:
     return text if _ID.match(text) else None
 
@@ -204,7 +233,7 @@ def _move(path: Path, to: Path) -> None:
         shutil.move(path, to)
 
 
-def _regular(name: str | Path, at: int | None = None) -> BinaryIO | None:
+def _regular(name: str, at: int) -> BinaryIO | None:
     """A regular file, opened without following a link or waiting for a pipe; None for anything else."""
     try:
         descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=at)
@@ -216,15 +245,21 @@ def _regular(name: str | Path, at: int | None = None) -> BinaryIO | None:
     return open(descriptor, "rb")
 
 
-def _read(path: Path, limit: int) -> bytes | None:
-    """A regular file as it is; None for anything else, and for one that is larger."""
-    file = _regular(path)
-    if file is None:
-        return None
-    with file:
-        if os.fstat(file.fileno()).st_size > limit:
+def _read(top: Path, path: str, limit: int) -> bytes | None:
+    """A regular file below a folder; None for anything else, for one that is larger, and for what lies behind links."""
+    *folders, name = path.split("/")
+    with contextlib.ExitStack() as stack:
+        try:
+            at = stack.enter_context(_folder(top, None))
+            for folder in folders:
+                at = stack.enter_context(_folder(folder, at))
+        except (OSError, ValueError):
             return None
-        return file.read(limit)
+        file = _regular(name, at)
+        if file is None:
+            return None
+        with file:
+            return file.read(limit) if os.fstat(file.fileno()).st_size <= limit else None
 
 
 @contextlib.contextmanager
@@ -248,4 +283,21 @@ def _copy(name: str, at: int, to: Path, limit: int) -> int:
             if copied > limit:
                 raise TooLarge("the commits made in the workspace are larger than the limit for taking them over")
             out.write(chunk)
+    return copied
+
+
+def _copy_large(name: str, at: int, to: Path, limit: int) -> int:
+    if to.exists():
+        return 0
+    beside = to.with_name(f"{name}.part")
+    remove(beside)
+    to.parent.mkdir(parents=True, exist_ok=True)
+    copied = _copy(name, at, beside, limit)
+    if beside.exists():
+        with beside.open("rb") as file:
+            honest = hashlib.file_digest(file, "sha256").hexdigest() == name
+        if honest:
+            beside.replace(to)
+        else:
+            remove(beside)
     return copied

@@ -86,6 +86,8 @@ async def push(context: StepContext, settings: PushSettings) -> StepEnd:  # noqa
     if opened is None:
         return no_checkout()
     try:
+        if not opened.resumed and not await opened.changed():
+            return done("There is nothing to push.")
         return told(await opened.push(context.pen.begin_write))
     except GitError as error:
         return gone_wrong("The branch could not be pushed", error)

@@ -9,6 +9,8 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Final
 
+import structlog
+
 from agentsmith import logs
 from agentsmith.config.presets import VERIFY
 from agentsmith.config.steps import Argument, CommandSettings, RunSettings, ScriptSettings, VerifySettings
@@ -18,6 +20,8 @@ from agentsmith.pipelines.outcome import ExitCode, StepEnd, Verdict, done
 from agentsmith.pipelines.runner import TAIL, Command
 from agentsmith.pipelines.worker import Said, keep_artifacts
 from agentsmith.pipelines.workplace import passed_on
+
+log = structlog.get_logger()
 
 _SHELL: Final = ("/bin/sh",)
 _LARGEST_SCRIPT: Final = 1024 * 1024
@@ -119,6 +123,8 @@ async def _going_on(context: StepContext) -> AsyncIterator[None]:
         if beside is not None:
             beside.cancel()
             await asyncio.wait({beside})
+            if not beside.cancelled() and (error := beside.exception()) is not None:
+                log.error("what went on beside a command broke", run=context.request.run, exc_info=error)
 
 
 async def _take_in(context: StepContext, said: Said) -> None:

@@ -63,6 +63,8 @@ class Door:
         """Folded names of accounts that may not see any work item."""
         self.readers: set[str] = set()
         """Folded names of accounts that may read only."""
+        self.deaf: set[str] = set()
+        """Folded names of accounts that may not see or make subscriptions."""
 
     def by(self, call: Call) -> By:
         """On whose behalf a request changes something."""
@@ -105,6 +107,13 @@ class Door:
         if scope == "write" and credential.user.name.casefold() in self.readers:
             message = "TF401027: You need the Git 'PullRequestContribute' permission to perform this action."
             raise refuse(403, message, "GitNeedsPermissionException")
+
+    def need_hooks(self, call: Call) -> None:
+        """Refuse whoever may not look after subscriptions."""
+        user = self.credential(call).user
+        if user.name.casefold() in self.deaf:
+            message = f"TF50309: {user.display} does not have permissions: View subscriptions, Edit subscriptions."
+            raise refuse(403, message, "AccessCheckException")
 
     def need_write(self, call: Call) -> None:
         """Refuse whoever may not change work items."""

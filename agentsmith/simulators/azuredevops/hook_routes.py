@@ -35,6 +35,7 @@ class HookRoutes:
 
     def list_subscriptions(self, call: Call) -> Response:
         """All subscriptions."""
+        self.hub.door.need_hooks(call)
         only_query(call, "publisherId", "eventType", "consumerId", "consumerActionId")
         wanted = call.query.get("eventType")
         found = [s for s in self.hooks.subscriptions.values() if wanted in (None, s.event)]
@@ -42,6 +43,7 @@ class HookRoutes:
 
     def create(self, call: Call) -> Response:
         """A new subscription."""
+        self.hub.door.need_hooks(call)
         need_version(call)
         made = self._read(read_object(call))
         self.hooks.subscriptions[made.id] = made
@@ -49,10 +51,12 @@ class HookRoutes:
 
     def get(self, call: Call) -> Response:
         """One subscription."""
+        self.hub.door.need_hooks(call)
         return JSONResponse(self._shown(call, self._of(call)))
 
     def replace(self, call: Call) -> Response:
         """Change a subscription; `status` brings one back that was disabled."""
+        self.hub.door.need_hooks(call)
         need_version(call)
         old = self._of(call)
         data = read_object(call)
@@ -65,6 +69,7 @@ class HookRoutes:
 
     def delete(self, call: Call) -> Response:
         """The subscription goes."""
+        self.hub.door.need_hooks(call)
         del self.hooks.subscriptions[self._of(call).id]
         return Response(status_code=200)
 

@@ -32,6 +32,7 @@ class Hub:
         self.credentials.tokens.clear()
         self.door.blind.clear()
         self.door.readers.clear()
+        self.door.deaf.clear()
 
     def pull_json(
         self, render: Renderer, project: Project, repository: GitRepository, pull: PullRequest

@@ -195,6 +195,11 @@ class People:
         self.hub.credentials.tokens[token].revoked = True
 
     @operation
+    def deny_hooks(self, user: str) -> None:
+        """Take the right away to see and make subscriptions."""
+        self.hub.door.deaf.add(self.hub.world.user(user).name.casefold())
+
+    @operation
     def add_member(self, project: str, user: str, *, team: str | None = None, admin: bool = False) -> None:
         """Put somebody into a team, the first one unless it is named."""
         found = self.hub.world.project(project)

@@ -6,13 +6,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Final
 
 from agentsmith.simulators.azuredevops.simulator import AzureDevOpsSimulator
-from agentsmith.simulators.stage import Stage
+from agentsmith.simulators.git.bare import BareRepository
+from agentsmith.simulators.stage import CodeStage, Proposal
 
 _SECRET: Final = "simulated-webhook-secret"  # noqa: S105 - it opens nothing but the simulator
 _EVENTS: Final = ("workitem.created", "workitem.updated", "workitem.commented")
 
 
-class AzureDevOpsStage(Stage):
+class AzureDevOpsStage(CodeStage):
     """The project Web of the organization acme: mona is in its team, gil is not."""
 
     title: ClassVar[str] = "Azure DevOps"
@@ -22,7 +23,7 @@ class AzureDevOpsStage(Stage):
 
     def __init__(self) -> None:
         self.simulator: AzureDevOpsSimulator = AzureDevOpsSimulator()
-        self.simulator.add_project(self.project)
+        self.simulator.add_project(self.project, files=dict(self.files))
         self.simulator.add_token(self.token)
         for user, role in self.people.items():
             if role == "member":
@@ -59,6 +60,32 @@ class AzureDevOpsStage(Stage):
         """See Stage."""
         for event in _EVENTS:
             self.simulator.subscribe(self.project, url, event=event, username="agentsmith", password=_SECRET)
+
+    @property
+    def clone_url(self) -> str:
+        """See CodeStage."""
+        return f"{self.simulator.api_url}/{self.simulator.organization}/{self.project}/_git/{self.project}"
+
+    @property
+    def code(self) -> BareRepository:
+        """See CodeStage."""
+        return self.simulator.hub.code.of(self.simulator.repository(self.project))
+
+    def proposals(self) -> list[Proposal]:
+        """See CodeStage."""
+        return [
+            Proposal(
+                number=pull["number"],
+                url=f"{self.clone_url}/pullrequest/{pull['number']}",
+                title=pull["title"],
+                body=pull["body"],
+                head=pull["head"],
+                base=pull["base"],
+                open=pull["state"] == "active",
+                draft=pull["draft"],
+            )
+            for pull in self.simulator.pull_requests(self.project)
+        ]
 
     def examples(self, receiver: str) -> dict[str, str]:
         """See Stage."""

@@ -84,6 +84,11 @@ class BareRepository:
         records = self._git("log", "--branches", f"--format={_FIELDS}").split("\x01")
         return [_commit(record.lstrip("\n")) for record in records if record.strip()]
 
+    def history(self, branch: str) -> list[str]:
+        """The commits that a branch leads to, newest first; none where it is not there."""
+        tip = self.heads().get(branch)
+        return self._git("rev-list", tip).split() if tip else []
+
     def commit(self, branch: str, files: Mapping[str, str | None], *, message: str, author: str, at: datetime) -> str:
         """Put a commit on a branch, as somebody who pushed it; a file that is None is removed. Answers its sha.
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Final
 
+from agentsmith.simulators.git.bare import BareRepository
 from agentsmith.simulators.github.simulator import GitHubSimulator
-from agentsmith.simulators.stage import Stage
+from agentsmith.simulators.stage import CodeStage, Proposal
 
 _SECRET: Final = "simulated-webhook-secret"  # noqa: S105 - it opens nothing but the simulator
 
 
-class GitHubStage(Stage):
+class GitHubStage(CodeStage):
     """The repository acme/web, in which mona may write and gil may only read."""
 
     title: ClassVar[str] = "GitHub"
@@ -21,7 +22,7 @@ class GitHubStage(Stage):
 
     def __init__(self) -> None:
         self.simulator: GitHubSimulator = GitHubSimulator()
-        self.simulator.add_repository(self.project)
+        self.simulator.add_repository(self.project, files=dict(self.files))
         self.simulator.add_token(self.token, login="smith-bot", permission="write")
         for login, permission in self.people.items():
             self.simulator.set_permission(self.project, login, permission)
@@ -56,6 +57,32 @@ class GitHubStage(Stage):
         """See Stage."""
         self.simulator.register_webhook(self.project, url, secret=_SECRET)
 
+    @property
+    def clone_url(self) -> str:
+        """See CodeStage."""
+        return f"{self.simulator.url}/{self.project}.git"
+
+    @property
+    def code(self) -> BareRepository:
+        """See CodeStage."""
+        return self.simulator.hub.code.of(self.simulator.repository(self.project))
+
+    def proposals(self) -> list[Proposal]:
+        """See CodeStage."""
+        return [
+            Proposal(
+                number=pull["number"],
+                url=f"{self.simulator.url}/{self.project}/pull/{pull['number']}",
+                title=pull["title"],
+                body=pull["body"],
+                head=pull["head"],
+                base=pull["base"],
+                open=pull["state"] == "open",
+                draft=pull["draft"],
+            )
+            for pull in self.simulator.pull_requests(self.project)
+        ]
+
     def examples(self, receiver: str) -> dict[str, str]:
         """See Stage."""
         issues = f"{self.simulator.api_url}/repos/{self.project}/issues"
@@ -68,4 +95,6 @@ class GitHubStage(Stage):
             "have webhooks sent to agentsmith": self.acting(
                 "register_webhook", repo=self.project, url=receiver, secret=_SECRET
             ),
+            "clone the code as agentsmith does": self.cloning("x-access-token"),
+            "see the pull requests": self.acting("pull_requests", repo=self.project),
         }

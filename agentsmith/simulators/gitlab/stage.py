@@ -6,13 +6,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Final
 from urllib.parse import quote
 
+from agentsmith.simulators.git.bare import BareRepository
 from agentsmith.simulators.gitlab.simulator import GitLabSimulator
-from agentsmith.simulators.stage import Stage
+from agentsmith.simulators.stage import CodeStage, Proposal
 
 _SECRET: Final = "simulated-webhook-secret"  # noqa: S105 - it opens nothing but the simulator
 
 
-class GitLabStage(Stage):
+class GitLabStage(CodeStage):
     """The project acme/web, of which mona is a developer and gil a guest."""
 
     title: ClassVar[str] = "GitLab"
@@ -22,7 +23,7 @@ class GitLabStage(Stage):
 
     def __init__(self) -> None:
         self.simulator: GitLabSimulator = GitLabSimulator()
-        self.simulator.add_project(self.project)
+        self.simulator.add_project(self.project, files=dict(self.files))
         self.simulator.add_token(self.token, username="smith-bot")
         for username, level in {"smith-bot": "developer", **self.people}.items():
             self.simulator.set_access(self.project, username, level)
@@ -56,6 +57,32 @@ class GitLabStage(Stage):
     def send_webhooks(self, url: str) -> None:
         """See Stage."""
         self.simulator.register_webhook(self.project, url, token=_SECRET)
+
+    @property
+    def clone_url(self) -> str:
+        """See CodeStage."""
+        return f"{self.simulator.url}/{self.project}.git"
+
+    @property
+    def code(self) -> BareRepository:
+        """See CodeStage."""
+        return self.simulator.hub.code.of(self.simulator.project(self.project))
+
+    def proposals(self) -> list[Proposal]:
+        """See CodeStage."""
+        return [
+            Proposal(
+                number=pull["number"],
+                url=f"{self.simulator.url}/{self.project}/-/merge_requests/{pull['number']}",
+                title=pull["title"],
+                body=pull["body"],
+                head=pull["head"],
+                base=pull["base"],
+                open=pull["state"] == "opened",
+                draft=pull["draft"],
+            )
+            for pull in self.simulator.merge_requests(self.project)
+        ]
 
     def examples(self, receiver: str) -> dict[str, str]:
         """See Stage."""

@@ -23,7 +23,7 @@ from agentsmith.domain.forge import (
     RepositoryNotFound,
     WantedPullRequest,
 )
-from agentsmith.domain.ticket import Ticket
+from agentsmith.domain.ticket import Ticket, TicketId
 from agentsmith.trackers.azuredevops import payloads
 from agentsmith.trackers.azuredevops.dialect import API_VERSION, JSON_PATCH, message, type_key
 from agentsmith.trackers.azuredevops.payloads import ItemRef, PullRequests, Repository
@@ -113,8 +113,8 @@ class AzureForge:
             if there is None:
                 there = await self._made(wanted, title, body, item, deadline)
             after = await self._updated(there, wanted, title, body, deadline)
-            if item is not None and item not in {reference.id for reference in there.references or ()}:
-                await self._link(after, item, deadline)
+            if wanted.ticket and item is not None and item not in {linked.id for linked in there.references or ()}:
+                await self._link(after, wanted.ticket.id, deadline)
         return self._shown(after)
 
     async def aclose(self) -> None:
@@ -222,7 +222,7 @@ class AzureForge:
         after: Pull = payloads.read(Pull, answer.data, "a pull request")
         return after
 
-    async def _link(self, pull: Pull, item: str, deadline: float) -> None:
+    async def _link(self, pull: Pull, ticket: TicketId, deadline: float) -> None:
         """Link a pull request that somebody else made to the work item; a link that is refused fails nothing."""
         if pull.repository.project is None:
             return
@@ -232,12 +232,12 @@ class AzureForge:
             "url": f"vstfs:///Git/PullRequestId/{'%2F'.join(parts)}",
             "attributes": {"name": "Pull Request"},
         }
-        path = f"{self._site.above(f'/wit/workitems/{item}')}?api-version={API_VERSION}"
+        path = f"{self._site.neighbour_path(ticket)}?api-version={API_VERSION}"
         patch = [{"op": "add", "path": "/relations/-", "value": link}]
         try:
             await self._client.write("PATCH", path, patch, content_type=JSON_PATCH, deadline=deadline, missing=Refused)
         except TrackerError as error:
-            log.warning("a pull request was not linked to its work item", item=item, error=str(error))
+            log.warning("a pull request was not linked to its work item", ticket=ticket, error=str(error))
 
     def _path(self, rest: str = "") -> str:
         return self._site.path(f"/git/repositories/{quote(self._repository, safe='')}{rest}")

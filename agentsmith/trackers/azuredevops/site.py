@@ -65,6 +65,11 @@ class Site:
         here = project.rpartition("/")[0] == self.project_name.rpartition("/")[0]
         return self.number(number) if here else None
 
+    def neighbour_path(self, ticket: TicketId) -> str:
+        """The API path of such a work item."""
+        project = ticket.rpartition("#")[0].rpartition("/")[2]
+        return f"/{quote(self.organization)}/{project}/_apis/wit/workitems/{self.neighbour(ticket)}"
+
     def path(self, rest: str) -> str:
         """An API path inside the project."""
         return f"/{quote(self.organization)}/{quote(self.called or self.project, safe='')}/_apis{rest}"

@@ -55,6 +55,7 @@ class Hooks:
             "events": list(EVENTS),
             "filters": {_SECTION: f'project = "{self._site.project}"'},
             "excludeBody": False,
+            "enabled": True,
             **signed,
         }
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal, Self
+import re
+from typing import Annotated, ClassVar, Final, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
@@ -16,6 +17,7 @@ from agentsmith.trackers.jira.site import Deployment, Site
 from agentsmith.trackers.jira.tracker import BLOCKS, TRUST_READS, JiraTracker
 from agentsmith.trackers.jira.webhook import JiraWebhooks
 
+_API_ROOT: Final = re.compile(r"/rest/api/(?:2|3|latest)/?$")
 Word = Annotated[str, Field(min_length=1, max_length=255)]
 
 
@@ -28,7 +30,7 @@ class JiraSettings(TrackerSettings):
     project: str
     """The project's key: `WEB`."""
     base_url: str
-    """The site root, `https://acme.atlassian.net` or `https://jira.example.com`; `/rest/api/…` is appended to it.
+    """The site, `https://acme.atlassian.net` or `https://jira.example.com`; its API root, `…/rest/api/3`, is as good.
     A scoped API token goes through `https://api.atlassian.com/ex/jira/CLOUD-ID`: then set `web_url` as well."""
     web_url: str = ""
     """Where people see the site, if not at `base_url`; it names the tickets."""
@@ -60,7 +62,7 @@ class JiraSettings(TrackerSettings):
     @field_validator("base_url", "web_url")
     @classmethod
     def _a_site(cls, url: str) -> str:
-        return Site("A", url).base_url.rstrip("/") if url else url
+        return Site("A", _API_ROOT.sub("", url)).base_url.rstrip("/") if url else url
 
     @model_validator(mode="after")
     def _whole(self) -> Self:
@@ -86,7 +88,7 @@ class JiraSettings(TrackerSettings):
     def webhooks(self) -> JiraWebhooks | None:
         """Who reads the site's webhooks; None where nothing could be verified (it fails closed)."""
         secrets = self.webhook_secrets()
-        return JiraWebhooks(self.site, secrets) if secrets or self.insecure else None
+        return JiraWebhooks(self.site, secrets, self.webhook_addresses) if secrets or self.insecure else None
 
     def open(self, name: str, labels: LabelSet, shared: Shared, *, pace: Pace | None = None) -> JiraTracker:
         """The tracker that these settings describe."""

@@ -86,12 +86,9 @@ class Workflow:
 
     def _refused(self, answer: Answer, before: Ticket, after: Ticket) -> Ticket:
         """Of two at once one gets 409; one that comes a little later finds the transition gone."""
-        was, now = snapshot_of(before), snapshot_of(after)
-        moved = was is None or now is None or was.status is None or now.status is None or was.status.id != now.status.id
-        if answer.status == 409 or moved:
-            self._ways.clear()
-            raise Overtaken(after)
         self._ways.clear()
+        if answer.status == 409 or _moved(before, after):
+            raise Overtaken(after)
         raise Refused(f"Jira refused the transition of {before.key}: {excerpt(message(answer.data))}")
 
     def _arrived(self, after: Ticket, way: Way, claim: Claim) -> Ticket:
@@ -123,11 +120,22 @@ class Workflow:
                 found = Way(way.id, way.to.name)
                 self._ways[status.id, word] = found
                 return found
+        after = await self._issues.read(seen.key, deadline=move.deadline)
+        if _moved(seen, after):
+            raise Overtaken(after)  # what is offered leads from where somebody else has brought it
         names = ", ".join(sorted(f"{way.to.name} ({way.id})" for way in ways))[:200] or "none"
         raise Refused(
             f"Jira: the workflow offers {seen.key} no transition from {status.name!r} to {word!r}; offered: {names}. "
             "Correct `statuses` in the configuration, or the workflow"
         )
+
+
+def _moved(before: Ticket, after: Ticket) -> bool:
+    """Whether the issue is in another status than it was, as far as anybody can tell."""
+    was, now = snapshot_of(before), snapshot_of(after)
+    if was is None or now is None or was.status is None or now.status is None:
+        return True
+    return was.status.id != now.status.id
 
 
 def _run_of(claim: object, move: Move) -> object:
