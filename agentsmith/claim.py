@@ -31,6 +31,7 @@ from agentsmith.domain.errors import TicketNotFound, TrackerError
 from agentsmith.domain.gates import Gate, GateResult
 from agentsmith.domain.intent import Intent
 from agentsmith.domain.lifecycle import Status, resolve
+from agentsmith.domain.recovery import Leave
 from agentsmith.domain.report import in_queue
 from agentsmith.domain.request import MalformedRequest, PinnedText, PipelineRequest
 from agentsmith.domain.rules import ClaimRules
@@ -170,6 +171,9 @@ class Claims:
                 await self._store.runs.request_stop(ticket.id, f"withdrawn: {why}")
             return AlreadyClaimed(why)
         action = await self._recovery.attend(tracker, ticket, lock)
+        if isinstance(action, Leave) and await self._store.presence.settling():
+            # The signal may be all that is known of the ticket: once it is closed, no list shows it any more.
+            return Deferred("Redis lost its memory, and nothing is concluded from that yet", self._store.times.settle)
         return AlreadyClaimed(f"recovery: {type(action).__name__.lower()}")
 
     async def _judge(

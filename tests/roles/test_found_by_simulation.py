@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from agentsmith.domain.claiming import Deferred
 from agentsmith.domain.intent import Intent
 from agentsmith.domain.lifecycle import Status
 from agentsmith.store import Store
@@ -92,3 +93,16 @@ async def test_a_claim_that_died_is_remembered_until_something_can_be_done_about
         await world.parts.recovery.attend(tracker, await tracker.get(key), lock)
         assert await store.intents.of(ticket) is None
         assert await store.queue.holds(ticket)
+
+
+async def test_a_look_while_redis_settles_is_taken_again(world: World, raw: Any) -> None:
+    """Seed 435: the only signal about a ticket in nobody's hands was used up, and then the ticket was closed."""
+    key = await world.open_ticket("agent-smith:enqueued")
+    await raw.set(world.store.keys.settling, "1", px=60_000)
+    outcome = await world.claim(key)
+    assert isinstance(outcome, Deferred)
+    assert outcome.wait == world.store.times.settle
+    await world.desk.close(key, actor="mona")
+    await raw.delete(world.store.keys.settling)
+    await world.claim(key)
+    assert await world.statuses(key) == set()
