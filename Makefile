@@ -7,13 +7,19 @@ WORKERS ?= 4
 SEEDS ?= 1000
 FROM ?= 0
 
-.PHONY: demo test check simulate chaos mutants bench fmt install clean
+.PHONY: demo test live check simulate chaos mutants bench fmt install clean
 
 demo: $(STAMP)
 	$(BIN)/agentsmith demo
 
+# The longer proofs have targets of their own: live accounts, chaos with real processes, and mutants.
 test: check
-	$(BIN)/pytest -q -n $(WORKERS) --dist worksteal
+	$(BIN)/pytest -q -n $(WORKERS) --dist worksteal \
+	  --ignore=tests/live --ignore=tests/chaos/test_chaos.py --ignore=tests/mutants
+
+# The conformance suite on real accounts that environment variables name (CONTRIBUTING.md), rehearsed on the simulators.
+live: $(STAMP)
+	$(BIN)/pytest -q -n $(WORKERS) --dist worksteal tests/live
 
 check: $(STAMP)
 	$(BIN)/ruff format --check .

@@ -70,5 +70,8 @@ class SimulatedVenue:
 async def open_simulated(platform: str) -> AsyncIterator[Venue]:
     """The platform, served until the block ends."""
     stage = STAGES[platform]()
-    async with serve(stage.simulator):
-        yield SimulatedVenue(stage)
+    try:
+        async with serve(stage.simulator):
+            yield SimulatedVenue(stage)
+    finally:
+        stage.simulator.git.remove()

@@ -29,7 +29,7 @@ from tests.support.world import TRIGGER
 REPOSITORY: Final = "acme/web"
 TOKEN: Final = "github_pat_11INTAKE0000_intakeintakeintake"
 SECRET: Final = "intake"
-TICKETS: Final = int(os.environ.get("AGENTSMITH_INTAKE_TICKETS", "1000"))
+TICKETS: Final = int(os.environ.get("AGENTSMITH_INTAKE_TICKETS", "100"))
 
 
 @asynccontextmanager

@@ -125,6 +125,7 @@ class BareRepository:
             input=stdin.encode(),
             capture_output=True,
             env=git_environment(self.path.parent),
+            cwd=self.path.parent,  # git wants one that exists, whatever became of ours
             check=False,
         )
 
@@ -164,6 +165,13 @@ class GitHome:
             made.commit(default_branch, seed, message="Start", author=author, at=at)
         self._made[key] = made
         return made
+
+    def remove(self) -> None:
+        """Throw the folder away as well; another one is made when it is needed again."""
+        self._made.clear()
+        if self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)
+            self._folder = None
 
     def clear(self) -> None:
         """Throw all repositories away."""
