@@ -84,7 +84,7 @@ def plan(count: int, *, coding: bool = False) -> list[Part]:
 
 
 async def play(stage: Stage, count: int, tell: Tell, *, patience: float) -> Played:
-    """Play it all; gives up after `patience` seconds, with what there is by then. Starting up has as much for itself."""
+    """Play it all; gives up `patience` seconds after everything was started, with what there is by then."""
     played = Played(Timeline(stage.logs))
     tell(played, f"the tickets are in {stage.venue.about}")
     tell(played, "starting Redis, two consumers, and a third process with poller and housekeeping")
