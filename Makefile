@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-WORKERS ?= 4
+WORKERS ?= 2
 SEEDS ?= 1000
 FROM ?= 0
 
