@@ -35,7 +35,7 @@ def named() -> list[tuple[str, str]]:
 
 
 @cache
-def tests_in(file: str) -> frozenset[str]:
+def _tests_in(file: str) -> frozenset[str]:
     tree = ast.parse((ROOT / file).read_text())
     return frozenset(n.name for n in ast.walk(tree) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef))
 
@@ -57,7 +57,7 @@ def test_every_promise_has_all_its_parts(number: str) -> None:
 def test_every_test_that_is_named_exists() -> None:
     assert len(named()) > 30
     assert [
-        f"{file}::{name}" for file, name in named() if not (ROOT / file).exists() or name not in tests_in(file)
+        f"{file}::{name}" for file, name in named() if not (ROOT / file).exists() or name not in _tests_in(file)
     ] == []
 
 

@@ -117,7 +117,8 @@ async def test_however_much_a_worker_says_edits_are_rare(opened: OpenWorld, monk
 async def test_a_platform_that_has_had_enough_does_not_stop_the_run(
     opened: OpenWorld, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, serving: Serve
 ) -> None:
-    script = f"echo '::progress x'; while [ ! -e {tmp_path}/go ]; do sleep 0.02; done"
+    # There is always something new to tell, whenever the platform begins to refuse it.
+    script = f'i=0; while [ ! -e {tmp_path}/go ]; do i=$((i+1)); echo "::progress $i"; sleep 0.05; done'
     async with opened({"run": script}, comment_every=Duration(0.05)) as world:
         key = await world.open_ticket()
         await world.claim(key)
