@@ -220,8 +220,7 @@ def _as_file(folder: str, path: str, lines: list[tuple[int, str]]) -> Iterator[s
     """Show the lines to the library under the name that they have in the repository."""
     place = tempfile.mkdtemp(dir=folder)
     name = "message.txt" if path == MESSAGE else path
-    os.chdir(place)
-    try:
+    with contextlib.chdir(place):
         try:
             os.makedirs(os.path.dirname(name) or ".", exist_ok=True)
             file = open(name, "x", encoding="utf-8", errors="replace", newline="\n")  # noqa: SIM115
@@ -231,8 +230,6 @@ def _as_file(folder: str, path: str, lines: list[tuple[int, str]]) -> Iterator[s
         with file:
             file.write("".join(text.replace("\n", " ") + "\n" for _, text in lines))
         yield name
-    finally:
-        os.chdir(folder)
 
 
 def _no_network(*_: object, **__: object) -> None:
