@@ -7,6 +7,9 @@ WORKERS ?= 2
 SEEDS ?= 1000
 FROM ?= 0
 
+# The tests start hundreds of processes: let each find what the first one compiled, whatever the shell prefers.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: demo test live check simulate chaos mutants bench fmt install clean
 
 demo: $(STAMP)
