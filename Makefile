@@ -10,7 +10,7 @@ FROM ?= 0
 # The tests start hundreds of processes: let each find what the first one compiled, whatever the shell prefers.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test live check simulate chaos mutants bench fmt install clean
+.PHONY: demo test live check simulate chaos mutants bench docs fmt install clean
 
 demo: $(STAMP)
 	$(BIN)/agentsmith demo
@@ -42,6 +42,10 @@ chaos: $(STAMP)
 
 bench: $(STAMP)
 	$(BIN)/agentsmith bench
+
+# What the program says about its commands, as a page.
+docs: $(STAMP)
+	$(BIN)/python -m tests.repo.commands_page
 
 fmt: $(STAMP)
 	$(BIN)/ruff format .
