@@ -90,8 +90,9 @@ class Intake:
             gates=outcome.gates,
         )
         match outcome:
-            case Deferred(wait=wait):
-                await self.store.signals.later(self.process.name, payload, signal, wait=wait)
+            case Deferred(wait=wait, failed=failed):
+                again = signal.again() if failed else signal
+                await self.store.signals.later(self.process.name, payload, again, wait=wait)
             case Held(places=places):
                 await self.store.signals.hold(self.process.name, payload, signal, places=places)
             case _:
