@@ -104,6 +104,9 @@ class Claims:
             return await self._imagine(tracker, ticket, status)
         intent = await self._store.intents.of(ticket.id)
         if intent is not None and intent.decided:
+            if signal.kind is SignalKind.RETRY and intent.by_person and intent.to is Status.PENDING:
+                # Decided before, and then whoever had the signal got no further: once is what was asked for.
+                return AlreadyClaimed("it is being retried")
             return Deferred("its last outcome is not published yet", backoff)
         if signal.kind is SignalKind.RETRY:
             answer = await self._retry(tracker, ticket, status, signal, lock, backoff)

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from agentsmith.domain.claiming import Deferred
+from agentsmith.domain.claiming import AlreadyClaimed, Deferred
 from agentsmith.domain.intent import Intent
 from agentsmith.domain.lifecycle import Status
 from agentsmith.domain.request import PipelineRequest
-from agentsmith.domain.signal import Signal
-from agentsmith.store import Acquired, Store
+from agentsmith.domain.signal import Signal, SignalKind
+from agentsmith.store import Acquired, Begun, Store
 from agentsmith.ticketlock import holding
 from tests.support.stuck import finish, started_by
 from tests.support.wait import wait_until
@@ -163,3 +163,52 @@ async def test_a_dead_run_whose_request_was_put_back_is_left_to_whoever_takes_it
     assert begun.word == "queued", "nor does a recovery whose facts are old"
     assert await raw.get(world.store.keys.fence(request.ticket)) == fence
     await finish(world, key)
+
+
+async def test_a_retry_whose_signal_is_dealt_with_twice_runs_once(world: World) -> None:
+    """Seed 2401: the answer to the end of its publishing was lost, and the signal waited for that and asked again."""
+    key = await world.open_ticket("agent-smith:failed")
+    tracker, store, ticket = world.trackers["local"], world.store, world.ticket_id(key)
+    retry = world.signal(key, kind=SignalKind.RETRY, by="mona")
+    async with holding(store, tracker.platform, ticket, token="me") as lock:
+        intent = Intent(
+            ticket, "local", key, 0, Status.FAILED, Status.PENDING, "retry", outcome="retried by mona", by_person=True
+        )
+        begun = await store.intents.decide(ticket, intent, lock_key=lock.key, token="me", look_in=0)
+        assert begun.word == "decided"
+    assert isinstance(await world.parts.claims.consider(retry), AlreadyClaimed)
+    assert isinstance(await world.claim(key), Deferred), "a look still waits for it"
+    await world.housekeeping.sweep()
+    await finish(world, key)
+
+
+async def test_a_retry_that_could_not_be_decided_is_not_forgotten(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its lock may be lost in the very moment in which it decides."""
+    key = await world.open_ticket("agent-smith:failed")
+
+    async def unlocked(*_: object, **__: object) -> Begun:
+        return Begun("unlocked")
+
+    monkeypatch.setattr(type(world.store.intents), "decide", unlocked)
+    outcome = await world.parts.claims.consider(world.signal(key, kind=SignalKind.RETRY, by="mona"))
+    assert isinstance(outcome, Deferred)
+    assert await world.statuses(key) == {Status.FAILED}
+
+
+async def test_signals_that_stand_in_our_list_again_are_dealt_with(world: World) -> None:
+    """Seed 1158: a failover brought back a signal that was acknowledged, and broke no connection."""
+    key = await world.open_ticket()
+    await world.store.signals.send([world.signal(key)])
+    assert await world.store.signals.take(world.process.name, wait=0.1) is not None
+    world.intake.look_in_hand()
+    serving = asyncio.create_task(world.intake.serve())
+
+    async def dealt_with() -> bool:
+        return await world.store.signals.in_hand(world.process.name) == []
+
+    await wait_until(dealt_with, what="the signal is acknowledged")
+    serving.cancel()
+    await asyncio.wait({serving})
+    assert await world.statuses(key) == {Status.ENQUEUED}

@@ -12,6 +12,9 @@ from tests.simulation.world import Agent, World
 _PLANNED: Final = tuple(kind for kind in Kind if not kind.name.startswith("WEBHOOK"))
 _SPELLS: Final = (0.5, 3.0, 11.0, 23.0, 35.0)
 """How long things last, in seconds: shorter and longer than a lock, a trust window and a lease."""
+_FORGETFUL: Final = (Kind.REDIS_WIPED, Kind.FLUSH, Kind.FAILOVER)
+_SELDOM_ALONE: Final = 0.4
+"""How often something befalls a machine in the moment in which Redis forgets."""
 
 
 class Troubles:
@@ -40,6 +43,12 @@ class Troubles:
         world.trace.say(f"*** {kind}")
         spell = chance.choice(_SPELLS) * (0.7 + 0.6 * chance.random())
         living = [agent for agent in world.agents.values() if agent.process.alive]
+        if kind in _FORGETFUL and living and chance.random() < _SELDOM_ALONE:
+            # Whoever is silent just when Redis has forgotten everybody must not be taken for dead.
+            working = [
+                a for a in living if any(g.process.alive and g.process.host is a.process.host for g in world.guards)
+            ]
+            self._befall(chance.choice(working or living), chance.choice((Kind.PAUSE, Kind.CUT_REDIS)), spell)
         match kind:
             case Kind.TRACKER_DOWN:
                 world.network.tracker_is_up = False
