@@ -145,19 +145,12 @@ class Claims:
         if status not in (Status.DONE, Status.FAILED, Status.WAITING):
             return None
         by = signal.by or "a person"
+        outcome = f"retried by {by}"
         intent = Intent(
-            ticket.id,
-            tracker.name,
-            ticket.key,
-            0,
-            status,
-            Status.PENDING,
-            run="retry",
-            outcome=f"retried by {by}",
-            by_person=True,
+            ticket.id, tracker.name, ticket.key, 0, status, Status.PENDING, run="retry", outcome=outcome, by_person=True
         )
         word = await self._recovery.decide_and_publish(intent, ticket=ticket, lock=lock)
-        return AlreadyClaimed(intent.outcome) if word == "decided" else Deferred(f"not retried yet: {word}", backoff)
+        return AlreadyClaimed(outcome) if word == "decided" else Deferred(f"not retried yet: {word}", backoff)
 
     async def _attend(self, tracker: Tracker, ticket: Ticket, *, triggered: bool, lock: Lease) -> ClaimOutcome:
         """A ticket that we have in hand: stop it when it is no longer wanted, revive it when nobody has it."""

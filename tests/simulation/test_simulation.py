@@ -13,7 +13,7 @@ import pytest
 
 ROOT: Final = Path(__file__).parents[2]
 SEEDS: Final = 504
-PARTS: Final = 4
+PARTS: Final = 3
 """So that the workers of pytest-xdist can share them; not more, because each has to import the product anew."""
 STORY: Final = re.compile(r"0\.0000 +seed (\d+): (.*?)(?=0\.0000 +seed|\Z)", re.DOTALL)
 
