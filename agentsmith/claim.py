@@ -104,9 +104,14 @@ class Claims:
             return await self._imagine(tracker, ticket, status)
         intent = await self._store.intents.of(ticket.id)
         if intent is not None and intent.decided:
+            if signal.kind is SignalKind.RETRY and intent.by_person and intent.to is Status.PENDING:
+                # Decided before, and then whoever had the signal got no further: once is what was asked for.
+                return AlreadyClaimed("it is being retried")
             return Deferred("its last outcome is not published yet", backoff)
-        if signal.kind is SignalKind.RETRY and (answer := await self._retry(tracker, ticket, status, signal, lock)):
-            return answer
+        if signal.kind is SignalKind.RETRY:
+            answer = await self._retry(tracker, ticket, status, signal, lock, backoff)
+            if answer is not None:
+                return answer
         if status in (Status.ENQUEUED, Status.IN_PROGRESS) or len(statuses) > 1:
             triggered = bool(gates.matching(ticket, self.rules.triggers))
             return await self._attend(tracker, ticket, triggered=triggered, lock=lock)
@@ -132,7 +137,7 @@ class Claims:
         return ticket if told in (None, shown) else await tracker.get(key)
 
     async def _retry(
-        self, tracker: Tracker, ticket: Ticket, status: Status, signal: Signal, lock: Lease
+        self, tracker: Tracker, ticket: Ticket, status: Status, signal: Signal, lock: Lease, backoff: float
     ) -> ClaimOutcome | None:
         if await self._store.runs.lease(ticket.id):
             await self._publisher.note_follow_up(tracker, ticket, signal.by, lock=lock)
@@ -140,19 +145,12 @@ class Claims:
         if status not in (Status.DONE, Status.FAILED, Status.WAITING):
             return None
         by = signal.by or "a person"
+        outcome = f"retried by {by}"
         intent = Intent(
-            ticket.id,
-            tracker.name,
-            ticket.key,
-            0,
-            status,
-            Status.PENDING,
-            run="retry",
-            outcome=f"retried by {by}",
-            by_person=True,
+            ticket.id, tracker.name, ticket.key, 0, status, Status.PENDING, run="retry", outcome=outcome, by_person=True
         )
-        await self._recovery.decide_and_publish(intent, ticket=ticket, lock=lock)
-        return AlreadyClaimed(intent.outcome)
+        word = await self._recovery.decide_and_publish(intent, ticket=ticket, lock=lock)
+        return AlreadyClaimed(outcome) if word == "decided" else Deferred(f"not retried yet: {word}", backoff)
 
     async def _attend(self, tracker: Tracker, ticket: Ticket, *, triggered: bool, lock: Lease) -> ClaimOutcome:
         """A ticket that we have in hand: stop it when it is no longer wanted, revive it when nobody has it."""
@@ -173,7 +171,8 @@ class Claims:
         action = await self._recovery.attend(tracker, ticket, lock)
         if isinstance(action, Leave) and await self._store.presence.settling():
             # The signal may be all that is known of the ticket: once it is closed, no list shows it any more.
-            return Deferred("Redis lost its memory, and nothing is concluded from that yet", self._store.times.settle)
+            why = "Redis lost its memory, and nothing is concluded from that yet"
+            return Deferred(why, self._store.times.settle, failed=False)
         return AlreadyClaimed(f"recovery: {type(action).__name__.lower()}")
 
     async def _judge(
@@ -350,7 +349,7 @@ async def under_lock(
         async with holding(store, tracker.platform, signal.ticket, token=uuid.uuid4().hex) as lock:
             return await look(lock)
     except LockBusy:
-        return Deferred("somebody else is looking at it", min(backoff, _WHILE_BUSY))
+        return Deferred("somebody else is looking at it", min(backoff, _WHILE_BUSY), failed=False)
     except TicketNotFound as error:
         return AlreadyClaimed(f"there is no such ticket: {error}")
     except TrackerError as error:

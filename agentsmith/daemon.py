@@ -218,11 +218,13 @@ class Daemon:
                 return group.create_task(work, name=name)
 
             keeping = start("redis", opened.server.keep()) if opened.server is not None else None
-            ticking = start("presence", tick(self._config, store, lambda: self._process, consumer))
+            takes_signals = bool({Role.RECEIVER, Role.POLLER} & self._roles)
+            intake = Intake(store, parts.claims, self._process, talk=parts.talk) if takes_signals else None
+            ticking = start("presence", tick(self._config, store, lambda: self._process, consumer, intake))
             heard = frozenset(name for name, desk in desks.items() if desk.reader is not None)
             leaders = [start(role, work) for role, work in self._leading(store, trackers, parts, heard)]
-            if {Role.RECEIVER, Role.POLLER} & self._roles:
-                leaders.append(start("intake", Intake(store, parts.claims, self._process, talk=parts.talk).serve()))
+            if intake is not None:
+                leaders.append(start("intake", intake.serve()))
             if web is not None:
                 leaders += [start("introduction", _introduce(desk)) for desk in desks.values() if desk.reader]
             if self._file is not None:
@@ -292,7 +294,13 @@ class Daemon:
             self._process = replace(self._process, problem=problem)
 
 
-async def tick(config: Config, store: Store, process: Callable[[], Process], consumer: Consumer | None) -> None:
+async def tick(
+    config: Config,
+    store: Store,
+    process: Callable[[], Process],
+    consumer: Consumer | None,
+    intake: Intake | None = None,
+) -> None:
     """Say that we live, hear what is to stop, and notice when Redis lost its memory; until cancelled."""
     every, ttl = config.consumer.stop_poll, config.lease.renew_every
     epoch: str | None = None
@@ -300,10 +308,13 @@ async def tick(config: Config, store: Store, process: Callable[[], Process], con
         running = consumer.running if consumer is not None else {}
         try:
             told = await store.presence.tick(process(), ttl=ttl, running=running)
-            if consumer is not None:
-                if epoch not in (None, told.epoch):
-                    log.warning("redis lost its memory, putting back what we hold", runs=len(running))
+            if epoch not in (None, told.epoch):
+                log.warning("redis lost its memory, putting back what we hold", runs=len(running))
+                if intake is not None:
+                    intake.look_in_hand()
+                if consumer is not None:
                     await consumer.restore()
+            if consumer is not None:
                 consumer.stop_runs(told.stops, asked=running)
             epoch = told.epoch
             store.outage.over()

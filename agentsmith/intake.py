@@ -43,6 +43,13 @@ class Intake:
             for number in range(self.hands):
                 group.create_task(self._hand(number))
 
+    def look_in_hand(self) -> None:
+        """Redis lost its memory: what we acknowledged lately may stand in our list again, and nobody else looks there.
+
+        A server that fails over behind a proxy does so without breaking a connection.
+        """
+        self._adopt = True
+
     async def _hand(self, number: int) -> None:
         while True:
             try:
@@ -90,8 +97,9 @@ class Intake:
             gates=outcome.gates,
         )
         match outcome:
-            case Deferred(wait=wait):
-                await self.store.signals.later(self.process.name, payload, signal, wait=wait)
+            case Deferred(wait=wait, failed=failed):
+                again = signal.again() if failed else signal
+                await self.store.signals.later(self.process.name, payload, again, wait=wait)
             case Held(places=places):
                 await self.store.signals.hold(self.process.name, payload, signal, places=places)
             case _:

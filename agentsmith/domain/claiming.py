@@ -48,6 +48,8 @@ class Deferred:
     why: str
     wait: float
     gates: tuple[GateResult, ...] = ()
+    failed: bool = True
+    """Whether something went wrong, so that the next wait is longer; it did not if merely the time had not come."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -109,7 +109,8 @@ def decide(facts: Facts) -> Action:
         return Leave(f"{status.value} needs no recovery")
     if facts.life is not Life.DEAD:
         return Leave(f"the run is {facts.life.value}")
-    if status is Status.ENQUEUED and facts.queued:
+    if facts.queued:
+        # Whoever takes it goes on from either label; to move the ticket meanwhile would be to race with them.
         return Leave("a request is queued or in flight")
     if not facts.open or not facts.triggered:
         return Withdraw("the ticket was closed" if not facts.open else "the trigger was removed")

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from typing import Any, Final
 
-from jinja2 import StrictUndefined, TemplateError
+from jinja2 import StrictUndefined, Template, TemplateError
 from jinja2.exceptions import SecurityError
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
@@ -46,6 +47,12 @@ def _environment() -> _Environment:
 _ENVIRONMENT: Final = _environment()
 
 
+@functools.lru_cache(maxsize=64)
+def _compiled(source: str) -> Template:
+    """Compiling costs more than rendering, and a pipeline's templates are the same for every ticket."""
+    return _ENVIRONMENT.from_string(source)
+
+
 def render(source: str, values: Mapping[str, object]) -> str:
     """The text that the template makes of the values; BadTemplate, and nothing else, when it cannot."""
     if len(source) > LARGEST_SOURCE:
@@ -53,7 +60,7 @@ def render(source: str, values: Mapping[str, object]) -> str:
     parts: list[str] = []
     room = _LARGEST_RESULT
     try:
-        for part in _ENVIRONMENT.from_string(source).generate(values):
+        for part in _compiled(source).generate(values):
             room -= len(part)
             if room < 0:
                 raise BadTemplate(f"its result is larger than {_LARGEST_RESULT // 1024} KiB")

@@ -72,6 +72,8 @@ if redis.call('GET', lock) ~= token then return {'unlocked', 0} end
 if (redis.call('HGET', intent, 'outcome') or '') ~= '' then return {'unpublished', 0} end
 if tonumber(settle) > 0 and settling(epoch, settling_key, settle) then return {'settling', 0} end
 if redis.call('EXISTS', heartbeat) == 1 then return {'leased', 0} end
+-- A consumer may take what is queued in any moment, lock or not: recovery leaves such a ticket to it.
+if tonumber(settle) > 0 and redis.call('HEXISTS', index, ticket) == 1 then return {'queued', 0} end
 if unqueue == '1' then
   local payload = redis.call('HGET', index, ticket)
   if not payload or redis.call('LREM', queue, 1, payload) == 0 then return {'in-flight', 0} end
@@ -212,6 +214,8 @@ class Intents:
         """Take a ticket over that nobody runs: raise the fence and record what is to happen to it.
 
         `unqueue` takes its waiting request off the queue in the same step; `in-flight` says a consumer has it.
+        `after_settling` is for recovery, which must not take an empty Redis for the truth, nor race with whoever
+        takes a queued request.
         """
         k = self._keys
         keys = [

@@ -91,7 +91,7 @@ return 1
 _SETTLE: Final = Script(
     RECORD
     + f"""
-local heartbeat, fence, running, intent, intents, stop, counters, processing, index, ended = unpack(KEYS)
+local heartbeat, fence, running, intent, intents, stop, counters, processing, index, ended, queue = unpack(KEYS)
 local ticket, mine, value, look_in, uncount, fence_ms, payload = unpack(ARGV)
 local held = redis.call('GET', heartbeat)
 if newest(fence) > tonumber(mine) or (held and held ~= value) then
@@ -108,8 +108,11 @@ if redis.call('EXISTS', counters) == 1 then
   redis.call('HDEL', counters, 'deliveries')
   if uncount == '1' and first_time then redis.call('HINCRBY', counters, 'attempts', -1) end
 end
-if redis.call('LREM', processing, 1, payload) > 0 and redis.call('HGET', index, ticket) == payload then
+local in_hand = redis.call('LREM', processing, 1, payload) > 0
+if redis.call('HGET', index, ticket) == payload then
   redis.call('HDEL', index, ticket)
+  -- We were taken for dead meanwhile, and it was put back: nobody may begin what has just ended.
+  if not in_hand then redis.call('LREM', queue, 1, payload) end
 end
 if #ARGV > 7 then record(intent, intents, ticket, tonumber(mine), tonumber(look_in), from(8)) end
 return 'settled'
@@ -293,6 +296,7 @@ class Runs:
             k.queue_processing(lease.consumer),
             k.queue_index,
             k.ended(t),
+            k.queue,
         ]
         head: list[Value] = [t, lease.fence, lease.value, _ms(look_in), int(uncount), FENCE_MS, payload]
         word = await _SETTLE(self._redis, keys, [*head, *(flat_fields(intent) if intent else ())])

@@ -165,9 +165,9 @@ class Signals:
         await self._redis.lrem(self._keys.inbox_processing(consumer), 1, payload)
 
     async def later(self, consumer: str, payload: str, signal: Signal, *, wait: float) -> None:
-        """The signal could not be dealt with: try again in `wait` seconds."""
+        """What was taken as `payload` could not be dealt with: it comes back as `signal` in `wait` seconds."""
         keys = [self._keys.inbox_processing(consumer), self._keys.inbox_later]
-        await _LATER(self._redis, keys, [payload, signal.again().to_json(), round(wait * 1000)])
+        await _LATER(self._redis, keys, [payload, signal.to_json(), round(wait * 1000)])
 
     async def hold(self, consumer: str, payload: str, signal: Signal, *, places: Sequence[str]) -> None:
         """There is no room for the ticket: keep the signal until there is; `ripen` sees to that."""

@@ -38,13 +38,11 @@ class Edit:
     old: str
     new: str
 
-    def apply(self, root: Path) -> None:
-        """Make the change; DoesNotApply when what it replaces is not there exactly once."""
-        file = root / self.path
-        text = file.read_text() if file.is_file() else ""
+    def applied(self, text: str) -> str:
+        """The file's text with the change; DoesNotApply when what it replaces is not there exactly once."""
         if text.count(self.old) != 1:
             raise DoesNotApply(f"{self.path} has this {text.count(self.old)} times, not once:\n{self.old}")
-        file.write_text(text.replace(self.old, self.new))
+        return text.replace(self.old, self.new)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,15 +63,29 @@ class Mutant:
     why: str
     edits: tuple[Edit, ...]
 
+    def changed(self, root: Path) -> dict[str, str]:
+        """The files that are different in it, with their texts; DoesNotApply when the product has moved on."""
+        texts: dict[str, str] = {}
+        for edit in self.edits:
+            file = root / edit.path
+            before = texts[edit.path] if edit.path in texts else file.read_text() if file.is_file() else ""
+            texts[edit.path] = edit.applied(before)
+        return texts
+
     @contextmanager
     def alive(self) -> Iterator[Path]:
         """A copy of the tree in which the mutant lives."""
+        changed = self.changed(ROOT)
         with tempfile.TemporaryDirectory(prefix="as-mutant-") as folder:
             root = Path(folder)
             for part in _COPIED:
-                shutil.copytree(ROOT / part, root / part, ignore=shutil.ignore_patterns("__pycache__"))
-            for edit in self.edits:
-                edit.apply(root)
+                # With what is compiled already: to compile everything anew would take longer than to play a seed.
+                shutil.copytree(ROOT / part, root / part)
+            for path, text in changed.items():
+                file = root / path
+                file.write_text(text)
+                for compiled in (file.parent / "__pycache__").glob(f"{file.stem}.*"):
+                    compiled.unlink()
             yield root
 
     def hunt(self, *, first: int, seeds: int) -> Caught | None:

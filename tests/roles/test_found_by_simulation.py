@@ -8,12 +8,15 @@ from typing import Any
 
 import pytest
 
-from agentsmith.domain.claiming import Deferred
+from agentsmith.domain.claiming import AlreadyClaimed, Deferred
 from agentsmith.domain.intent import Intent
 from agentsmith.domain.lifecycle import Status
-from agentsmith.store import Store
+from agentsmith.domain.request import PipelineRequest
+from agentsmith.domain.signal import Signal, SignalKind
+from agentsmith.store import Acquired, Begun, Store
 from agentsmith.ticketlock import holding
 from tests.support.stuck import finish, started_by
+from tests.support.wait import wait_until
 from tests.support.world import TRIGGER, World, open_world
 
 
@@ -106,3 +109,106 @@ async def test_a_look_while_redis_settles_is_taken_again(world: World, raw: Any)
     await raw.delete(world.store.keys.settling)
     await world.claim(key)
     assert await world.statuses(key) == set()
+
+
+async def test_a_signal_that_finds_the_lock_taken_has_not_failed(world: World) -> None:
+    """Seed 2365: each of these counted as a failed try, and the next failure of the tracker cost minutes."""
+    key = await world.open_ticket()
+    tracker, signals = world.trackers["local"], world.store.signals
+    await signals.send([world.signal(key)])
+    async with holding(world.store, tracker.platform, world.ticket_id(key), token="somebody else"):
+        for _ in range(3):
+            payload = await _taken_signal(world)
+            assert Signal.from_json(payload).tries == 0
+            await world.intake._deal_with(payload)
+    await world.intake._deal_with(await _taken_signal(world))
+    assert await world.statuses(key) == {Status.ENQUEUED}
+
+
+async def _taken_signal(world: World) -> str:
+    taken: list[str] = []
+
+    async def is_taken() -> bool:
+        await world.store.signals.ripen()
+        payload = await world.store.signals.take(world.process.name, wait=0.01)
+        taken.extend([payload] if payload is not None else [])
+        return bool(taken)
+
+    await wait_until(is_taken, what="the signal comes back")
+    return taken[0]
+
+
+async def test_a_dead_run_whose_request_was_put_back_is_left_to_whoever_takes_it(world: World, raw: Any) -> None:
+    """Seed 2060: housekeeping moved the label while a consumer took the request, and so wrote below its fence."""
+    key = await world.open_ticket()
+    await world.claim(key)
+    payload = await world.store.queue.take("host-gone", wait=0.1)
+    assert payload is not None
+    request = PipelineRequest.from_json(payload)
+    acquired = await world.store.runs.acquire(request, payload, consumer="host-gone", ttl=60, max_deliveries=3)
+    assert isinstance(acquired, Acquired)
+    await world.desk.label(key, "agent-smith:in-progress", actor="mona")
+    await world.desk.unlabel(key, "agent-smith:enqueued", actor="mona")
+    await world.store.intents.note_published(request.ticket, Status.IN_PROGRESS)
+    lock_key = world.store.keys.claim_lock("local", request.ticket)
+    assert await world.store.runs.release_dead(acquired.lease, lock_key=lock_key)
+    assert await world.store.queue.put_back("host-gone") == 1
+    fence = await raw.get(world.store.keys.fence(request.ticket))
+    assert (await world.housekeeping.sweep()).recovered == 0
+    assert await world.statuses(key) == {Status.IN_PROGRESS}
+    async with holding(world.store, "local", request.ticket, token="me") as lock:
+        begun = await world.store.intents.decide(
+            request.ticket, None, lock_key=lock.key, token="me", look_in=0, after_settling=True
+        )
+    assert begun.word == "queued", "nor does a recovery whose facts are old"
+    assert await raw.get(world.store.keys.fence(request.ticket)) == fence
+    await finish(world, key)
+
+
+async def test_a_retry_whose_signal_is_dealt_with_twice_runs_once(world: World) -> None:
+    """Seed 2401: the answer to the end of its publishing was lost, and the signal waited for that and asked again."""
+    key = await world.open_ticket("agent-smith:failed")
+    tracker, store, ticket = world.trackers["local"], world.store, world.ticket_id(key)
+    retry = world.signal(key, kind=SignalKind.RETRY, by="mona")
+    async with holding(store, tracker.platform, ticket, token="me") as lock:
+        intent = Intent(
+            ticket, "local", key, 0, Status.FAILED, Status.PENDING, "retry", outcome="retried by mona", by_person=True
+        )
+        begun = await store.intents.decide(ticket, intent, lock_key=lock.key, token="me", look_in=0)
+        assert begun.word == "decided"
+    assert isinstance(await world.parts.claims.consider(retry), AlreadyClaimed)
+    assert isinstance(await world.claim(key), Deferred), "a look still waits for it"
+    await world.housekeeping.sweep()
+    await finish(world, key)
+
+
+async def test_a_retry_that_could_not_be_decided_is_not_forgotten(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its lock may be lost in the very moment in which it decides."""
+    key = await world.open_ticket("agent-smith:failed")
+
+    async def unlocked(*_: object, **__: object) -> Begun:
+        return Begun("unlocked")
+
+    monkeypatch.setattr(type(world.store.intents), "decide", unlocked)
+    outcome = await world.parts.claims.consider(world.signal(key, kind=SignalKind.RETRY, by="mona"))
+    assert isinstance(outcome, Deferred)
+    assert await world.statuses(key) == {Status.FAILED}
+
+
+async def test_signals_that_stand_in_our_list_again_are_dealt_with(world: World) -> None:
+    """Seed 1158: a failover brought back a signal that was acknowledged, and broke no connection."""
+    key = await world.open_ticket()
+    await world.store.signals.send([world.signal(key)])
+    assert await world.store.signals.take(world.process.name, wait=0.1) is not None
+    world.intake.look_in_hand()
+    serving = asyncio.create_task(world.intake.serve())
+
+    async def dealt_with() -> bool:
+        return await world.store.signals.in_hand(world.process.name) == []
+
+    await wait_until(dealt_with, what="the signal is acknowledged")
+    serving.cancel()
+    await asyncio.wait({serving})
+    assert await world.statuses(key) == {Status.ENQUEUED}

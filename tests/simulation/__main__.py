@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from tests.simulation.seed import Played
 
+_SEEDS: Final = 1000
 _CHUNK: Final = 10
 _TOLD: Final = 400
 """Lines of a trace that are shown; `--trace` shows all of them."""
@@ -34,18 +35,18 @@ def main() -> int:
     from tests.simulation.seed import play  # dear to import, so not before it is known that it is wanted
 
     if options.trace:
-        return _tell(play(options.first, whole_trace=True), whole=True)
-    return _play_all(options.first, options.seeds, options.jobs)
+        return max(_tell(play(options.first + at, whole_trace=True), whole=True) for at in range(options.seeds or 1))
+    return _play_all(options.first, options.seeds or _SEEDS, options.jobs)
 
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__)
     parser.add_argument("--from", dest="first", type=int, default=0, metavar="SEED", help="the first seed")
-    parser.add_argument("--seeds", type=int, default=1000, help="how many (default: %(default)s)")
+    parser.add_argument("--seeds", type=int, help=f"how many (default: {_SEEDS}, or 1 with --trace)")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes (default: one per core)")
-    parser.add_argument("--trace", action="store_true", help="play the first seed alone and print its whole trace")
+    parser.add_argument("--trace", action="store_true", help="print the whole trace of every seed")
     options = parser.parse_args()
-    if options.first < 0 or options.seeds < 1 or options.jobs < 1:
+    if options.first < 0 or options.jobs < 1 or (options.seeds is not None and options.seeds < 1):
         parser.error("--from must not be negative, --seeds and --jobs must be at least 1")
     return options
 

@@ -129,7 +129,10 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
 
     def outside(self, delay: float, callback: Callable[..., object], *args: Any) -> Call:
         """Call back later on behalf of the world, whoever asks for it and whatever becomes of them."""
-        return self.call_at(self.clock.now + delay, callback, *args, context=_OUTSIDE)
+        moment = self.clock.now + delay
+        call = Call(callback, args, _OUTSIDE, moment)
+        heapq.heappush(self._timers, (moment, next(self._numbers), call))
+        return call
 
     # ---- what asyncio asks of a loop
 

@@ -6,6 +6,7 @@ What is on the wire has left its process: it arrives whatever becomes of the sen
 from __future__ import annotations
 
 import asyncio
+import functools
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -43,6 +44,7 @@ HEARD: Final = frozenset(
 """The scripts that the promises are held against."""
 
 
+@functools.cache
 def script_names() -> dict[bytes, str]:
     """Texts and hashes of all scripts to their names: `runs.settle`, `intents.begin_claim`, …"""
     names = {}

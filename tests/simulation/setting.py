@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 from typing import Final
 
@@ -33,8 +34,13 @@ TOPOLOGIES: Final[tuple[dict[str, frozenset[Role]], ...]] = (
 
 def configuration(data_dir: Path) -> Config:
     """The defaults, faster as a whole; what is asked over and over when nothing is to do is asked less often."""
+    return _configuration().model_copy(update={"data_dir": data_dir})
+
+
+@functools.cache
+def _configuration() -> Config:
     config = world_config(
-        data_dir,
+        Path("data"),
         lease=Lease(leader=Duration(100)),
         consumer=Consumer(stop_poll=Duration(17.5)),
         claim=Claim(loop_limit=LoopLimit(claims=1000)),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from tests.model.actors import PERSONS
 from tests.simulation.processes import Link, Process
 from tests.simulation.server import Snapshot
 from tests.simulation.weather import Kind
@@ -12,6 +13,9 @@ from tests.simulation.world import Agent, World
 _PLANNED: Final = tuple(kind for kind in Kind if not kind.name.startswith("WEBHOOK"))
 _SPELLS: Final = (0.5, 3.0, 11.0, 23.0, 35.0)
 """How long things last, in seconds: shorter and longer than a lock, a trust window and a lease."""
+_FORGETFUL: Final = (Kind.REDIS_WIPED, Kind.FLUSH, Kind.FAILOVER)
+_SELDOM_ALONE: Final = 0.4
+"""How often something befalls a machine in the moment in which Redis forgets, or a person acts."""
 
 
 class Troubles:
@@ -40,6 +44,8 @@ class Troubles:
         world.trace.say(f"*** {kind}")
         spell = chance.choice(_SPELLS) * (0.7 + 0.6 * chance.random())
         living = [agent for agent in world.agents.values() if agent.process.alive]
+        if kind in _FORGETFUL:
+            self._make_worse(living, spell)
         match kind:
             case Kind.TRACKER_DOWN:
                 world.network.tracker_is_up = False
@@ -60,6 +66,18 @@ class Troubles:
                     chance.choice(guards).process.kill()
             case _ if living:
                 self._befall(chance.choice(living), kind, spell)
+
+    def _make_worse(self, living: list[Agent], spell: float) -> None:
+        """What Redis has just forgotten must not be decided on, however silent its owner, or whatever people do."""
+        world, chance = self._world, self._world.chance
+        if living and chance.random() < _SELDOM_ALONE:
+            at_work = {guard.process.host for guard in world.guards if guard.process.alive}
+            working = [agent for agent in living if agent.process.host in at_work]
+            self._befall(chance.choice(working or living), chance.choice((Kind.PAUSE, Kind.CUT_REDIS)), spell)
+        if world.board.pages and chance.random() < _SELDOM_ALONE:
+            world.later(
+                world.between(0, 4), world.person, chance.choice(PERSONS), chance.choice(list(world.board.pages))
+            )
 
     def _befall(self, agent: Agent, kind: Kind, spell: float) -> None:
         world, host = self._world, agent.process.host

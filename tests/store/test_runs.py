@@ -344,6 +344,15 @@ async def test_finished_work_is_settled_after_redis_forgot_it(store: Store, flus
     assert await store.queue.push(a_request(1, fence=lease.fence - 1)) is Pushed.FENCED, "the fence was put back"
 
 
+async def test_nobody_begins_a_request_that_was_put_back_and_then_settled(store: Store, raw: Any) -> None:
+    lease, payload = await begin(store)
+    await raw.delete(store.keys.heartbeat(TICKET))
+    assert await store.queue.put_back("c1") == 1
+    assert await store.runs.settle(lease, payload, DONE, look_in=0)
+    assert await store.queue.waiting() == []
+    assert not await store.queue.holds(TICKET)
+
+
 async def test_settling_leaves_a_newer_request_alone(store: Store, raw: Any) -> None:
     lease, payload = await begin(store)
     await store.queue.acknowledge_and_take("c1", [(TICKET, payload)], room=0)

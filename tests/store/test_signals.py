@@ -54,7 +54,7 @@ async def test_a_signal_that_was_taken_merges_until_it_is_opened(store: Store) -
 async def test_a_signal_that_failed_comes_back_later(store: Store) -> None:
     await store.signals.send([a_signal(1)])
     payload = await take(store)
-    await store.signals.later("c1", payload, Signal.from_json(payload), wait=0.03)
+    await store.signals.later("c1", payload, Signal.from_json(payload).again(), wait=0.03)
     assert await store.signals.in_hand("c1") == []
     assert await store.signals.count() == 1
 

@@ -135,7 +135,7 @@ def test_nothing_queued_or_in_flight_is_pushed_again() -> None:
 
 def test_a_queued_request_is_left_to_its_consumer() -> None:
     for facts, action in ALL:
-        if facts.statuses == {Status.ENQUEUED} and facts.queued:
+        if len(facts.statuses) == 1 and facts.queued:
             assert isinstance(action, Leave), facts
 
 
@@ -154,9 +154,9 @@ def test_attempts_used_up_fail_and_others_do_not() -> None:
 
 def test_every_dead_run_is_moved() -> None:
     for facts, action in ALL:
-        stuck = facts.statuses == {Status.IN_PROGRESS} and facts.life is Life.DEAD
-        lost = facts.statuses == {Status.ENQUEUED} and facts.life is Life.DEAD and not facts.queued
-        assert not ((stuck or lost) and isinstance(action, Leave)), facts
+        in_nobodys_hands = facts.life is Life.DEAD and not facts.queued
+        if in_nobodys_hands and facts.statuses in ({Status.ENQUEUED}, {Status.IN_PROGRESS}):
+            assert not isinstance(action, Leave), facts
 
 
 def test_every_move_is_an_edge_of_housekeeping() -> None:
