@@ -15,7 +15,7 @@ from agentsmith.pipelines import engine
 from agentsmith.pipelines.context import StepContext
 from agentsmith.pipelines.guarded import Guard
 from agentsmith.pipelines.outcome import StepEnd
-from agentsmith.pipelines.steps import RunStep
+from agentsmith.pipelines.steps import RunStep, doing
 from tests.e2e.faulty_daemon import Nursery, Plan, warm_up
 
 BEFORE: Final = 0
@@ -30,10 +30,10 @@ def _prepare(order: dict[str, Any]) -> None:
 
 
 def _strike(plan: Plan) -> None:
-    attribute, real = "doing", engine.doing
+    attribute = doing.__name__
 
-    def doing(kind: str) -> RunStep:
-        run = real(kind)
+    def deadly(kind: str) -> RunStep:
+        run = doing(kind)
 
         async def struck(context: StepContext, settings: Any) -> StepEnd:
             if plan.number == BEFORE:
@@ -44,7 +44,7 @@ def _strike(plan: Plan) -> None:
 
         return struck if kind == plan.way else run
 
-    setattr(engine, attribute, doing)
+    setattr(engine, attribute, deadly)
 
 
 def _note_guards(folder: Path) -> None:
