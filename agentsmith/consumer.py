@@ -227,30 +227,44 @@ class Consumer:
         """Poison: note the failure for housekeeping to publish, and put the request among the dead letters."""
         why = f"taken {deliveries - 1} times, and each time the consumer died before it could start"
         log.error("poison: giving up", ticket=request.ticket, run=request.run, why=why)
-        tracker = self.context.trackers.get(request.tracker)
-        if tracker is not None:
-            intent = Intent(
-                ticket=request.ticket,
-                tracker=request.tracker,
-                key=request.key,
-                fence=0,
-                source=Status.ENQUEUED,
-                to=Status.FAILED,
-                run=request.run,
-                outcome="deliveries used up",
-                note=f"It was {why}.",
-            )
-            with contextlib.suppress(LockBusy):
-                async with holding(
-                    self.store, tracker.platform, request.ticket, token=uuid.uuid4().hex, wait=self.store.times.lock
-                ) as lock:
-                    await self.store.intents.decide(
-                        request.ticket, intent, lock_key=lock.key, token=lock.token, look_in=0
-                    )
         letter = DeadLetter(payload, why, time.time())
-        await self.store.outage.outlast(
-            lambda: self.store.queue.bury(self.process.name, request.ticket, payload, letter)
+        if await self._note_failure(request, letter):
+            done = [(request.ticket, payload)]
+            await self.store.outage.outlast(
+                lambda: self.store.queue.acknowledge_and_take(self.process.name, done, room=0)
+            )
+        else:
+            await self.store.outage.outlast(
+                lambda: self.store.queue.bury(self.process.name, request.ticket, payload, letter)
+            )
+
+    async def _note_failure(self, request: PipelineRequest, letter: DeadLetter) -> bool:
+        """Record that the ticket failed, and the letter with it; True when both stand, whoever recorded them."""
+        tracker = self.context.trackers.get(request.tracker)
+        if tracker is None:
+            return False
+        intent = Intent(
+            ticket=request.ticket,
+            tracker=request.tracker,
+            key=request.key,
+            fence=0,
+            source=Status.ENQUEUED,
+            to=Status.FAILED,
+            run=request.run,
+            outcome="deliveries used up",
+            note=f"It was {letter.reason}.",
         )
+        try:
+            async with holding(
+                self.store, tracker.platform, request.ticket, token=uuid.uuid4().hex, wait=self.store.times.lock
+            ) as lock:
+                begun = await self.store.intents.decide(
+                    request.ticket, intent, lock_key=lock.key, token=lock.token, look_in=0, letter=letter
+                )
+        except LockBusy:
+            return False
+        # Unpublished: we gave it up before, and died before the request was out of our hands.
+        return begun.word in ("decided", "unpublished")
 
 
 def _run_of(payload: str) -> str:

@@ -151,7 +151,13 @@ class Recovery:
         return begun.word
 
     async def _decide(
-        self, intent: Intent, lock: Lease, *, after_settling: bool = False, unqueue: bool = False
+        self,
+        intent: Intent,
+        lock: Lease,
+        *,
+        after_settling: bool = False,
+        unqueue: bool = False,
+        letter: DeadLetter | None = None,
     ) -> Begun:
         return await self._store.intents.decide(
             intent.ticket,
@@ -161,6 +167,7 @@ class Recovery:
             look_in=LOOK_AGAIN,
             after_settling=after_settling,
             unqueue=unqueue,
+            letter=letter,
         )
 
     async def recall(self, tracker_name: str, key: str, ticket: TicketId) -> bool:
@@ -304,14 +311,14 @@ class Recovery:
     ) -> None:
         source = resolve(facts.statuses)
         intent = Intent(ticket.id, tracker.name, ticket.key, 0, source, to, run, outcome, note, attempt=facts.attempts)
-        begun = await self._decide(intent, lock, after_settling=True)
+        letter = None
+        if to is Status.FAILED:
+            letter = DeadLetter(self._request(ticket, 0, facts.attempts).to_json(), note, time.time())
+        begun = await self._decide(intent, lock, after_settling=True, letter=letter)
         if begun.word != "decided":
             return
         if to is Status.PENDING:
             await self._store.runs.note_history(ticket.id, _lost(run, facts.attempts))
-        elif to is Status.FAILED:
-            request = self._request(ticket, begun.fence, facts.attempts)
-            await self._store.queue.add_dead_letter(DeadLetter(request.to_json(), note, time.time()))
         await self._publisher.publish(replace(intent, fence=begun.fence), lock=lock, ticket=ticket)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from dataclasses import replace
 from typing import Final
 
@@ -32,7 +33,7 @@ from agentsmith.pipelines.guarded import Guard, GuardDied
 from agentsmith.pipelines.outcome import Outcome
 from agentsmith.progress import LiveComment
 from agentsmith.publish import LOOK_AGAIN
-from agentsmith.store import AWAY, TAKEN_OVER, Acquired, Lease
+from agentsmith.store import AWAY, TAKEN_OVER, Acquired, DeadLetter, Lease
 from agentsmith.ticketlock import LockBusy, holding
 from agentsmith.work import RunContext, Work, account_of
 
@@ -65,6 +66,7 @@ class RunScope:
         self._guard: Guard | None = None
         self._work: Work | None = None
         self._outcome: Outcome | None = None
+        self._letter: DeadLetter | None = None
         self._stop: str | None = None
         self._draining = False
         self._acknowledged = False
@@ -197,6 +199,7 @@ class RunScope:
         if word == "poison":
             note = f"It was started {attempts - 1} times and never finished; agentsmith gave up."
             self._outcome = Outcome(Status.FAILED, "attempts used up", note)
+            self._letter = DeadLetter(self._payload, note, time.time())
             return False
         self._attempt, self._counted = attempts, True
         self.request = replace(self.request, attempt=attempts)
@@ -289,6 +292,7 @@ class RunScope:
             withdrawn = self._stop.startswith(WITHDRAWN)
             note = f"Stopped: {self._stop}."
             self._outcome = Outcome(None if withdrawn else Status.FAILED, self._stop, note, step=self.step)
+            self._letter = None
         elif self._outcome is None:
             note = "The daemon was stopped."
             self._outcome = Outcome(Status.ENQUEUED, "given back", note, give_back=True, step=self.step)
@@ -317,7 +321,12 @@ class RunScope:
         intent = self._intent(outcome, self._work.account(outcome) if self._work is not None else outcome.note)
         settled = await store.outage.outlast(
             lambda: store.runs.settle(
-                self._lease, self._payload, intent, look_in=LOOK_AGAIN, uncount=self._counted and outcome.give_back
+                self._lease,
+                self._payload,
+                intent,
+                look_in=LOOK_AGAIN,
+                uncount=self._counted and outcome.give_back,
+                letter=self._letter,
             )
         )
         if not settled:

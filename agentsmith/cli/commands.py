@@ -52,9 +52,11 @@ def demo(
       agentsmith demo --tracker github
       agentsmith demo --tickets 20 --keep
     """
-    from agentsmith.cli import demo_command
+    from agentsmith.cli import app, demo_command
 
-    if not demo_command.demo(tracker=tracker, tickets=tickets, speed=speed, keep=keep, as_json=as_json):
+    if not demo_command.demo(
+        tracker=tracker, tickets=tickets, speed=speed, keep=keep, as_json=as_json, program=app.run
+    ):
         raise typer.Exit(1)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import importlib
 import shutil
 import signal
 import sys
@@ -19,8 +20,9 @@ from rich.text import Text
 from agentsmith import logs
 from agentsmith.cli import output
 from agentsmith.cli.demo_view import live_table, summary
+from agentsmith.demo.actors import Program, Troupe, gathered
 from agentsmith.demo.checks import as_data, check, error_of
-from agentsmith.demo.stage import StageFright, set_up
+from agentsmith.demo.stage import PROCESSES, StageFright, set_up
 from agentsmith.demo.story import Played, Tell, play
 
 _PATIENCE: Final = 40.0
@@ -29,15 +31,19 @@ _SLOWEST_RECOVERY: Final = 150.0
 """Seconds, unscaled: the settling period, a sweep, and a stale look on top."""
 
 
-def demo(*, tracker: str, tickets: int, speed: float, keep: bool, as_json: bool) -> bool:
-    """Play the demo; False when something did not go as it should, ConfigError when there is no such tracker."""
+def demo(*, tracker: str, tickets: int, speed: float, keep: bool, as_json: bool, program: Program) -> bool:
+    """Play the demo; False when something did not go as it should, ConfigError when there is no such tracker.
+
+    `program` is the command line itself, which the demo's processes run.
+    """
     began = time.monotonic()
+    importlib.import_module("agentsmith.cli.up")  # here, once for all processes
     folder = Path(tempfile.mkdtemp(prefix="agentsmith-demo-"))
     try:
-        with (folder / "demo.log").open("w") as log:
+        with gathered(PROCESSES, program) as troupe, (folder / "demo.log").open("w") as log:
             logs.configure("json", "info", stream=log)
             with _shown(as_json=as_json) as tell:
-                result = asyncio.run(_interruptible(folder, tracker, tickets=tickets, speed=speed, tell=tell))
+                result = asyncio.run(_interruptible(folder, tracker, troupe, tickets=tickets, speed=speed, tell=tell))
             logs.configure("console", "warning")
     except asyncio.CancelledError:
         raise KeyboardInterrupt from None
@@ -58,7 +64,9 @@ def demo(*, tracker: str, tickets: int, speed: float, keep: bool, as_json: bool)
     return bool(result["ok"])
 
 
-async def _interruptible(folder: Path, tracker: str, *, tickets: int, speed: float, tell: Tell) -> dict[str, Any]:
+async def _interruptible(
+    folder: Path, tracker: str, troupe: Troupe, *, tickets: int, speed: float, tell: Tell
+) -> dict[str, Any]:
     """The demo, ended in order by Ctrl-C, and by the signals of a supervisor or a closed terminal too."""
     task = asyncio.current_task()
     assert task is not None  # noqa: S101 - we are inside one
@@ -71,7 +79,7 @@ async def _interruptible(folder: Path, tracker: str, *, tickets: int, speed: flo
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         asyncio.get_running_loop().add_signal_handler(number, interrupt)
     factor = 1 / speed
-    async with set_up(folder, factor, tracker) as stage:
+    async with set_up(folder, factor, tracker, troupe) as stage:
         played = await play(stage, tickets, tell, patience=_PATIENCE + _SLOWEST_RECOVERY * factor)
         result = as_data(stage, played, await check(stage, played))
         tell(played, "all tickets have ended; stopping the processes" if result["ok"] else "stopping the processes")

@@ -22,6 +22,9 @@ from agentsmith.opening import open_trackers
 from agentsmith.pipelines.record import FOLDER, LOG, RunRecord, read, records
 
 _LOOK_EVERY: Final = 0.1
+_ASK_EVERY: Final = 1.0
+_LOOKS_MISSED: Final = 2
+"""How often in a row nobody may have a run in hand before it counts as cut off: Redis may be away for a moment."""
 _CHUNK: Final = 64 * 1024
 
 
@@ -31,6 +34,8 @@ def runs(file: Path | None, ticket: str | None, *, limit: int, as_json: bool) ->
     wanted = asyncio.run(_ticket_id(config, ticket)) if ticket is not None else None
     found = (record for record in records(config.data_dir) if wanted in (None, record.ticket))
     shown = list(itertools.islice(found, limit))
+    if ticket is not None and not shown:
+        asyncio.run(_look_for(config, ticket))
     alive = asyncio.run(_alive(config)) if any(record.ended is None for record in shown) else frozenset()
     if as_json:
         output.json_result([_as_data(record, alive) for record in shown])
@@ -46,6 +51,12 @@ async def _ticket_id(config: Config, text: str) -> str:
     async with open_trackers(config) as trackers:
         tracker, key = finding.find(text, trackers)
         return tracker.ticket_id(key)
+
+
+async def _look_for(config: Config, text: str) -> None:
+    """ConfigError when there is no such ticket: nobody should take a slip of the pen for a ticket that never ran."""
+    async with open_trackers(config) as trackers:
+        await finding.read(*finding.find(text, trackers))
 
 
 async def _alive(config: Config) -> frozenset[str]:
@@ -94,7 +105,30 @@ def logs(file: Path | None, text: str, *, follow: bool) -> None:
         for line in _lines(Tail(config.data_dir / FOLDER / run / LOG).rest()):
             output.say(line)
         return
-    asyncio.run(followed(config.data_dir, run, output.say))
+    asyncio.run(_follow(config, run))
+
+
+async def _follow(config: Config, run: str) -> None:
+    """Print what the run prints until it ends, also if it was cut off and will never say that it ended."""
+    gone = asyncio.Event()
+    watching = asyncio.create_task(_watch(config, run, gone))
+    try:
+        await followed(config.data_dir, run, output.say, until=gone)
+    finally:
+        watching.cancel()
+    if gone.is_set():
+        output.note(f"run {run} was cut off: nobody carries it out any more")
+
+
+async def _watch(config: Config, run: str, gone: asyncio.Event) -> None:
+    missed = 0
+    while missed < _LOOKS_MISSED:
+        record = await asyncio.to_thread(read, config.data_dir, run)
+        if record is None or record.ended is not None:
+            return
+        missed = 0 if run in await _alive(config) else missed + 1
+        await asyncio.sleep(_ASK_EVERY)
+    gone.set()
 
 
 def _find(config: Config, text: str) -> str:

@@ -8,10 +8,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -23,6 +21,7 @@ import yaml
 from agentsmith.config import Config, load
 from agentsmith.config.names import choices
 from agentsmith.demo import code
+from agentsmith.demo.actors import Process, Troupe
 from agentsmith.demo.venue import LOCAL, Engine, Venue, open_local
 from agentsmith.domain.errors import AgentSmithError, ConfigError
 from agentsmith.domain.forge import Forge
@@ -53,6 +52,7 @@ _ROLES: Final = {
     ENGINE: ("poller", "housekeeping", "receiver"),
     **dict.fromkeys(CONSUMERS, ("consumer",)),
 }
+PROCESSES: Final = len(_ROLES)
 _DATA: Final = "data"
 _SCALED: Final = ("lease", "consumer", "claim", "housekeeping")
 _LOOK_EVERY: Final = 0.02
@@ -90,9 +90,10 @@ class Stage:
     """The daemons' side of the tickets, asked for nothing but names."""
     venue: Venue
     """People's side of the same tickets."""
+    troupe: Troupe
     forges: Mapping[str, Forge] = field(default_factory=dict)
     """Asked for nothing but where the code is."""
-    processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+    processes: dict[str, Process] = field(default_factory=dict)
 
     @property
     def logs(self) -> dict[str, Path]:
@@ -151,19 +152,9 @@ class Stage:
         return next((name for name, process in self.processes.items() if process.pid == pid), None)
 
     def _start(self, name: str, roles: Sequence[str]) -> None:
-        # The settings of whoever runs the demo must not reach into it.
-        environ = {key: value for key, value in os.environ.items() if not key.startswith("AGENTSMITH_")}
         wanted = [part for role in roles for part in ("--role", role)]
-        with self.logs[name].open("wb") as log:
-            self.processes[name] = subprocess.Popen(
-                [sys.executable, "-m", "agentsmith", "up", "--config", str(self.folder / "agentsmith.yaml"), *wanted],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                cwd=self.folder,
-                env=environ,
-                process_group=0,  # Ctrl-C is for the demo, which ends them in order
-            )
+        arguments = ["up", "--config", str(self.folder / "agentsmith.yaml"), *wanted]
+        self.processes[name] = self.troupe.start(arguments, self.folder, self.logs[name])
 
     async def clear(self) -> None:
         """End every process, politely first, and wait until the guards of killed ones are gone too."""
@@ -194,7 +185,7 @@ class Stage:
 
 
 @contextlib.asynccontextmanager
-async def set_up(folder: Path, factor: float, platform: str = LOCAL) -> AsyncIterator[Stage]:
+async def set_up(folder: Path, factor: float, platform: str, troupe: Troupe) -> AsyncIterator[Stage]:
     """A stage in `folder`, with all durations multiplied by `factor`; cleared away at the end."""
     async with contextlib.AsyncExitStack() as opening:
         venue = await opening.enter_async_context(_venue(folder, platform))
@@ -204,7 +195,7 @@ async def set_up(folder: Path, factor: float, platform: str = LOCAL) -> AsyncIte
         await opened.store.presence.settling()
         trackers = await opening.enter_async_context(open_trackers(config))
         forges = await opening.enter_async_context(open_forges(config))
-        stage = Stage(folder, config, opened.store, trackers[platform], venue, forges)
+        stage = Stage(folder, config, opened.store, trackers[platform], venue, troupe, forges)
         opening.push_async_callback(stage.clear)
         yield stage
 

@@ -16,7 +16,7 @@ from agentsmith.demo.timeline import Moment, Timeline
 from agentsmith.demo.venue import Seen
 from agentsmith.domain.lifecycle import LabelSet, Status, resolve
 
-_LOOK_EVERY: Final = 0.02
+_LOOK_EVERY: Final = 0.04
 _TITLES: Final = ("Say hello", "Update the changelog", "Sort the imports", "Rename the settings page")
 _FOREIGN: Final = ("team-blue", "agent-smith:bug")
 """Labels that are nobody's business but people's; one of them even begins like ours."""
@@ -152,7 +152,7 @@ async def _see_half_of_it_pushed(stage: Stage, played: Played, tell: Tell) -> No
         return
     branch = stage.branch(key)
     # In a thread: the loop serves the repository meanwhile.
-    while await asyncio.to_thread(venue.code.file, branch, code.FILE) is None:
+    while not venue.code.has(branch) or await asyncio.to_thread(venue.code.file, branch, code.FILE) is None:
         await _look(stage, played, tell)
     played.checkpoint = venue.code.heads()[branch]
     played.timeline.note(Moment(time.time(), f"half of the work is on {branch}", ticket=key))

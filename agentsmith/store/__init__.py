@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from agentsmith.store.connection import AWAY, Outage
+from agentsmith.store.dead_letters import DeadLetter
 from agentsmith.store.intents import Begun, Intents
 from agentsmith.store.leases import LeaderLease, Lease, Trust
 from agentsmith.store.presence import TAKEN_OVER, Cycle, Leader, Presence, Process
-from agentsmith.store.queue import DeadLetter, Pushed, Queue
+from agentsmith.store.queue import Pushed, Queue
 from agentsmith.store.runs import Acquired, NotAcquired, RunLease, Runs
 from agentsmith.store.signals import Signals
 from agentsmith.store.store import LeaseTimes, Store

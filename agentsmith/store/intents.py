@@ -16,6 +16,7 @@ from agentsmith.domain.lifecycle import Status
 from agentsmith.domain.signal import Signal, SignalKind
 from agentsmith.domain.ticket import TicketId
 from agentsmith.store.commands import Commands, Value
+from agentsmith.store.dead_letters import DeadLetter
 from agentsmith.store.keys import FENCE_MS, PUBLISHED_MS, WHERE_MS, Keys
 from agentsmith.store.places import COUNTING, Place
 from agentsmith.store.scripting import Script
@@ -65,9 +66,9 @@ return {'begun', text(mine)}
 _DECIDE: Final = Script(
     RECORD
     + """
-local lock, fence, heartbeat, intent, intents, running, suspects, released, due, epoch, settling_key, index, queue =
-  unpack(KEYS)
-local ticket, token, settle, look_in, unqueue = unpack(ARGV)
+local lock, fence, heartbeat, intent, intents, running, suspects, released, due, epoch, settling_key, index, queue,
+  dead = unpack(KEYS)
+local ticket, token, settle, look_in, unqueue, letter = unpack(ARGV)
 if redis.call('GET', lock) ~= token then return {'unlocked', 0} end
 if (redis.call('HGET', intent, 'outcome') or '') ~= '' then return {'unpublished', 0} end
 if tonumber(settle) > 0 and settling(epoch, settling_key, settle) then return {'settling', 0} end
@@ -84,7 +85,8 @@ redis.call('ZREM', suspects, ticket)
 redis.call('ZREM', released, ticket)
 redis.call('ZREM', due, ticket)
 local mine = raise_fence(fence)
-if #ARGV > 5 then record(intent, intents, ticket, mine, tonumber(look_in), from(6)) end
+if letter ~= '' then redis.call('RPUSH', dead, letter) end
+if #ARGV > 6 then record(intent, intents, ticket, mine, tonumber(look_in), from(7)) end
 return {'decided', text(mine)}
 """
 )
@@ -210,12 +212,13 @@ class Intents:
         look_in: float,
         after_settling: bool = False,
         unqueue: bool = False,
+        letter: DeadLetter | None = None,
     ) -> Begun:
         """Take a ticket over that nobody runs: raise the fence and record what is to happen to it.
 
-        `unqueue` takes its waiting request off the queue in the same step; `in-flight` says a consumer has it.
-        `after_settling` is for recovery, which must not take an empty Redis for the truth, nor race with whoever
-        takes a queued request.
+        `unqueue` takes its waiting request off the queue in the same step; `in-flight` says a consumer has it. A
+        ticket that is given up leaves a `letter` in the same step. `after_settling` is for recovery, which must not
+        take an empty Redis for the truth, nor race with whoever takes a queued request.
         """
         k = self._keys
         keys = [
@@ -232,6 +235,7 @@ class Intents:
             k.settling,
             k.queue_index,
             k.queue,
+            k.dead_letters,
         ]
         settle = self._settle_ms if after_settling else 0
         args = [
@@ -240,6 +244,7 @@ class Intents:
             settle,
             round(look_in * 1000),
             int(unqueue),
+            letter.to_json() if letter else "",
             *(flat_fields(intent) if intent else ()),
         ]
         word, figure = await _DECIDE(self._redis, keys, args)

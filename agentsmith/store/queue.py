@@ -6,16 +6,14 @@ and in the index, until it is acknowledged. The index holds at most one request 
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from agentsmith.domain.request import MalformedRequest, PipelineRequest
+from agentsmith.domain.request import PipelineRequest
 from agentsmith.domain.ticket import TicketId
 from agentsmith.store.commands import Commands, Value
+from agentsmith.store.dead_letters import DeadLetter
 from agentsmith.store.keys import PUBLISHED_MS, Keys
 from agentsmith.store.places import COUNTING, all_of
 from agentsmith.store.scripting import Script
@@ -122,37 +120,6 @@ class Pushed(StrEnum):
     SETTLING = "settling"
 
 
-@dataclass(frozen=True, slots=True)
-class DeadLetter:
-    """A request that nobody could run."""
-
-    payload: str
-    reason: str
-    at: float
-
-    @property
-    def id(self) -> str:
-        """A short name for it, the same each time that it is read."""
-        return hashlib.sha256(self.to_json().encode()).hexdigest()[:10]
-
-    @property
-    def request(self) -> PipelineRequest | None:
-        """The request, if this release can read it."""
-        try:
-            return PipelineRequest.from_json(self.payload)
-        except MalformedRequest:
-            return None
-
-    def to_json(self) -> str:
-        """The form in which the list keeps it."""
-        return json.dumps({"payload": self.payload, "reason": self.reason, "at": self.at})
-
-    @classmethod
-    def from_json(cls, text: str) -> DeadLetter:
-        """Read back what `to_json` wrote."""
-        return cls(**json.loads(text))
-
-
 class Queue:
     """Requests, from push to acknowledge."""
 
@@ -244,10 +211,6 @@ class Queue:
                 [ticket, payload, letter.to_json()],
             )
         )
-
-    async def add_dead_letter(self, letter: DeadLetter) -> None:
-        """Note a ticket that was given up."""
-        await self._redis.rpush(self._keys.dead_letters, letter.to_json())
 
     async def dead_letters(self) -> list[DeadLetter]:
         """Every dead letter, oldest first."""

@@ -15,6 +15,7 @@ from agentsmith.domain.recovery import Life
 from agentsmith.domain.request import PipelineRequest
 from agentsmith.domain.ticket import TicketId
 from agentsmith.store.commands import Commands, Value
+from agentsmith.store.dead_letters import DeadLetter
 from agentsmith.store.intents import RECORD, flat_fields
 from agentsmith.store.keys import COUNTERS_MS, ENDED_MS, FENCE_MS, HISTORY_MS, STOP_MS, Keys
 from agentsmith.store.scripting import Script
@@ -91,8 +92,8 @@ return 1
 _SETTLE: Final = Script(
     RECORD
     + f"""
-local heartbeat, fence, running, intent, intents, stop, counters, processing, index, ended, queue = unpack(KEYS)
-local ticket, mine, value, look_in, uncount, fence_ms, payload = unpack(ARGV)
+local heartbeat, fence, running, intent, intents, stop, counters, processing, index, ended, queue, dead = unpack(KEYS)
+local ticket, mine, value, look_in, uncount, fence_ms, payload, letter = unpack(ARGV)
 local held = redis.call('GET', heartbeat)
 if newest(fence) > tonumber(mine) or (held and held ~= value) then
   -- Settled already, if only the answer to the first call was lost.
@@ -114,7 +115,8 @@ if redis.call('HGET', index, ticket) == payload then
   -- We were taken for dead meanwhile, and it was put back: nobody may begin what has just ended.
   if not in_hand then redis.call('LREM', queue, 1, payload) end
 end
-if #ARGV > 7 then record(intent, intents, ticket, tonumber(mine), tonumber(look_in), from(8)) end
+if letter ~= '' and first_time then redis.call('RPUSH', dead, letter) end
+if #ARGV > 8 then record(intent, intents, ticket, tonumber(mine), tonumber(look_in), from(9)) end
 return 'settled'
 """
 )
@@ -277,12 +279,19 @@ class Runs:
         return word, int(attempts)
 
     async def settle(
-        self, lease: RunLease, payload: str, intent: Intent | None, *, look_in: float, uncount: bool = False
+        self,
+        lease: RunLease,
+        payload: str,
+        intent: Intent | None,
+        *,
+        look_in: float,
+        uncount: bool = False,
+        letter: DeadLetter | None = None,
     ) -> bool:
         """End the run in Redis, acknowledge its request and record what is to be published.
 
         False when it was fenced off (P6): then nothing was changed. Without an intent the request is dropped: the
-        lease goes and nothing is published.
+        lease goes and nothing is published. A ticket that is given up leaves a `letter` in the same step.
         """
         k, t = self._keys, lease.ticket
         keys = [
@@ -297,8 +306,10 @@ class Runs:
             k.queue_index,
             k.ended(t),
             k.queue,
+            k.dead_letters,
         ]
         head: list[Value] = [t, lease.fence, lease.value, _ms(look_in), int(uncount), FENCE_MS, payload]
+        head.append(letter.to_json() if letter else "")
         word = await _SETTLE(self._redis, keys, [*head, *(flat_fields(intent) if intent else ())])
         return str(word) == "settled"
 

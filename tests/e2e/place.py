@@ -111,7 +111,7 @@ class Place:
             "trackers": {"local": {"platform": "local"}},
             "triggers": [{"label": TRIGGER, "pipeline": "work"}],
             "pipelines": {"work": {"steps": [{**step, "name": "work"}]}},
-            **_sped_up(),
+            **sped_up(),
         }
         for section, values in sections.items():
             document[section] = {**document.get(section, {}), **values}
@@ -243,7 +243,8 @@ _STICKY: Final = f"SELECT body, memo, edited_at FROM comments WHERE ticket = {_T
 
 
 @cache
-def _sped_up() -> dict[str, Any]:
+def sped_up() -> dict[str, Any]:
+    """The sections of a configuration that hold times, with the defaults times `FACTOR`."""
     config = load(None, platforms=registry.settings_models(), environ={"AGENTSMITH_CONFIG": os.devnull}).scaled(FACTOR)
     fast: dict[str, Any] = config.model_dump(mode="json", include={"lease", "consumer", "claim", "housekeeping"})
     fast["consumer"] |= {"stop_poll": "100ms"}  # in proportion it would keep a core busy

@@ -60,7 +60,7 @@ def letters(cli: Cli, with_store: Any) -> list[DeadLetter]:
 
     async def add(store: Store) -> None:
         for letter in made:
-            await store.queue.add_dead_letter(letter)
+            await store.redis.rpush(store.keys.dead_letters, letter.to_json())
 
     with_store(add)
     return made

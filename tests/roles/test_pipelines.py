@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
@@ -12,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from agentsmith.config import Agent, Duration, Grace, Pipeline, Size, Step
+from agentsmith.config import Agent, Duration, Grace, Pipeline, RunLimits, Size, Step
 from agentsmith.config import Consumer as ConsumerSettings
 from agentsmith.config import Run as RunSettings
 from agentsmith.domain.lifecycle import Status
@@ -261,6 +262,14 @@ async def test_output_beyond_the_limit_is_cut_with_a_note(opened: OpenWorld) -> 
     assert "line 1999 of a long story" in comment, "the last lines are what people need"
     assert "<details>" in comment
     assert len(comment) < 6000
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere neither can be limited like this")
+async def test_commands_are_held_to_the_limits_of_the_configuration(opened: OpenWorld) -> None:
+    limits = RunLimits(memory=Size(256 * 1024**2), cpus=1)
+    async with opened(sh("ulimit -d; nproc; exit 1"), run={"limits": limits}) as world:
+        _, comment, _ = await carry_through(world)
+    assert f"{256 * 1024}\n1\n" in comment
 
 
 async def test_a_secret_that_a_step_was_given_does_not_reach_the_ticket(

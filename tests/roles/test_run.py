@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,7 +22,7 @@ from agentsmith.domain.request import PipelineRequest
 from agentsmith.domain.signal import SignalKind
 from agentsmith.domain.ticket import Ticket
 from agentsmith.domain.tracker import Move, MoveOutcome
-from agentsmith.store import TAKEN_OVER, RunLease, Store
+from agentsmith.store import TAKEN_OVER, Acquired, RunLease, Store
 from tests.support.wait import wait_until
 from tests.support.world import TRIGGER, World, open_world, sh, world_config
 
@@ -437,6 +438,51 @@ async def test_a_request_that_kills_its_consumers_is_given_up(opened: OpenWorld)
         await world.housekeeping.sweep()
         assert await world.statuses(key) == {Status.FAILED}
         assert "taken 3 times" in (await world.comments(key))[0]
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["once", "and its consumer dies before the request is buried"])
+async def test_a_request_that_is_given_up_leaves_one_letter(opened: OpenWorld, *, again: bool) -> None:
+    async with opened() as world:
+        key = await world.open_ticket()
+        await world.claim(key)
+        raw: Any = world.store.redis
+        await raw.hset(world.store.keys.counters(world.ticket_id(key)), "deliveries", "3")
+        if again:
+            [payload] = await world.queued()
+            await world.run_queue()
+            await world.store.redis.rpush(world.store.keys.queue, payload)
+            await raw.hset(world.store.keys.queue_index, world.ticket_id(key), payload)
+        await world.run_queue()
+        assert len(await world.store.queue.dead_letters()) == 1
+        await world.housekeeping.sweep()
+        assert await world.statuses(key) == {Status.FAILED}
+
+
+async def test_a_run_that_never_gets_beyond_its_start_is_given_up(opened: OpenWorld, tmp_path: Path) -> None:
+    """Its consumers die between counting the attempt and the label, so nobody ever sees it in progress."""
+    async with opened(sh(f"touch {marker(tmp_path)}")) as world:
+        key = await world.open_ticket()
+        await world.claim(key)
+        store, ticket = world.store, world.ticket_id(key)
+        for number in range(3):
+            name = f"dead-{number}"
+            payload = await store.queue.take(name, wait=0.01)
+            assert payload is not None
+            request = PipelineRequest.from_json(payload)
+            acquired = await store.runs.acquire(request, payload, consumer=name, ttl=5, max_deliveries=3)
+            assert isinstance(acquired, Acquired)
+            assert await store.runs.start(acquired.lease, max_attempts=3) == ("started", number + 1)
+            await store.redis.delete(store.keys.heartbeat(ticket))
+            assert await store.queue.put_back(name) == 1
+        await world.run_queue()
+        assert await world.statuses(key) == {Status.FAILED}
+        assert "started 3 times and never finished" in (await world.comments(key))[0]
+        [letter] = await store.queue.dead_letters()
+        assert "started 3 times and never finished" in letter.reason
+        assert letter.request is not None, "it can be looked at, and retried"
+        assert letter.request.ticket == ticket
+        assert not marker(tmp_path).exists()
+        assert not await world.queued()
 
 
 async def test_output_is_kept_and_bounded(opened: OpenWorld) -> None:

@@ -321,5 +321,5 @@ async def test_burying_leaves_a_newer_request_in_the_index(store: Store, raw: An
 async def test_a_ticket_that_was_given_up_leaves_a_letter(store: Store) -> None:
     letters = [DeadLetter("", f"reason {n}", float(n)) for n in range(3)]
     for letter in letters:
-        await store.queue.add_dead_letter(letter)
+        await store.redis.rpush(store.keys.dead_letters, letter.to_json())
     assert await store.queue.dead_letters() == letters

@@ -12,7 +12,7 @@ import pytest
 
 from agentsmith.domain.lifecycle import Status
 from agentsmith.domain.recovery import Life
-from agentsmith.store import Acquired, NotAcquired, Pushed, Store
+from agentsmith.store import Acquired, DeadLetter, NotAcquired, Pushed, Store
 from tests.support.stores import (
     Flush,
     MakeStore,
@@ -325,6 +325,21 @@ async def test_a_run_whose_heartbeat_is_somebody_elses_settles_nothing(store: St
     await raw.set(store.keys.heartbeat(TICKET), lease.value.replace("run-1", "run-2"), px=5000)
     assert not await store.runs.settle(lease, payload, DONE, look_in=0)
     assert await store.intents.of(TICKET) is None
+
+
+async def test_a_ticket_that_is_given_up_leaves_one_letter_however_often_it_is_settled(store: Store) -> None:
+    lease, payload = await begin(store)
+    letter = DeadLetter(payload, "started 3 times", 1.5)
+    for _ in range(2):
+        assert await store.runs.settle(lease, payload, DONE, look_in=0, letter=letter)
+    assert await store.queue.dead_letters() == [letter]
+
+
+async def test_a_run_that_was_fenced_off_leaves_no_letter(store: Store, raw: Any) -> None:
+    lease, payload = await begin(store)
+    await raw.set(store.keys.fence(TICKET), str(lease.fence + 1), px=60_000)
+    assert not await store.runs.settle(lease, payload, DONE, look_in=0, letter=DeadLetter(payload, "late", 1.5))
+    assert await store.queue.dead_letters() == []
 
 
 async def test_settled_but_not_answered_before_a_take_over_counts_as_settled(store: Store, raw: Any) -> None:

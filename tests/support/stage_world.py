@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -20,12 +20,13 @@ from agentsmith.domain.lifecycle import Status
 from agentsmith.domain.signal import Signal
 from agentsmith.domain.tracker import Tracker
 from agentsmith.housekeeping import Housekeeping, Intervals
-from agentsmith.opening import Opened, open_trackers
+from agentsmith.opening import Opened, open_forges, open_trackers
 from agentsmith.poller import Poller
 from agentsmith.simulators import Recorded, serve
 from agentsmith.simulators.stage import Stage
 from agentsmith.simulators.stages import STAGES
 from agentsmith.store import Store
+from agentsmith.trackers import forges as code_hosts
 from agentsmith.trackers import registry
 from agentsmith.trackers.http import spending_for
 
@@ -95,9 +96,18 @@ class StageWorld:
 
 @contextlib.asynccontextmanager
 async def stage_world(
-    platform: str, folder: Path, store: Store, redis_url: str, **settings: Any
+    platform: str,
+    folder: Path,
+    store: Store,
+    redis_url: str,
+    *,
+    sections: Mapping[str, Any] | None = None,
+    **settings: Any,
 ) -> AsyncIterator[StageWorld]:
-    """The platform's simulator with the roles on it; every request must have been one that it knows."""
+    """The platform's simulator with the roles on it; every request must have been one that it knows.
+
+    `settings` are the tracker's own, `sections` those of the rest of the configuration.
+    """
     stage = STAGES[platform]()
     file = folder / "agentsmith.yaml"
     async with serve(stage.simulator):
@@ -106,12 +116,13 @@ async def stage_world(
             "trackers": {"web": {**stage.tracker(), **settings}},
             "triggers": [{"label": label, "pipeline": "work"} for label in TRIGGERS],
             "pipelines": {"work": {"steps": [{"run": "true"}]}},
+            **(sections or {}),
         }
         file.write_text(yaml.safe_dump(document))
-        config = load(file, platforms=registry.settings_models(), environ={})
-        async with open_trackers(config, store) as trackers:
+        config = load(file, platforms=registry.settings_models(), hosts=code_hosts.settings_models(), environ={})
+        async with open_trackers(config, store) as trackers, open_forges(config, store) as forges:
             parts = assemble(config, store, trackers)
-            context = run_context(config, Opened(store, redis_url, None, "test"), trackers, parts)
+            context = run_context(config, Opened(store, redis_url, None, "test"), trackers, parts, forges)
             yield StageWorld(
                 stage=stage,
                 tracker=trackers["web"],

@@ -4,22 +4,26 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
+import threading
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
 import pytest
 
 from agentsmith.cli import demo_command
+from agentsmith.demo.actors import gathered
 from agentsmith.demo.stage import CODE_TRIGGERS, TRIGGERS, StageFright, write_config
 from agentsmith.demo.story import Played, is_alive, plan
 from agentsmith.demo.timeline import Moment, Timeline, moment_of
 from agentsmith.demo.venue import LocalVenue, Seen
 from agentsmith.domain.lifecycle import Status
 from agentsmith.simulators.stages import STAGES
-from tests.support.cli import quiet_logs
+from tests.support.cli import SLOW, quiet_logs
 
 
 def line(event: str = "transition", **fields: object) -> bytes:
@@ -121,6 +125,48 @@ def test_a_dead_process_is_not_alive() -> None:
     assert is_alive(os.getpid())
 
 
+def played(*, as_json: bool) -> bool:
+    return demo_command.demo(tracker="local", tickets=6, speed=20, keep=False, as_json=as_json, program=lambda _: 0)
+
+
+def test_a_process_that_gets_its_part_runs_it_where_it_should(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AGENTSMITH_DATA_DIR", "/absent")
+
+    def program(arguments: Sequence[str]) -> int:
+        told = (*arguments, os.getcwd(), os.environ.get("AGENTSMITH_DATA_DIR"), os.getpgrp() == os.getpid())
+        os.write(1, " ".join(map(str, told)).encode())
+        return 7
+
+    with gathered(2, program) as troupe:
+        process = troupe.start(["up", "--role", "poller"], tmp_path, tmp_path / "log")
+        assert process.wait(SLOW) == 7
+        assert process.poll() == 7
+        process.send_signal(signal.SIGTERM)  # to nobody: its number may be somebody else's by now
+    assert (tmp_path / "log").read_text() == f"up --role poller {tmp_path} None True"
+
+
+def test_a_process_is_killed_by_its_pid(tmp_path: Path) -> None:
+    def program(_: Sequence[str]) -> int:
+        signal.pause()
+        return 0
+
+    with gathered(1, program) as troupe:
+        process = troupe.start([], tmp_path, tmp_path / "log")
+        assert process.poll() is None
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.wait(0)
+        process.kill()
+        assert process.wait(SLOW) == -signal.SIGKILL
+
+
+def test_where_a_fork_is_not_safe_processes_are_started_afresh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(threading, "active_count", lambda: 2)
+    with gathered(1, lambda _: 7) as troupe:
+        process = troupe.start(["--version"], tmp_path, tmp_path / "log")
+        assert process.wait(SLOW) == 0
+    assert (tmp_path / "log").read_text().startswith("agentsmith ")
+
+
 @pytest.mark.parametrize("as_json", [False, True])
 def test_a_process_that_dies_is_told_and_cleared_away(
     as_json: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -131,7 +177,7 @@ def test_a_process_that_dies_is_told_and_cleared_away(
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.setattr(demo_command, "_interruptible", no_show)
     with quiet_logs():
-        assert demo_command.demo(tracker="local", tickets=6, speed=20, keep=False, as_json=as_json) is False
+        assert played(as_json=as_json) is False
     shown = capsys.readouterr()
     assert shown.err == "error: the demo's process 'engine' ended with exit code 2: error: why\n"
     assert (json.loads(shown.out)["ok"] is False) if as_json else (shown.out == "")

@@ -11,12 +11,19 @@ from hypothesis import strategies as st
 
 from agentsmith.domain.lifecycle import LabelSet
 from agentsmith.domain.memo import Memo
+from agentsmith.domain.report import folded
 from agentsmith.trackers.jira import adf, wiki
 from agentsmith.trackers.jira.texts import COMMENT_LIMIT, CUT, EMPTY, Form
 
 CLOUD, DATA_CENTER = Form(LabelSet(), cloud=True), Form(LabelSet(), cloud=False)
 MEMO = Memo("run-1", 7)
-TRICKY = st.text(alphabet="ab `*_[](){}|\\-#!?~^+&;:/.\n<>h1bq\u200b\ud800\0\r\t") | st.text()
+OPEN = "<details><summary>More</summary>"
+TRICKY = (
+    st.text(alphabet="ab `*_[](){}|\\-#!?~^+&;:/.\n<>h1bq\u200b\ud800\0\r\t")
+    | st.text()
+    | st.lists(st.sampled_from(["```", "````", "```sh", "", "x", OPEN, "</details>", "{panel}"])).map("\n".join)
+)
+FOLD = f"Failed.\n\n{folded('The last of its output', 'make: *** [all]')}\n\nRun `r`"
 
 
 def nodes(node: dict[str, Any]) -> list[dict[str, Any]]:
@@ -32,6 +39,11 @@ def nodes(node: dict[str, Any]) -> list[dict[str, Any]]:
 @example(text="[a](http://b.c/d_e-f) http://x.y/z. `c` **d**")
 @example(text="h1. title\nbq. quote\n---- \\\\ {code} [~mona] !pic.png!")
 @example(text="&#92;&amp;amp;\\")
+@example(text=FOLD)
+@example(text="<details><summary>never closed</summary>\n\n```\na\n```")
+@example(text="<details><summary>empty</summary>\n\n</details>")
+@example(text="```\n\n`````\na\n`````")
+@example(text="<details><summary>a</summary>\n\n```\n{panel}\n</details>\n```\n\n</details>")
 def test_a_text_comes_back_as_it_was_sent(form: Form, text: str) -> None:
     fitted = form.fit(text)
     body = json.loads(json.dumps(form.body(fitted, MEMO)))
@@ -82,6 +94,43 @@ def test_our_markdown_becomes_nodes_on_cloud() -> None:
     assert last["content"][0]["marks"][0]["attrs"]["href"] == "https://x.example/2"
 
 
+def test_a_fold_is_one_that_people_open_on_cloud() -> None:
+    first, fold, last = adf.to_adf(FOLD)["content"]
+    assert fold == {
+        "type": "expand",
+        "attrs": {"title": "The last of its output"},
+        "content": [
+            {
+                "type": "codeBlock",
+                "attrs": {"language": "text"},
+                "content": [{"type": "text", "text": "make: *** [all]"}],
+            }
+        ],
+    }
+    assert {first["type"], last["type"]} == {"paragraph"}
+
+
+def test_a_fold_is_a_panel_on_data_center() -> None:
+    assert wiki.to_wiki(FOLD).split("\n\n")[1] == (
+        "{panel:title=The last of its output}\n{noformat}\nmake: *** [all]\n{noformat}\n{panel}"
+    )
+
+
+@pytest.mark.parametrize("output", ["```\nrm -rf\n```", "a\n````\n</details>\n{panel}\n{noformat}"])
+def test_no_output_gets_out_of_its_fold(output: str) -> None:
+    text = folded("The last of its output", output)
+    (fold,) = adf.to_adf(text)["content"]
+    assert [node["content"][0]["text"] for node in fold["content"]] == [output]
+    assert wiki.to_wiki(text).count("\n{noformat}") == 2
+    assert wiki.to_wiki(text).endswith("\n{noformat}\n{panel}")
+
+
+def test_what_is_no_title_of_ours_is_no_fold() -> None:
+    text = "<details><summary>{panel}|title=*x*</summary>\n\nbody\n\n</details>"
+    assert not any(node["type"] == "expand" for node in nodes(adf.to_adf(text)))
+    assert r"\{panel\}" in wiki.to_wiki(text)
+
+
 def test_a_link_must_be_one_that_browsers_open_safely() -> None:
     text = "[click](javascript:alert(1)) [x](data:text/html,y)"
     assert not any("marks" in node for node in nodes(adf.to_adf(text)))
@@ -104,6 +153,11 @@ def test_a_long_text_is_cut_so_that_text_and_document_fit(form: Form, text: str)
 def test_a_log_that_is_cut_stays_a_log() -> None:
     fitted = CLOUD.fit("Failed:\n```\n" + "line of the log\n" * 4_000 + "```")
     assert [node["type"] for node in adf.to_adf(fitted)["content"]] == ["paragraph", "codeBlock", "paragraph"]
+
+
+def test_a_fold_that_is_cut_stays_a_fold() -> None:
+    fitted = CLOUD.fit(folded("The last of its output", "line of the log\n" * 4_000))
+    assert [node["type"] for node in adf.to_adf(fitted)["content"]] == ["expand", "paragraph"]
 
 
 def test_an_empty_text_is_still_a_comment() -> None:

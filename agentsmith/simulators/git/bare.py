@@ -70,6 +70,10 @@ class BareRepository:
             found[name] = sha
         return found
 
+    def has(self, branch: str) -> bool:
+        """Whether the branch is there, without asking git: nothing here ever packs its refs."""
+        return (self.path / "refs" / "heads" / branch).is_file()
+
     def ahead(self, base: str, head: str) -> int:
         """How many commits branch `head` has that branch `base` lacks; LookupError where one of them is not there."""
         heads = self.heads()

@@ -8,8 +8,6 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Final
 
-import jwt
-
 from agentsmith.domain.errors import ConfigError, Refused
 from agentsmith.trackers.github import payloads
 from agentsmith.trackers.github.payloads import InstallationToken
@@ -77,6 +75,8 @@ class AppKey:
         return (self._key, self._last)
 
     def _sign(self) -> str:
+        import jwt  # slow to import, and most log in with a token
+
         now = int(self._clock() + self._drift)
         claims = {"iat": now - _CLOCK_DRIFT, "exp": now + _JWT_LIFE, "iss": self._app}
         try:

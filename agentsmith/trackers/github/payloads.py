@@ -18,7 +18,7 @@ from agentsmith.trackers.http.redaction import excerpt
 
 
 class _Record(BaseModel):
-    model_config = ConfigDict(extra="ignore", frozen=True, strict=True, hide_input_in_errors=True)
+    model_config = ConfigDict(extra="ignore", frozen=True, strict=True, hide_input_in_errors=True, defer_build=True)
 
 
 class User(_Record):

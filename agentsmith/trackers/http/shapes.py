@@ -15,7 +15,7 @@ T = TypeVar("T")
 class Record(BaseModel):
     """The base of every record that a platform sends: no conversions, and no value in any error."""
 
-    model_config = ConfigDict(extra="ignore", frozen=True, strict=True, hide_input_in_errors=True)
+    model_config = ConfigDict(extra="ignore", frozen=True, strict=True, hide_input_in_errors=True, defer_build=True)
 
 
 Moment = Annotated[AwareDatetime, Field(strict=False)]

@@ -1,18 +1,19 @@
 """Atlassian Document Format: our texts as documents, and any document as text. Pure.
 
-The little Markdown that we write ourselves (code blocks, `code`, **bold**, links) becomes nodes, everything else plain
-text nodes, which Jira shows letter by letter: nothing that a ticket or a log says can turn into markup. Jira refuses
-empty text nodes, so none is made.
+The little Markdown that we write ourselves (code blocks, folds, `code`, **bold**, links) becomes nodes, everything else
+plain text nodes, which Jira shows letter by letter: nothing that a ticket or a log says can turn into markup. Jira
+refuses empty text nodes, so none is made.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from agentsmith.trackers.jira.blocks import Code, Lines, blocks
+from agentsmith.trackers.jira.blocks import Code, Fold, Lines, blocks, fenced, folded, free_fence
 
 Node = dict[str, Any]
 
@@ -28,7 +29,7 @@ _DEEPEST: Final = 100
 
 def to_adf(text: str) -> Node:
     """The text as a document."""
-    content = [_code(block) if isinstance(block, Code) else _paragraph(block) for block in blocks(text)]
+    content = [_node(block) for block in blocks(text)]
     return {"version": 1, "type": "doc", "content": content or [{"type": "paragraph"}]}
 
 
@@ -36,15 +37,22 @@ def to_text(node: object) -> str:
     """A document as text; what `to_adf` made comes back as it was, blank lines apart. Anything odd is left out."""
     if isinstance(node, str):
         return node
-    return _blocks(node, 0) if isinstance(node, dict) else ""
+    if not isinstance(node, dict):
+        return ""
+    return _Reader(free_fence(_lines(node, 0))).blocks(node, 0)
+
+
+def _node(block: Code | Lines | Fold) -> Node:
+    if isinstance(block, Fold):
+        return {"type": "expand", "attrs": {"title": block.title}, "content": [_node(part) for part in block.parts]}
+    return _code(block) if isinstance(block, Code) else _paragraph(block)
 
 
 def _code(block: Code) -> Node:
     node: Node = {"type": "codeBlock"}
     if block.language:
         node["attrs"] = {"language": block.language}
-    if block.text:
-        node["content"] = [{"type": "text", "text": block.text}]
+    node["content"] = [{"type": "text", "text": block.text}]
     return node
 
 
@@ -81,36 +89,51 @@ def _marked(text: str, mark: Node) -> Node:
 # --- reading -----------------------------------------------------------------------------------------------------
 
 
-def _blocks(node: Node, depth: int) -> str:
-    """A node that stands on its own lines."""
-    if depth > _DEEPEST:
-        return ""
-    kind = node.get("type")
-    if kind == "codeBlock":
-        language = _attribute(node, "language")
-        return f"```{language}\n{_inlines(node)}\n```"
-    if kind in ("paragraph", "heading", "taskItem", "decisionItem", "caption"):
-        return _lead(node) + _inlines(node)
-    if kind == "rule":
-        return "---"
-    if kind in ("bulletList", "orderedList"):
-        return "\n".join(_items(node, depth))
-    if kind == "blockquote":
-        return "\n".join(f"> {line}" for line in _joined(node, depth, "\n\n").split("\n"))
-    if kind == "tableRow":
-        return " | ".join(_blocks(cell, depth + 1).replace("\n", " ") for cell in _children(node))
-    return _joined(node, depth, "\n" if kind in ("table", "taskList", "decisionList") else "\n\n") or _leaf(node)
+def _lines(node: Node, depth: int) -> Iterator[str]:
+    """Every line of text in a document, whatever it stands in."""
+    if depth <= _DEEPEST:
+        yield from _inlines(node).split("\n")
+        for child in _children(node):
+            yield from _lines(child, depth + 1)
 
 
-def _joined(node: Node, depth: int, between: str) -> str:
-    return between.join(filter(None, (_blocks(child, depth + 1) for child in _children(node))))
+@dataclass(frozen=True, slots=True)
+class _Reader:
+    """Turns nodes into text, with one fence around all code that nothing else in the document is taken for."""
 
+    fence: str
 
-def _items(node: Node, depth: int) -> Iterator[str]:
-    for number, item in enumerate(_children(node), 1):
-        lead = "- " if node.get("type") == "bulletList" else f"{number}. "
-        text = _joined(item, depth + 1, "\n")
-        yield lead + text.replace("\n", "\n" + " " * len(lead))
+    def blocks(self, node: Node, depth: int) -> str:
+        """A node that stands on its own lines."""
+        if depth > _DEEPEST:
+            return ""
+        kind = node.get("type")
+        if kind == "codeBlock":
+            return fenced(Code(_attribute(node, "language"), _inlines(node)), self.fence)
+        if kind in ("paragraph", "heading", "taskItem", "decisionItem", "caption"):
+            return _lead(node) + _inlines(node)
+        if kind == "rule":
+            return "---"
+        if kind in ("bulletList", "orderedList"):
+            return "\n".join(self._items(node, depth))
+        if kind == "blockquote":
+            return "\n".join(f"> {line}" for line in self._joined(node, depth, "\n\n").split("\n"))
+        if kind == "tableRow":
+            return " | ".join(self.blocks(cell, depth + 1).replace("\n", " ") for cell in _children(node))
+        if kind == "expand":
+            return folded(_attribute(node, "title"), self._joined(node, depth, "\n\n"))
+        return self._joined(node, depth, "\n" if kind in ("table", "taskList", "decisionList") else "\n\n") or _leaf(
+            node
+        )
+
+    def _joined(self, node: Node, depth: int, between: str) -> str:
+        return between.join(filter(None, (self.blocks(child, depth + 1) for child in _children(node))))
+
+    def _items(self, node: Node, depth: int) -> Iterator[str]:
+        for number, item in enumerate(_children(node), 1):
+            lead = "- " if node.get("type") == "bulletList" else f"{number}. "
+            text = self._joined(item, depth + 1, "\n")
+            yield lead + text.replace("\n", "\n" + " " * len(lead))
 
 
 def _lead(node: Node) -> str:

@@ -9,7 +9,7 @@ from typing import Any, Final
 from agentsmith.domain.lifecycle import LabelSet
 from agentsmith.domain.memo import Memo
 from agentsmith.trackers.jira import adf, wiki
-from agentsmith.trackers.jira.blocks import clean
+from agentsmith.trackers.jira.blocks import clean, cut
 
 COMMENT_LIMIT: Final = 32_767
 """Characters, as Jira counts them: whether of the text or of the whole document is not documented, so both fit."""
@@ -83,7 +83,5 @@ class Form:
 
 
 def _cut(text: str, length: int) -> str:
-    """The beginning of a text with a note, and the fence closed where a code block was cut through."""
-    kept = text[:length]
-    fences = sum(1 for line in kept.split("\n") if line.startswith("```"))
-    return kept + ("\n```" if fences % 2 else "") + CUT
+    """The beginning of a text with a note."""
+    return cut(text, length) + CUT

@@ -1,7 +1,8 @@
 """Jira's wiki markup, for Data Center: our texts so that nothing in them is markup, and back. Pure.
 
 A ticket's title, an error or a log may hold anything, `{code}`, `[~mention]` or `!image!` among it. Outside of code
-every character that could begin markup is escaped; code stands in a block that Jira does not look into.
+every character that could begin markup is escaped; code stands in a block that Jira does not look into. Nothing folds
+here: what would be in a fold elsewhere is in a panel under the same title.
 """
 
 from __future__ import annotations
@@ -9,10 +10,13 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from agentsmith.trackers.jira.blocks import Code, blocks
+from agentsmith.trackers.jira.blocks import Code, Fold, Lines, blocks, fenced, folded, free_fence
 
 _FENCE: Final = "{noformat}"
-_GUARDED: Final = "{\u200bnoformat}"
+_ENDS: Final = re.compile(r"\{(noformat|panel)\}")
+_GUARDED: Final = "{\u200b\\1}"
+_PANEL: Final = re.compile(r"\{panel:title=(?P<title>[^{}|]+)\}")
+_PANEL_END: Final = "{panel}"
 _SPECIAL: Final = re.compile(r"[{}\[\]*_+^~?!|#-]")
 _URL: Final = re.compile(r"https?://[A-Za-z0-9/:._~%=+,@-]*[A-Za-z0-9/]")
 _BLOCK: Final = re.compile(r"^(\s*(?:h[1-6]|bq))\.", re.I)
@@ -25,28 +29,44 @@ _MEANT: Final = {_BACKSLASH: "\\", _DOT: ".", "&amp;": "&"}
 
 def to_wiki(text: str) -> str:
     """The text as markup that shows it as it is."""
-    parts = []
-    for block in blocks(text):
-        if isinstance(block, Code):
-            code = block.text.replace(_FENCE, _GUARDED)
-            parts.append(f"{_FENCE}\n{code}\n{_FENCE}")
-        else:
-            parts.append("\n".join(_line(line) for line in block.lines))
-    return "\n\n".join(parts)
+    return "\n\n".join(map(_markup, blocks(text)))
+
+
+def _markup(block: Code | Lines | Fold) -> str:
+    if isinstance(block, Fold):
+        inside = "\n\n".join(map(_markup, block.parts))
+        return f"{{panel:title={block.title}}}\n{inside}\n{_PANEL_END}"
+    if isinstance(block, Code):
+        return f"{_FENCE}\n{_ENDS.sub(_GUARDED, block.text)}\n{_FENCE}"
+    return "\n".join(map(_line, block.lines))
 
 
 def to_text(markup: str) -> str:
     """What `to_wiki` made the markup of; other markup comes back as it is, but for its escapes."""
-    lines, at, found = markup.replace("\r\n", "\n").split("\n"), 0, []
+    lines = markup.replace("\r\n", "\n").split("\n")
+    return _text(lines, free_fence(_plain(line) for line in lines if line.startswith("```")))
+
+
+def _text(lines: list[str], fence: str) -> str:
+    at, found = 0, list[str]()
     while at < len(lines):
-        end = lines.index(_FENCE, at + 1) if lines[at] == _FENCE and _FENCE in lines[at + 1 :] else None
+        panel = _PANEL.fullmatch(lines[at])
+        ends = _FENCE if lines[at] == _FENCE else _PANEL_END if panel else None
+        end = lines.index(ends, at + 1) if ends and ends in lines[at + 1 :] else None
         if end is None:
-            found.append(_ESCAPED.sub(lambda m: m[1] or _MEANT[m[0]], lines[at]))
+            found.append(_plain(lines[at]))
+        elif panel:
+            found.append(folded(panel["title"], _text(lines[at + 1 : end], fence)))
+            at = end
         else:
-            found += ["```", *lines[at + 1 : end], "```"]
+            found.append(fenced(Code("", "\n".join(lines[at + 1 : end])), fence))
             at = end
         at += 1
     return "\n".join(found)
+
+
+def _plain(line: str) -> str:
+    return _ESCAPED.sub(lambda m: m[1] or _MEANT[m[0]], line)
 
 
 def _line(line: str) -> str:
