@@ -108,21 +108,20 @@ class Claims:
         if signal.kind is SignalKind.RETRY and (answer := await self._retry(tracker, ticket, status, signal, lock)):
             return answer
         if status in (Status.ENQUEUED, Status.IN_PROGRESS) or len(statuses) > 1:
-            triggered = bool(gates.matching(ticket, self.rules.triggers))
-            return await self._attend(tracker, ticket, triggered=triggered, lock=lock)
+            return await self._attend(tracker, ticket, signal, lock)
         return await self._pass_gates(tracker, ticket, lock, backoff, signal, asked)
 
     async def _imagine(self, tracker: Tracker, ticket: Ticket, status: Status) -> ClaimOutcome:
         """What a shadow makes of a ticket."""
         if status in (Status.ENQUEUED, Status.IN_PROGRESS):
             return AlreadyClaimed(f"it is {status.value}, and somebody else's")
-        results = await self._judge(tracker, ticket, self.rules)
+        judged = await authority.judge(tracker, ticket, self.rules)
         # Until the ticket or the rules change, the answer stays the same.
         await self._note_rejected(ticket)
-        if not all(result.passed for result in results):
-            return Rejected(results)
+        if not judged.passed:
+            return Rejected(judged.gates)
         pipeline = gates.chosen(ticket, self.rules.triggers)[0].pipeline
-        return WouldClaim(f"it would be claimed for {pipeline!r}; a shadow writes nothing", results)
+        return WouldClaim(f"it would be claimed for {pipeline!r}; a shadow writes nothing", judged.gates)
 
     async def _read(self, tracker: Tracker, key: str) -> Ticket:
         ticket = await tracker.get(key)
@@ -154,12 +153,16 @@ class Claims:
         await self._recovery.decide_and_publish(intent, ticket=ticket, lock=lock)
         return AlreadyClaimed(intent.outcome)
 
-    async def _attend(self, tracker: Tracker, ticket: Ticket, *, triggered: bool, lock: Lease) -> ClaimOutcome:
+    async def _attend(self, tracker: Tracker, ticket: Ticket, signal: Signal, lock: Lease) -> ClaimOutcome:
         """A ticket that we have in hand: stop it when it is no longer wanted, revive it when nobody has it."""
+        triggered = bool(gates.matching(ticket, self.rules.triggers))
         why = "the trigger was removed" if ticket.open else "the ticket was closed"
         if lease := await self._store.runs.lease(ticket.id):
             if not ticket.open or not (triggered or lease.asked_by):
                 await self._store.runs.request_stop(ticket.id, f"withdrawn: {why}")
+            elif signal.labelled and (by := await authority.set_again(tracker, ticket, lease.labelled, self.rules)):
+                await self._publisher.note_follow_up(tracker, ticket, by.name, lock=lock)
+                return AlreadyClaimed(f"it is running: it will run once more, as {by.name} set its trigger again")
             return AlreadyClaimed("it is running")
         if payload := await self._store.queue.request_of(ticket.id):
             if ticket.open and (triggered or _asked_for(payload)):
@@ -176,20 +179,6 @@ class Claims:
             return Deferred("Redis lost its memory, and nothing is concluded from that yet", self._store.times.settle)
         return AlreadyClaimed(f"recovery: {type(action).__name__.lower()}")
 
-    async def _judge(
-        self, tracker: Tracker, ticket: Ticket, rules: ClaimRules, asked: Asked | None = None
-    ) -> tuple[GateResult, ...]:
-        """The gates that only need reading; who set the trigger is asked last, because it costs most."""
-        results = (
-            gates.is_open(ticket),
-            gates.is_asked_for(asked.by) if asked is not None else gates.is_triggered(ticket, rules.triggers),
-            gates.is_pending(ticket, tracker.labels),
-        )
-        if asked is not None or not all(result.passed for result in results):
-            return results
-        trigger = gates.chosen(ticket, rules.triggers)[0]
-        return (*results, await authority.may_trigger(tracker, ticket, trigger, rules.policies[tracker.name]))
-
     async def _note_rejected(self, ticket: Ticket) -> None:
         await self._store.signals.note_rejected(ticket.id, turned_away(ticket, self.rules))
 
@@ -197,8 +186,9 @@ class Claims:
         self, tracker: Tracker, ticket: Ticket, lock: Lease, backoff: float, signal: Signal, asked: Asked | None
     ) -> ClaimOutcome:
         rules = self.rules
-        results = await self._judge(tracker, ticket, rules, asked)
-        if not all(result.passed for result in results):
+        judged = await authority.judge(tracker, ticket, rules, asked)
+        results = judged.gates
+        if not judged.passed:
             # Until the ticket changes the answer stays the same; the poller need not ask again.
             await self._note_rejected(ticket)
             return Rejected(results)
@@ -222,6 +212,7 @@ class Claims:
                 request = new_request(
                     ticket, pipeline, run=run, fence=begun.fence, attempt=attempts, wake=signal.cause, asked=asked
                 )
+                request = replace(request, labelled=judged.labelled or None)
                 done = await self._take_on(tracker, ticket, request, lock, backoff, asked)
                 return done if isinstance(done, Rejected) else replace(done, gates=results)
             case "leased" | "queued":

@@ -69,7 +69,7 @@ class Intake:
             log.error("a signal that nobody can read is dropped", reason=str(error))
             await self.store.signals.acknowledge(self.process.name, payload)
             return
-        await self.store.signals.opened(signal)
+        signal = await self.store.signals.opened(signal)
         try:
             with spending_for("claim"):
                 outcome = await self._outcome(signal)

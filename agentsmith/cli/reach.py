@@ -53,13 +53,15 @@ def listening(processes: list[Process]) -> bool:
     return any(_TAKES_SIGNALS & set(process.roles) for process in processes)
 
 
-async def announce(config: Config, ticket: Ticket, *, remark: str = "") -> bool:
+async def announce(config: Config, ticket: Ticket, *, remark: str = "", labelled: bool = False) -> bool:
     """Have the ticket looked at now, or a command in a comment obeyed; False when no daemon heard it.
 
     Polling finds the ticket in any case, but no command.
     """
     kind = SignalKind.COMMAND if remark else SignalKind.LOOK
-    signal = Signal(ticket.tracker, ticket.key, ticket.id, kind, cause="a person changed it", remark=remark)
+    signal = Signal(
+        ticket.tracker, ticket.key, ticket.id, kind, cause="a person changed it", remark=remark, labelled=labelled
+    )
     try:
         async with asyncio.timeout(_PATIENCE), store_if_up(config) as opened:
             if opened is None:

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from rich.text import Text
 
@@ -22,6 +22,7 @@ from agentsmith.trackers.local.settings import LocalSettings
 
 Edit = Callable[[Desk, str], Awaitable[Ticket]]
 """A change of the ticket with that key."""
+LABELLED: Final = "labelled"
 
 
 def new(
@@ -58,7 +59,7 @@ def change(file: Path | None, text: str, edit: Edit, *, tracker: str | None, did
                 ticket = await edit(desk, key)
             except TicketNotFound as error:
                 raise finding.unknown(error) from None
-        return ticket, await reach.announce(config, ticket)
+        return ticket, await reach.announce(config, ticket, labelled=did == LABELLED)
 
     ticket, heard = asyncio.run(work())
     _tell(config, ticket, heard, f"{did} {ticket.id}: {ticket.title}", as_json=as_json)

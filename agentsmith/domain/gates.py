@@ -144,11 +144,11 @@ def is_pending(ticket: Ticket, labels: LabelSet) -> GateResult:
     return GateResult(Gate.STATUS, False, f"it is {status.value}", remedy)
 
 
-def is_allowed(labelling: Labelling | None, trigger: Trigger, policy: Policy, circle: str = "") -> GateResult:
+def is_allowed(labelling: Labelling | None, label: str, policy: Policy, circle: str = "") -> GateResult:
     """Pass when the person who set the trigger may; an unknown person may not (P7)."""
     if labelling is None:
-        return GateResult(Gate.ACTOR, False, f"nobody is known to have set {trigger.label!r}", "set the label again")
-    return may(labelling, f"set {trigger.label!r}", policy, circle)
+        return GateResult(Gate.ACTOR, False, f"nobody is known to have set {label!r}", "set the label again")
+    return may(labelling, f"set {label!r}", policy, circle)
 
 
 def may(who: Labelling, deed: str, policy: Policy, circle: str = "") -> GateResult:

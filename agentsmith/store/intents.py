@@ -252,7 +252,10 @@ class Intents:
     async def published(
         self, intent: Intent, status: Status | None, *, wake: Signal, wake_now: bool, fresh_start: bool
     ) -> bool:
-        """Note that the label now says so, forget the intent, and signal a follow-up; False when fenced off."""
+        """Note that the label now says so, forget the intent, and signal a follow-up; False when fenced off.
+
+        `wake_now` has the ticket looked at in any case.
+        """
         k, t = self._keys, intent.ticket
         keys = [
             k.intent(t),
