@@ -206,6 +206,7 @@ class Claims:
             lock_ttl=self._store.times.lock,
             places=places,
         )
+        circles = gates.goes_in_circles(begun.claims, rules.loop_limit, rules.loop_window)
         match begun.word:
             case "begun":
                 attempts = await self._store.runs.attempts(ticket.id) or 0
@@ -214,33 +215,32 @@ class Claims:
                 )
                 request = replace(request, labelled=judged.labelled or None)
                 done = await self._take_on(tracker, ticket, request, lock, backoff, asked)
-                return done if isinstance(done, Rejected) else replace(done, gates=results)
+                room = gates.has_room({rules.capacity.setting(place.name): place.limit for place in places})
+                return replace(done, gates=(*results, gates.runs_nowhere(), circles, room))
             case "leased" | "queued":
                 keep = Status.IN_PROGRESS if begun.word == "leased" else Status.ENQUEUED
                 await tracker.tidy(ticket, keep=keep, deadline=lock.trust.until)
                 shut = GateResult(Gate.LEASE, False, f"it is {keep.value}", "nothing: it is being worked on")
                 return AlreadyClaimed(f"it is {keep.value}; the label was put back", (*results, shut))
             case "loop":
-                return await self._park(tracker, ticket, begun.count, results, lock)
+                return await self._park(tracker, ticket, begun, results, lock)
             case "full":
-                return self._held(begun, places, results)
+                return self._held(begun, places, (*results, gates.runs_nowhere(), circles))
             case _:
                 return Deferred(begun.word, backoff)
 
     def _held(self, begun: Begun, places: list[Place], results: tuple[GateResult, ...]) -> Held:
         full = begun.full or places[0]
-        setting = self.rules.capacity.setting(full.name)
-        saw = f"{begun.count} tickets are queued or running, {setting} is {full.limit}"
-        shut = GateResult(Gate.CAPACITY, False, saw, f"wait until there is room, or raise {setting}")
-        return Held(saw, tuple(place.name for place in places), (*results, shut))
+        shut = gates.is_full(begun.count, self.rules.capacity.setting(full.name), full.limit)
+        return Held(shut.saw, tuple(place.name for place in places), (*results, shut))
 
     async def _park(
-        self, tracker: Tracker, ticket: Ticket, claims: int, results: tuple[GateResult, ...], lock: Lease
+        self, tracker: Tracker, ticket: Ticket, begun: Begun, results: tuple[GateResult, ...], lock: Lease
     ) -> ClaimOutcome:
         """Stop a loop before it costs: park the ticket with one comment that names the limit and the setting."""
-        saw = f"claimed {claims} times within {self.rules.loop_window:.0f} s"
-        remedy = "find out what sets the trigger again; then retry, or raise claim.loop_limit"
-        note = f"It was {saw}; the limit is {self.rules.loop_limit} (`claim.loop_limit`). Something may go in circles."
+        limit, window = self.rules.loop_limit, self.rules.loop_window
+        shut = gates.goes_in_circles(begun.claims, limit, window, first=begun.first_claim)
+        note = f"It was {shut.saw}. Something may go in circles."
         intent = Intent(
             ticket.id,
             tracker.name,
@@ -250,10 +250,10 @@ class Claims:
             Status.WAITING,
             run="parked",
             outcome="loop limit",
-            note=f"{note}\n\nWhat to do: {remedy}.",
+            note=f"{note}\n\nWhat to do: {shut.remedy}.",
         )
         await self._recovery.decide_and_publish(intent, ticket=ticket, lock=lock)
-        return Rejected((*results, GateResult(Gate.LOOP, False, saw, remedy)))
+        return Rejected((*results, gates.runs_nowhere(), shut))
 
     async def _take_on(
         self,
@@ -341,7 +341,7 @@ async def under_lock(
         async with holding(store, tracker.platform, signal.ticket, token=uuid.uuid4().hex) as lock:
             return await look(lock)
     except LockBusy:
-        return Deferred("somebody else is looking at it", min(backoff, _WHILE_BUSY))
+        return Deferred("somebody else is looking at it", min(backoff, _WHILE_BUSY), looked=False)
     except TicketNotFound as error:
         return AlreadyClaimed(f"there is no such ticket: {error}")
     except TrackerError as error:

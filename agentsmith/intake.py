@@ -81,14 +81,15 @@ class Intake:
             outcome = Deferred(f"internal error: {type(error).__name__}", _AFTER_A_BUG)
         _tell(signal, outcome)
         metrics.LOOKS.labels(signal.tracker, type(outcome).__name__).inc()
-        await self.store.reasons.note(
-            signal.ticket,
-            at=time.time(),
-            cause=signal.cause,
-            outcome=type(outcome).__name__,
-            why="" if isinstance(outcome, Claimed | Rejected) else outcome.why,
-            gates=outcome.gates,
-        )
+        if not isinstance(outcome, Deferred) or outcome.looked:
+            await self.store.reasons.note(
+                signal.ticket,
+                at=time.time(),
+                cause=signal.cause,
+                outcome=type(outcome).__name__,
+                why="" if isinstance(outcome, Claimed | Rejected) else outcome.why,
+                gates=outcome.gates,
+            )
         match outcome:
             case Deferred(wait=wait):
                 await self.store.signals.later(self.process.name, payload, signal, wait=wait)

@@ -48,6 +48,8 @@ class Deferred:
     why: str
     wait: float
     gates: tuple[GateResult, ...] = ()
+    looked: bool = True
+    """Whether anything was seen of the ticket that is worth remembering."""
 
 
 @dataclass(frozen=True, slots=True)
