@@ -7,7 +7,7 @@ WORKERS ?= 2
 SEEDS ?= 1000
 FROM ?= 0
 
-.PHONY: demo test live check simulate chaos mutants bench fmt install clean
+.PHONY: demo test live check simulate intake chaos mutants bench fmt install clean
 
 demo: $(STAMP)
 	$(BIN)/agentsmith demo
@@ -32,6 +32,10 @@ simulate: $(STAMP)
 
 mutants: $(STAMP)
 	$(BIN)/python -m tests.mutants
+
+# Webhooks, polls, the reconciler and a second replica on the same thousand tickets: one run of each.
+intake: $(STAMP)
+	AGENTSMITH_INTAKE_TICKETS=$(or $(TICKETS),1000) $(BIN)/pytest -q tests/e2e/test_intake.py
 
 # Real processes under every kind of fault; the last line is the result. More: make chaos TICKETS=1000 SEED=7
 chaos: $(STAMP)
