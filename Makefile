@@ -10,7 +10,7 @@ FROM ?= 0
 # The tests start hundreds of processes: let each find what the first one compiled, whatever the shell prefers.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test live check simulate chaos mutants bench docs fmt install clean
+.PHONY: demo test live check simulate intake chaos mutants bench docs fmt install clean
 
 demo: $(STAMP)
 	$(BIN)/agentsmith demo
@@ -35,6 +35,10 @@ simulate: $(STAMP)
 
 mutants: $(STAMP)
 	$(BIN)/python -m tests.mutants
+
+# Webhooks, polls, the reconciler and a second replica on the same thousand tickets: one run of each.
+intake: $(STAMP)
+	AGENTSMITH_INTAKE_TICKETS=$(or $(TICKETS),1000) $(BIN)/pytest -q tests/e2e/test_intake.py
 
 # Real processes under every kind of fault; the last line is the result. More: make chaos TICKETS=1000 SEED=7
 chaos: $(STAMP)

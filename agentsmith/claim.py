@@ -113,21 +113,20 @@ class Claims:
             if answer is not None:
                 return answer
         if status in (Status.ENQUEUED, Status.IN_PROGRESS) or len(statuses) > 1:
-            triggered = bool(gates.matching(ticket, self.rules.triggers))
-            return await self._attend(tracker, ticket, triggered=triggered, lock=lock)
+            return await self._attend(tracker, ticket, signal, lock)
         return await self._pass_gates(tracker, ticket, lock, backoff, signal, asked)
 
     async def _imagine(self, tracker: Tracker, ticket: Ticket, status: Status) -> ClaimOutcome:
         """What a shadow makes of a ticket."""
         if status in (Status.ENQUEUED, Status.IN_PROGRESS):
             return AlreadyClaimed(f"it is {status.value}, and somebody else's")
-        results = await self._judge(tracker, ticket, self.rules)
+        judged = await authority.judge(tracker, ticket, self.rules)
         # Until the ticket or the rules change, the answer stays the same.
         await self._note_rejected(ticket)
-        if not all(result.passed for result in results):
-            return Rejected(results)
+        if not judged.passed:
+            return Rejected(judged.gates)
         pipeline = gates.chosen(ticket, self.rules.triggers)[0].pipeline
-        return WouldClaim(f"it would be claimed for {pipeline!r}; a shadow writes nothing", results)
+        return WouldClaim(f"it would be claimed for {pipeline!r}; a shadow writes nothing", judged.gates)
 
     async def _read(self, tracker: Tracker, key: str) -> Ticket:
         ticket = await tracker.get(key)
@@ -152,12 +151,16 @@ class Claims:
         word = await self._recovery.decide_and_publish(intent, ticket=ticket, lock=lock)
         return AlreadyClaimed(outcome) if word == "decided" else Deferred(f"not retried yet: {word}", backoff)
 
-    async def _attend(self, tracker: Tracker, ticket: Ticket, *, triggered: bool, lock: Lease) -> ClaimOutcome:
+    async def _attend(self, tracker: Tracker, ticket: Ticket, signal: Signal, lock: Lease) -> ClaimOutcome:
         """A ticket that we have in hand: stop it when it is no longer wanted, revive it when nobody has it."""
+        triggered = bool(gates.matching(ticket, self.rules.triggers))
         why = "the trigger was removed" if ticket.open else "the ticket was closed"
         if lease := await self._store.runs.lease(ticket.id):
             if not ticket.open or not (triggered or lease.asked_by):
                 await self._store.runs.request_stop(ticket.id, f"withdrawn: {why}")
+            elif signal.labelled and (by := await authority.set_again(tracker, ticket, lease.labelled, self.rules)):
+                await self._publisher.note_follow_up(tracker, ticket, by.name, lock=lock)
+                return AlreadyClaimed(f"it is running: it will run once more, as {by.name} set its trigger again")
             return AlreadyClaimed("it is running")
         if payload := await self._store.queue.request_of(ticket.id):
             if ticket.open and (triggered or _asked_for(payload)):
@@ -175,20 +178,6 @@ class Claims:
             return Deferred(why, self._store.times.settle, failed=False)
         return AlreadyClaimed(f"recovery: {type(action).__name__.lower()}")
 
-    async def _judge(
-        self, tracker: Tracker, ticket: Ticket, rules: ClaimRules, asked: Asked | None = None
-    ) -> tuple[GateResult, ...]:
-        """The gates that only need reading; who set the trigger is asked last, because it costs most."""
-        results = (
-            gates.is_open(ticket),
-            gates.is_asked_for(asked.by) if asked is not None else gates.is_triggered(ticket, rules.triggers),
-            gates.is_pending(ticket, tracker.labels),
-        )
-        if asked is not None or not all(result.passed for result in results):
-            return results
-        trigger = gates.chosen(ticket, rules.triggers)[0]
-        return (*results, await authority.may_trigger(tracker, ticket, trigger, rules.policies[tracker.name]))
-
     async def _note_rejected(self, ticket: Ticket) -> None:
         await self._store.signals.note_rejected(ticket.id, turned_away(ticket, self.rules))
 
@@ -196,8 +185,9 @@ class Claims:
         self, tracker: Tracker, ticket: Ticket, lock: Lease, backoff: float, signal: Signal, asked: Asked | None
     ) -> ClaimOutcome:
         rules = self.rules
-        results = await self._judge(tracker, ticket, rules, asked)
-        if not all(result.passed for result in results):
+        judged = await authority.judge(tracker, ticket, rules, asked)
+        results = judged.gates
+        if not judged.passed:
             # Until the ticket changes the answer stays the same; the poller need not ask again.
             await self._note_rejected(ticket)
             return Rejected(results)
@@ -215,40 +205,41 @@ class Claims:
             lock_ttl=self._store.times.lock,
             places=places,
         )
+        circles = gates.goes_in_circles(begun.claims, rules.loop_limit, rules.loop_window)
         match begun.word:
             case "begun":
                 attempts = await self._store.runs.attempts(ticket.id) or 0
                 request = new_request(
                     ticket, pipeline, run=run, fence=begun.fence, attempt=attempts, wake=signal.cause, asked=asked
                 )
+                request = replace(request, labelled=judged.labelled or None)
                 done = await self._take_on(tracker, ticket, request, lock, backoff, asked)
-                return done if isinstance(done, Rejected) else replace(done, gates=results)
+                room = gates.has_room({rules.capacity.setting(place.name): place.limit for place in places})
+                return replace(done, gates=(*results, gates.runs_nowhere(), circles, room))
             case "leased" | "queued":
                 keep = Status.IN_PROGRESS if begun.word == "leased" else Status.ENQUEUED
                 await tracker.tidy(ticket, keep=keep, deadline=lock.trust.until)
                 shut = GateResult(Gate.LEASE, False, f"it is {keep.value}", "nothing: it is being worked on")
                 return AlreadyClaimed(f"it is {keep.value}; the label was put back", (*results, shut))
             case "loop":
-                return await self._park(tracker, ticket, begun.count, results, lock)
+                return await self._park(tracker, ticket, begun, results, lock)
             case "full":
-                return self._held(begun, places, results)
+                return self._held(begun, places, (*results, gates.runs_nowhere(), circles))
             case _:
                 return Deferred(begun.word, backoff)
 
     def _held(self, begun: Begun, places: list[Place], results: tuple[GateResult, ...]) -> Held:
         full = begun.full or places[0]
-        setting = self.rules.capacity.setting(full.name)
-        saw = f"{begun.count} tickets are queued or running, {setting} is {full.limit}"
-        shut = GateResult(Gate.CAPACITY, False, saw, f"wait until there is room, or raise {setting}")
-        return Held(saw, tuple(place.name for place in places), (*results, shut))
+        shut = gates.is_full(begun.count, self.rules.capacity.setting(full.name), full.limit)
+        return Held(shut.saw, tuple(place.name for place in places), (*results, shut))
 
     async def _park(
-        self, tracker: Tracker, ticket: Ticket, claims: int, results: tuple[GateResult, ...], lock: Lease
+        self, tracker: Tracker, ticket: Ticket, begun: Begun, results: tuple[GateResult, ...], lock: Lease
     ) -> ClaimOutcome:
         """Stop a loop before it costs: park the ticket with one comment that names the limit and the setting."""
-        saw = f"claimed {claims} times within {self.rules.loop_window:.0f} s"
-        remedy = "find out what sets the trigger again; then retry, or raise claim.loop_limit"
-        note = f"It was {saw}; the limit is {self.rules.loop_limit} (`claim.loop_limit`). Something may go in circles."
+        limit, window = self.rules.loop_limit, self.rules.loop_window
+        shut = gates.goes_in_circles(begun.claims, limit, window, first=begun.first_claim)
+        note = f"It was {shut.saw}. Something may go in circles."
         intent = Intent(
             ticket.id,
             tracker.name,
@@ -258,10 +249,10 @@ class Claims:
             Status.WAITING,
             run="parked",
             outcome="loop limit",
-            note=f"{note}\n\nWhat to do: {remedy}.",
+            note=f"{note}\n\nWhat to do: {shut.remedy}.",
         )
         await self._recovery.decide_and_publish(intent, ticket=ticket, lock=lock)
-        return Rejected((*results, GateResult(Gate.LOOP, False, saw, remedy)))
+        return Rejected((*results, gates.runs_nowhere(), shut))
 
     async def _take_on(
         self,
@@ -349,7 +340,7 @@ async def under_lock(
         async with holding(store, tracker.platform, signal.ticket, token=uuid.uuid4().hex) as lock:
             return await look(lock)
     except LockBusy:
-        return Deferred("somebody else is looking at it", min(backoff, _WHILE_BUSY), failed=False)
+        return Deferred("somebody else is looking at it", min(backoff, _WHILE_BUSY), failed=False, looked=False)
     except TicketNotFound as error:
         return AlreadyClaimed(f"there is no such ticket: {error}")
     except TrackerError as error:

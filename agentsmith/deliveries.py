@@ -60,4 +60,6 @@ def signal_of(event: TicketEvent, tracker: Tracker) -> Signal:
     remark = event.remark
     if remark is not None and command_in(remark.text, tracker.labels.prefix) is not None:
         return Signal(tracker.name, event.key, ticket, SignalKind.COMMAND, cause, remark=remark.id)
-    return Signal(tracker.name, event.key, ticket, cause=cause)
+    put_on = (event.changed or frozenset()) & (event.labels or frozenset())
+    labelled = any(tracker.labels.status_of(label) is None for label in put_on)
+    return Signal(tracker.name, event.key, ticket, cause=cause, labelled=labelled)

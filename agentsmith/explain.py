@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from agentsmith.domain.gates import Gate
+from agentsmith.domain.lifecycle import Status
 from agentsmith.domain.ticket import TicketId
 from agentsmith.store import Store
 from agentsmith.store.reasons import Look
@@ -24,12 +25,17 @@ _SAID: Final = {
     "AlreadyClaimed": "nothing was to do",
 }
 
+_TOLD: Final = (Status.WAITING, Status.DONE, Status.FAILED)
+"""What is worth telling beside whether it is queued or runs."""
+
 
 @dataclass(frozen=True, slots=True)
 class Known:
     """What Redis knows about a ticket right now."""
 
     where: str
+    published: Status | None
+    """What we wrote onto the ticket last; None where nothing was within the last hour."""
     looks: list[Look]
     unpublished: str | None
     stop: str | None
@@ -51,9 +57,15 @@ async def known(store: Store, ticket: TicketId) -> Known:
     elif ticket in await store.signals.held():
         where = "held back until there is room"
     else:
-        where = "not in hand"
+        where = "neither queued nor running"
     decided = f"{intent.outcome}: the tracker has not taken it yet" if intent and intent.decided else None
-    return Known(where, await store.reasons.of(ticket), decided, await store.runs.stop_requested(ticket))
+    return Known(
+        where,
+        await store.intents.last_published(ticket),
+        await store.reasons.of(ticket),
+        decided,
+        await store.runs.stop_requested(ticket),
+    )
 
 
 def as_data(ticket: TicketId, told: Known | None) -> dict[str, Any]:
@@ -64,6 +76,7 @@ def as_data(ticket: TicketId, told: Known | None) -> dict[str, Any]:
         "ticket": ticket,
         "reachable": True,
         "now": told.where,
+        "published": told.published.value if told.published is not None else None,
         "unpublished": told.unpublished,
         "stop_requested": told.stop,
         "looks": [
@@ -85,6 +98,8 @@ def as_data(ticket: TicketId, told: Known | None) -> dict[str, Any]:
 def as_comment(told: Known) -> str:
     """The answer as a comment on the ticket, in Markdown."""
     lines = [f"**agentsmith**: this ticket is {told.where}."]
+    if told.published in _TOLD:
+        lines += [f"- its label says {told.published.value}"]
     lines += [f"- decided: {text}" for text in [told.unpublished] if text]
     lines += [f"- to be stopped: {text}" for text in [told.stop] if text]
     # A look that a command itself caused says nothing about the label.

@@ -76,7 +76,7 @@ class Intake:
             log.error("a signal that nobody can read is dropped", reason=str(error))
             await self.store.signals.acknowledge(self.process.name, payload)
             return
-        await self.store.signals.opened(signal)
+        signal = await self.store.signals.opened(signal)
         try:
             with spending_for("claim"):
                 outcome = await self._outcome(signal)
@@ -88,14 +88,15 @@ class Intake:
             outcome = Deferred(f"internal error: {type(error).__name__}", _AFTER_A_BUG)
         _tell(signal, outcome)
         metrics.LOOKS.labels(signal.tracker, type(outcome).__name__).inc()
-        await self.store.reasons.note(
-            signal.ticket,
-            at=time.time(),
-            cause=signal.cause,
-            outcome=type(outcome).__name__,
-            why="" if isinstance(outcome, Claimed | Rejected) else outcome.why,
-            gates=outcome.gates,
-        )
+        if not isinstance(outcome, Deferred) or outcome.looked:
+            await self.store.reasons.note(
+                signal.ticket,
+                at=time.time(),
+                cause=signal.cause,
+                outcome=type(outcome).__name__,
+                why="" if isinstance(outcome, Claimed | Rejected) else outcome.why,
+                gates=outcome.gates,
+            )
         match outcome:
             case Deferred(wait=wait, failed=failed):
                 again = signal.again() if failed else signal

@@ -139,8 +139,9 @@ class Publisher:
             wake = Signal(intent.tracker, intent.key, intent.ticket, cause=intent.outcome)
             asks_a_person = status is Status.WAITING and intent.due is None
             fresh = status is None or status.final or asks_a_person or intent.by_person
+            # What was withdrawn may be wanted again by now, and whoever told so meanwhile was told that it runs.
             done = await self._store.intents.published(
-                intent, status, wake=wake, wake_now=status is Status.PENDING, fresh_start=fresh
+                intent, status, wake=wake, wake_now=status in (Status.PENDING, None), fresh_start=fresh
             )
         if not done:
             return FencedOff()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator
+from enum import StrEnum
 from typing import Final
 from urllib.parse import quote, urlsplit
 
@@ -53,18 +54,29 @@ def listening(processes: list[Process]) -> bool:
     return any(_TAKES_SIGNALS & set(process.roles) for process in processes)
 
 
-async def announce(config: Config, ticket: Ticket, *, remark: str = "") -> bool:
-    """Have the ticket looked at now, or a command in a comment obeyed; False when no daemon heard it.
+class Word(StrEnum):
+    """What became of a word to the daemon."""
+
+    HEARD = "heard"
+    WAITS = "waits"
+    """It stands in Redis, and no daemon is up to take it."""
+    LOST = "lost"
+
+
+async def announce(config: Config, ticket: Ticket, *, remark: str = "", labelled: bool = False) -> Word:
+    """Have the ticket looked at now, or a command in a comment obeyed.
 
     Polling finds the ticket in any case, but no command.
     """
     kind = SignalKind.COMMAND if remark else SignalKind.LOOK
-    signal = Signal(ticket.tracker, ticket.key, ticket.id, kind, cause="a person changed it", remark=remark)
+    signal = Signal(
+        ticket.tracker, ticket.key, ticket.id, kind, cause="a person changed it", remark=remark, labelled=labelled
+    )
     try:
         async with asyncio.timeout(_PATIENCE), store_if_up(config) as opened:
             if opened is None:
-                return False
+                return Word.LOST
             await opened.store.signals.send([signal])
-            return listening(await opened.store.presence.alive())
+            return Word.HEARD if listening(await opened.store.presence.alive()) else Word.WAITS
     except Exception:  # a hint that is lost costs a poll interval, and the ticket itself was changed
-        return False
+        return Word.LOST

@@ -10,18 +10,20 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Final
 
+from agentsmith import explain
 from agentsmith.boottime import boottime
 from agentsmith.calloff import UNDER_WAY, CalledOff, call_off
 from agentsmith.cli import finding, output, reach, session
 from agentsmith.config import Config
 from agentsmith.daemon import Parts, assemble
-from agentsmith.domain.gates import is_open, is_triggered, matching
+from agentsmith.domain.gates import Gate, is_open, is_triggered, matching
 from agentsmith.domain.lifecycle import Status, resolve
 from agentsmith.domain.signal import Signal, SignalKind
 from agentsmith.domain.ticket import Ticket, TicketId
 from agentsmith.domain.tracker import Tracker
 from agentsmith.opening import open_store, open_trackers
 from agentsmith.store import Store
+from agentsmith.store.reasons import Look
 from agentsmith.ticketlock import holding
 
 _LOOK_EVERY: Final = 0.02
@@ -30,6 +32,7 @@ _READ_EVERY: Final = 0.25
 _SLACK: Final = 5.0
 """What a guard may need beyond the grace, and then the publishing of the outcome."""
 _RETRY_WAIT: Final = 5.0
+_TURNED_AWAY: Final = ("Rejected", "Held")
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +171,7 @@ async def _retry(case: Case) -> Answer:
         if not gate.passed:
             return case.answer("not possible", f"{case.id} cannot run: {gate.saw}; {gate.remedy}", ok=False)
     store = case.store
-    before = await store.intents.last_published(case.id)
+    before = await store.intents.last_published(case.id), await store.reasons.of(case.id)
     signal = Signal(
         case.tracker.name, case.ticket.key, case.id, kind=SignalKind.RETRY, cause=f"retried by {case.who}", by=case.who
     )
@@ -177,14 +180,14 @@ async def _retry(case: Case) -> Answer:
         return case.answer("sent", f"{case.id} will run again as soon as a daemon is up; start one: agentsmith up")
     give_up, progress = boottime() + _RETRY_WAIT, output.Progress(f"waiting for {case.id} to be taken on")
     while boottime() < give_up:
-        if answer := await _taken_on(case, before):
+        if answer := await _taken_on(case, *before):
             return answer
         progress.tick()
         await asyncio.sleep(_LOOK_EVERY)
     return case.answer("sent", f"{case.id}: the daemon was told, but has not come to it yet; see: agentsmith status")
 
 
-async def _taken_on(case: Case, before: str | None) -> Answer | None:
+async def _taken_on(case: Case, before: Status | None, looks: list[Look]) -> Answer | None:
     """What the daemon made of the retry, as soon as Redis shows it."""
     store = case.store
     if await store.runs.follow_up(case.id) is not None:
@@ -194,8 +197,16 @@ async def _taken_on(case: Case, before: str | None) -> Answer | None:
     if await store.queue.holds(case.id) or await store.runs.lease(case.id) is not None:
         # A live run is the new one only if the old one was over when we asked.
         return case.answer("started", f"{case.id} runs again") if case.status is not Status.IN_PROGRESS else None
+    since = [look for look in await store.reasons.of(case.id) if look not in looks]
+    for look in since:
+        shut = next((gate for gate in look.gates if not gate.passed), None)
+        # Whoever was stopped by the status looked before the retry was there, or after others had parked the ticket.
+        if look.outcome in _TURNED_AWAY and shut is not None and shut.gate is not Gate.STATUS:
+            told = f"{case.id}: {explain.summary(look)}; {shut.remedy}"
+            return case.answer("not claimed", told, ok=look.outcome == "Held")
     now = await store.intents.last_published(case.id)
-    if now in (None, before, Status.PENDING.value, Status.ENQUEUED.value):
+    claimed = any(look.outcome == "Claimed" for look in since)
+    if not claimed or now in (None, before, Status.PENDING, Status.ENQUEUED):
         return None
     return case.answer("ended", f"{case.id} ran again: {now}")
 

@@ -94,7 +94,7 @@ def label(
         ticket,
         lambda desk, key: desk.label(key, *labels, actor=by),
         tracker=tracker,
-        did="labelled",
+        did=tickets.LABELLED,
         as_json=as_json,
     )
 

@@ -6,11 +6,12 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from rich.text import Text
 
 from agentsmith.cli import finding, output, reach, session
+from agentsmith.cli.reach import Word
 from agentsmith.config import Config
 from agentsmith.domain.conversation import command_in
 from agentsmith.domain.errors import ConfigError, TicketNotFound
@@ -22,6 +23,7 @@ from agentsmith.trackers.local.settings import LocalSettings
 
 Edit = Callable[[Desk, str], Awaitable[Ticket]]
 """A change of the ticket with that key."""
+LABELLED: Final = "labelled"
 
 
 def new(
@@ -37,7 +39,7 @@ def new(
     """Open a ticket."""
     config = session.begin(file)
 
-    async def work() -> tuple[Ticket, bool]:
+    async def work() -> tuple[Ticket, Word]:
         name = _the_local(config, tracker)
         async with _desk(config, name) as desk:
             ticket = await desk.new(title=title, body=body, labels=labels, actor=session.whoever(actor))
@@ -51,14 +53,14 @@ def change(file: Path | None, text: str, edit: Edit, *, tracker: str | None, did
     """Change one ticket and have it looked at."""
     config = session.begin(file)
 
-    async def work() -> tuple[Ticket, bool]:
+    async def work() -> tuple[Ticket, Word]:
         name, key = await _which(config, text, tracker)
         async with _desk(config, name) as desk:
             try:
                 ticket = await edit(desk, key)
             except TicketNotFound as error:
                 raise finding.unknown(error) from None
-        return ticket, await reach.announce(config, ticket)
+        return ticket, await reach.announce(config, ticket, labelled=did == LABELLED)
 
     ticket, heard = asyncio.run(work())
     _tell(config, ticket, heard, f"{did} {ticket.id}: {ticket.title}", as_json=as_json)
@@ -68,7 +70,7 @@ def comment(file: Path | None, text: str, body: str, *, tracker: str | None, act
     """Write a comment; one that is a command is handed to the daemon."""
     config = session.begin(file)
 
-    async def work() -> tuple[Ticket, bool, bool]:
+    async def work() -> tuple[Ticket, Word, bool]:
         name, key = await _which(config, text, tracker)
         async with _desk(config, name) as desk:
             try:
@@ -82,7 +84,9 @@ def comment(file: Path | None, text: str, body: str, *, tracker: str | None, act
 
     ticket, heard, command = asyncio.run(work())
     _tell(config, ticket, heard, f"commented on {ticket.id}: {ticket.title}", as_json=as_json)
-    if command and not heard:
+    if command and heard is Word.WAITS:
+        output.note("no daemon is up; the command is obeyed as soon as one is: agentsmith up")
+    elif command and heard is Word.LOST:
         output.note("no daemon is up to obey the command; start one (agentsmith up) and say it again")
 
 
@@ -170,13 +174,18 @@ def _show(config: Config, dossier: Dossier) -> None:
         output.say(output.clean(comment.body, lines=True))
 
 
-def _tell(config: Config, ticket: Ticket, heard: bool, sentence: str, *, as_json: bool) -> None:
+def _tell(config: Config, ticket: Ticket, heard: Word, sentence: str, *, as_json: bool) -> None:
     if as_json:
         output.json_result(ticket_json(ticket))
     else:
         output.say(output.clean(sentence))
         output.say(output.clean(f"labels: {', '.join(sorted(ticket.labels)) or 'none'}"))
-    if ticket.open and _asked_for(config, ticket) and _state(config, ticket) is Status.PENDING and not heard:
+    if (
+        ticket.open
+        and _asked_for(config, ticket)
+        and _state(config, ticket) is Status.PENDING
+        and heard is not Word.HEARD
+    ):
         output.note("work on it begins as soon as a daemon runs; start one: agentsmith up")
 
 

@@ -14,6 +14,7 @@ from agentsmith.cli import finding, output, reach, session
 from agentsmith.config import Config
 from agentsmith.domain.errors import TrackerError
 from agentsmith.domain.gates import Gate
+from agentsmith.domain.lifecycle import Status
 from agentsmith.domain.ticket import TicketId
 from agentsmith.explain import Known
 from agentsmith.opening import open_trackers, shadow_of
@@ -58,6 +59,8 @@ def _show(ticket: TicketId, known: Known | None, imagined: Known | None, config:
         output.say("Redis is not running, so nothing is known; start agentsmith: agentsmith up")
         return
     output.say(f"now      {known.where}")
+    if known.published not in (None, Status.PENDING):
+        output.say(f"label    {config.labels.label(known.published)}, as agentsmith wrote it last")
     for name, text in (("decided", known.unpublished), ("stop", known.stop)):
         if text:
             output.say(f"{name:8} {output.clean(text)}")

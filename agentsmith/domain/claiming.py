@@ -50,6 +50,8 @@ class Deferred:
     gates: tuple[GateResult, ...] = ()
     failed: bool = True
     """Whether something went wrong, so that the next wait is longer; it did not if merely the time had not come."""
+    looked: bool = True
+    """Whether anything was seen of the ticket that is worth remembering."""
 
 
 @dataclass(frozen=True, slots=True)

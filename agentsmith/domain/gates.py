@@ -5,8 +5,9 @@ Gates are functions of facts that others gathered, so that cheap facts can be lo
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from enum import StrEnum
 
 from agentsmith.domain.filters import Filters
@@ -144,11 +145,11 @@ def is_pending(ticket: Ticket, labels: LabelSet) -> GateResult:
     return GateResult(Gate.STATUS, False, f"it is {status.value}", remedy)
 
 
-def is_allowed(labelling: Labelling | None, trigger: Trigger, policy: Policy, circle: str = "") -> GateResult:
+def is_allowed(labelling: Labelling | None, label: str, policy: Policy, circle: str = "") -> GateResult:
     """Pass when the person who set the trigger may; an unknown person may not (P7)."""
     if labelling is None:
-        return GateResult(Gate.ACTOR, False, f"nobody is known to have set {trigger.label!r}", "set the label again")
-    return may(labelling, f"set {trigger.label!r}", policy, circle)
+        return GateResult(Gate.ACTOR, False, f"nobody is known to have set {label!r}", "set the label again")
+    return may(labelling, f"set {label!r}", policy, circle)
 
 
 def may(who: Labelling, deed: str, policy: Policy, circle: str = "") -> GateResult:
@@ -167,6 +168,41 @@ def may(who: Labelling, deed: str, policy: Policy, circle: str = "") -> GateResu
         remedy = f"give them {need} access, name them in allow.users, or do it yourself"
         return GateResult(Gate.ACTOR, False, f"{saw}{outside}", remedy)
     return GateResult(Gate.ACTOR, True, saw)
+
+
+def runs_nowhere() -> GateResult:
+    """Pass a ticket that nobody has in hand."""
+    return GateResult(Gate.LEASE, True, "it is neither queued nor running")
+
+
+def goes_in_circles(claims: int, limit: int, window: float, *, first: float | None = None) -> GateResult:
+    """Pass a ticket that was claimed so often within `window`; if that is too often, `first` is when it began."""
+    times = {0: "not claimed", 1: "claimed once"}.get(claims, f"claimed {claims} times")
+    saw = f"{times} within {_span(window)}, claim.loop_limit is {limit}"
+    if first is None:
+        return GateResult(Gate.LOOP, True, saw)
+    then = datetime.fromtimestamp(first + window, UTC).isoformat(timespec="seconds")
+    remedy = f"find out what sets the trigger again; then raise claim.loop_limit, or retry after {then}"
+    return GateResult(Gate.LOOP, False, saw, remedy)
+
+
+def has_room(limits: Mapping[str, int | None]) -> GateResult:
+    """Pass a ticket for which there is room within these limits, by their settings."""
+    told = ", ".join(f"{setting} is {limit}" for setting, limit in limits.items() if limit is not None)
+    return GateResult(Gate.CAPACITY, True, f"there is room: {told}" if told else "no limit is set")
+
+
+def is_full(count: int, setting: str, limit: int | None) -> GateResult:
+    """Hold back a ticket for which there is no room."""
+    saw = f"{count} queued and running, {setting} is {limit}"
+    return GateResult(Gate.CAPACITY, False, saw, f"wait until there is room, or raise {setting}")
+
+
+def _span(seconds: float) -> str:
+    for unit, size in (("h", 3600), ("min", 60)):
+        if seconds >= size and seconds % size == 0:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{seconds:g} s"
 
 
 def _named(policy: Policy) -> str:

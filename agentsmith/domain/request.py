@@ -56,6 +56,8 @@ class PipelineRequest:
     trace: str | None = None
     asked_by: str | None = None
     """Who asked for this one run by hand; then no trigger is needed."""
+    labelled: str | None = None
+    """By which event the trigger was set, and the trigger: `4711 agent-smith`. Another event means: set again."""
 
     def to_json(self) -> str:
         """The wire form; `from_json` of it gives an equal request."""
@@ -90,7 +92,7 @@ class PipelineRequest:
 
 _TEXT: Final = ("ticket", "tracker", "key", "pipeline", "run")
 _WHOLE: Final = ("fence", "attempt", "delivery", "priority")
-_OPTIONAL_TEXT: Final = ("wake_reason", "workspace", "trace", "asked_by")
+_OPTIONAL_TEXT: Final = ("wake_reason", "workspace", "trace", "asked_by", "labelled")
 
 
 def _check_types(data: dict[str, Any]) -> None:

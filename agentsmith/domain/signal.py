@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
+from typing import Final
 
 from agentsmith.domain.ticket import TicketId
+
+_TYPES: Final[Mapping[str, type]] = {"tries": int, "labelled": bool}
+"""Of everything that is no text."""
 
 
 class MalformedSignal(ValueError):
@@ -38,6 +43,8 @@ class Signal:
     remark: str = ""
     """The platform's name for the comment, where it is about one."""
     tries: int = 0
+    labelled: bool = False
+    """Whether a label of people's was just put on: perhaps a trigger, perhaps not for the first time."""
 
     @property
     def topic(self) -> str:
@@ -59,9 +66,7 @@ class Signal:
             data = json.loads(text)
             data["kind"] = SignalKind(data["kind"])
             signal = cls(**data)
-            if wrong := [
-                name for name, value in data.items() if not isinstance(value, int if name == "tries" else str)
-            ]:
+            if wrong := [name for name, value in data.items() if not isinstance(value, _TYPES.get(name, str))]:
                 raise ValueError(f"{wrong[0]} has the wrong type")
             (signal.tracker + signal.key + signal.ticket).encode()  # half a character cannot be written to Redis
         except (ValueError, TypeError, KeyError, RecursionError) as error:

@@ -130,6 +130,8 @@ class Labelling:
 
     actor: Actor
     access: Access
+    event: str = ""
+    """What the platform calls the moment when it was set: another name says that it was set again."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,20 +47,22 @@ if redis.call('EXISTS', heartbeat) == 1 then return {'leased', 0} end
 if redis.call('HEXISTS', index, ticket) == 1 then return {'queued', 0} end
 redis.call('ZREMRANGEBYSCORE', claims, '-inf', now - tonumber(loop_window) * 1000)
 local recent = redis.call('ZCARD', claims)
-if recent >= tonumber(loop_limit) then return {'loop', recent} end
+if recent >= tonumber(loop_limit) then
+  return {'loop', recent, recent, redis.call('ZRANGE', claims, 0, 0, 'WITHSCORES')[2] or '0'}
+end
 redis.call('ZREMRANGEBYSCORE', reservations, '-inf', now / 1000)
 for i = 1, places do
   local limit = tonumber(ARGV[5 + i])
   redis.call('HDEL', KEYS[9 + i], ticket)
   local count = taken(KEYS[9 + i], limit, index, running, reservations)
-  if limit and count >= limit then return {'full', count, i} end
+  if limit and count >= limit then return {'full', count, recent, i} end
 end
 -- Longer than the slowest tracker takes; whoever finds the claim dead gives the place back at once.
 redis.call('ZADD', reservations, now / 1000 + 10 * tonumber(lock_ms), ticket)
 for i = 1, places do occupy(KEYS[9 + i], ticket) end
 local mine = raise_fence(fence)
 record(intent, intents, ticket, mine, tonumber(lock_ms), from(6 + places))
-return {'begun', text(mine)}
+return {'begun', text(mine), recent}
 """
 )
 _DECIDE: Final = Script(
@@ -161,6 +163,10 @@ class Begun:
     count: int = 0
     full: Place | None = None
     """What has no room left."""
+    claims: int = 0
+    """How often it was claimed within the window, before this time."""
+    first_claim: float = 0.0
+    """When the first of those was, in seconds since the epoch, where they are too many."""
 
 
 class Intents:
@@ -197,10 +203,15 @@ class Intents:
         window, lock_ms = round(loop_window * 1000), round(lock_ttl * 1000)
         limits = ["" if place.limit is None else place.limit for place in places]
         args: list[Value] = [t, token, loop_limit, window, lock_ms, *limits, *flat_fields(intent)]
-        word, figure, *which = await _BEGIN_CLAIM(self._redis, keys, args)
-        if word == "begun":
-            return Begun(word, fence=int(figure))
-        return Begun(word, count=int(figure), full=places[which[0] - 1] if which else None)
+        word, figure, *more = await _BEGIN_CLAIM(self._redis, keys, args)
+        match word, more:
+            case "begun", [claims]:
+                return Begun(word, fence=int(figure), claims=int(claims))
+            case "loop", [claims, first]:
+                return Begun(word, count=int(figure), claims=int(claims), first_claim=float(first) / 1e6)
+            case "full", [claims, which]:
+                return Begun(word, count=int(figure), claims=int(claims), full=places[which - 1])
+        return Begun(word, count=int(figure))
 
     async def decide(
         self,
@@ -261,7 +272,10 @@ class Intents:
     async def published(
         self, intent: Intent, status: Status | None, *, wake: Signal, wake_now: bool, fresh_start: bool
     ) -> bool:
-        """Note that the label now says so, forget the intent, and signal a follow-up; False when fenced off."""
+        """Note that the label now says so, forget the intent, and signal a follow-up; False when fenced off.
+
+        `wake_now` has the ticket looked at in any case.
+        """
         k, t = self._keys, intent.ticket
         keys = [
             k.intent(t),

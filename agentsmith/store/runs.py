@@ -24,7 +24,7 @@ HISTORY_KEPT: Final = 5
 
 _ACQUIRE: Final = Script(f"""
 local processing, index, heartbeat, fence, running, counters, suspects, released = unpack(KEYS)
-local ticket, payload, run, consumer, tracker, key, ttl, limit, asked_by = unpack(ARGV)
+local ticket, payload, run, consumer, tracker, key, ttl, limit, asked_by, labelled = unpack(ARGV)
 if not redis.call('LPOS', processing, payload) then return {{'superseded'}} end
 if redis.call('HGET', index, ticket) ~= payload then return {{'superseded'}} end
 local held = redis.call('GET', heartbeat)
@@ -45,7 +45,7 @@ local mine = text(raise_fence(fence))
 local since = text(now_us() / 1000)
 local value = cjson.encode({{
   run = run, consumer = consumer, tracker = tracker, key = key, fence = mine, since = since,
-  asked_by = asked_by ~= '' and asked_by or nil}})
+  asked_by = asked_by ~= '' and asked_by or nil, labelled = labelled ~= '' and labelled or nil}})
 redis.call('SET', heartbeat, value, 'PX', ttl)
 redis.call('HSET', running, ticket, value)
 redis.call('ZREM', suspects, ticket)
@@ -187,6 +187,8 @@ class RunLease:
     value: str
     asked_by: str = ""
     """Who asked for this run by hand, without any trigger."""
+    labelled: str = ""
+    """By which event its trigger was set, and the trigger, as in the request; empty where that is not known."""
 
     @property
     def lock_token(self) -> str:
@@ -207,6 +209,7 @@ class RunLease:
             since=float(data["since"]) / 1000,
             value=value,
             asked_by=data.get("asked_by", ""),
+            labelled=data.get("labelled", ""),
         )
 
 
@@ -253,7 +256,7 @@ class Runs:
             k.released,
         ]
         about: list[Value] = [t, payload, request.run, consumer, request.tracker, request.key]
-        args: list[Value] = [*about, _ms(ttl), max_deliveries, request.asked_by or ""]
+        args: list[Value] = [*about, _ms(ttl), max_deliveries, request.asked_by or "", request.labelled or ""]
         sent_at = boottime()
         word, *rest = await _ACQUIRE(self._redis, keys, args)
         if word != "acquired":

@@ -9,34 +9,49 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Final
 
 from agentsmith.domain.signal import Signal
 from agentsmith.domain.ticket import TicketId
-from agentsmith.store.commands import Commands
+from agentsmith.store.commands import Commands, Value
 from agentsmith.store.keys import ANNOUNCED_MS, DELIVERIES_MS, DELIVERY_MS, REJECTED_MS, Keys
 from agentsmith.store.leases import Lease
 from agentsmith.store.places import COUNTING
 from agentsmith.store.scripting import Script
 
+_LABELLED: Final = "labelled"
 DELIVERIES_KEPT: Final = 100
 """Deliveries of one tracker that can be replayed."""
-_SEND: Final = Script("""
+_MERGE: Final = f"""
+-- Whether nobody waits for this look yet; what a signal adds to one that waits is noted for whoever takes that one.
+local function merge(index, topic, labelled)
+  if redis.call('HSETNX', index, topic, labelled == '1' and '{_LABELLED}' or '1') == 1 then return true end
+  if labelled == '1' then redis.call('HSET', index, topic, '{_LABELLED}') end
+  return false
+end
+"""
+_SEND: Final = Script(
+    _MERGE
+    + """
 local inbox, index, leader = unpack(KEYS)
 -- Whoever no longer leads has nothing to say: it may have slept over half the world.
 if leader and redis.call('GET', leader) ~= ARGV[1] then return -1 end
 local sent = 0
-for i = 2, #ARGV, 2 do
-  if redis.call('HSETNX', index, ARGV[i], '1') == 1 then
+for i = 2, #ARGV, 3 do
+  if merge(index, ARGV[i], ARGV[i + 2]) then
     redis.call('RPUSH', inbox, ARGV[i + 1])
     sent = sent + 1
   end
 end
 return sent
-""")
-_HAND_OVER: Final = Script(f"""
+"""
+)
+_HAND_OVER: Final = Script(
+    _MERGE
+    + f"""
 local seen, inbox, index, announced, deliveries = unpack(KEYS)
-local topic, payload, keep, delivery = unpack(ARGV)
+local topic, payload, keep, delivery, labelled = unpack(ARGV)
 if tonumber(keep) > 0 and not redis.call('SET', seen, '1', 'NX', 'PX', keep) then return 'seen' end
 redis.call('SET', announced, text(now_us() / 1000), 'PX', {ANNOUNCED_MS})
 if delivery ~= '' then
@@ -44,9 +59,15 @@ if delivery ~= '' then
   redis.call('LTRIM', deliveries, -{DELIVERIES_KEPT}, -1)
   redis.call('PEXPIRE', deliveries, {DELIVERIES_MS})
 end
-if redis.call('HSETNX', index, topic, '1') == 0 then return 'merged' end
+if not merge(index, topic, labelled) then return 'merged' end
 redis.call('RPUSH', inbox, payload)
 return 'accepted'
+"""
+)
+_OPENED: Final = Script("""
+local noted = redis.call('HGET', KEYS[1], ARGV[1])
+redis.call('HDEL', KEYS[1], ARGV[1])
+return noted or ''
 """)
 _HOLD: Final = Script("""
 local processing, held, payloads = unpack(KEYS)
@@ -123,7 +144,7 @@ class Signals:
 
         With `leading` that lease must still stand, in the same step: None says that it does not, and nothing was sent.
         """
-        flat = [part for signal in signals for part in (signal.topic, signal.to_json())]
+        flat = [part for signal in signals for part in (signal.topic, signal.to_json(), str(int(signal.labelled)))]
         if not flat:
             return 0
         keys = [self._keys.inbox, self._keys.inbox_index, *([leading.key] if leading else ())]
@@ -141,7 +162,8 @@ class Signals:
         tracker = signal.tracker
         keys = [k.delivery(tracker, named), k.inbox, k.inbox_index, k.announced(signal.ticket), k.deliveries(tracker)]
         remembered = DELIVERY_MS if delivery else 0
-        return str(await _HAND_OVER(self._redis, keys, [signal.topic, signal.to_json(), remembered, keep]))
+        args: list[Value] = [signal.topic, signal.to_json(), remembered, keep, int(signal.labelled)]
+        return str(await _HAND_OVER(self._redis, keys, args))
 
     async def kept(self, tracker: str) -> list[str]:
         """The latest deliveries that were handed over, oldest first, as `hand_over` was told to keep them."""
@@ -156,9 +178,10 @@ class Signals:
         """Move the oldest signal to the taker's list, waiting up to `wait` seconds for one."""
         return await self._redis.blmove(self._keys.inbox, self._keys.inbox_processing(consumer), wait, "LEFT", "RIGHT")
 
-    async def opened(self, signal: Signal) -> None:
-        """From now on a new signal for this ticket is not merged into this one. Call before reading the ticket."""
-        await self._redis.hdel(self._keys.inbox_index, signal.topic)
+    async def opened(self, signal: Signal) -> Signal:
+        """The signal with all that was merged into it; from now on others are not. Call before reading the ticket."""
+        noted = await _OPENED(self._redis, [self._keys.inbox_index], [signal.topic])
+        return replace(signal, labelled=True) if noted == _LABELLED else signal
 
     async def acknowledge(self, consumer: str, payload: str) -> None:
         """The signal was dealt with."""

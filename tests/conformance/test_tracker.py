@@ -322,6 +322,26 @@ async def test_P7_labelled_by_tells_who_set_the_label_last(platform: Platform) -
 
 
 @needs("tells_who_labelled")
+async def test_a_label_that_is_set_again_is_told_from_one_that_stayed(platform: Platform) -> None:
+    key = await platform.open_ticket(labels=(TRIGGER,))
+    events: list[str] = []
+    for _ in range(3):
+        ticket = await platform.tracker.get(key)
+        found = [await platform.tracker.labelled_by(ticket, TRIGGER) for _ in range(2)]
+        assert found[0] == found[1]
+        assert found[0] is not None
+        events.append(found[0].event)
+        await platform.person_adds(key, "bug")
+        again = await platform.tracker.labelled_by(await platform.tracker.get(key), TRIGGER)
+        assert again is not None
+        assert again.event == events[-1], "other labels are other events"
+        await platform.person_removes(key, TRIGGER)
+        await platform.person_adds(key, TRIGGER)
+    assert all(events)
+    assert len(set(events)) == 3
+
+
+@needs("tells_who_labelled")
 async def test_P7_our_own_labels_are_known_as_ours(platform: Platform) -> None:
     ticket = await platform.tracker.get(await platform.open_ticket(labels=(ENQUEUED,)))
     assert isinstance(await platform.tracker.move(ticket, edge(*START)), Applied)

@@ -142,7 +142,13 @@ class Daemons:
         self._mine: list[DaemonProcess] = []
 
     async def start(
-        self, config: Path, *roles: str, plan: Plan | None = None, fresh: bool = False, **environ: str
+        self,
+        config: Path,
+        *roles: str,
+        plan: Plan | None = None,
+        fresh: bool = False,
+        shadow: bool = False,
+        **environ: str,
     ) -> DaemonProcess:
         """`agentsmith up` in a process of its own; `fresh` makes it a new program rather than a fork."""
         nursery = _nursery(self._program)
@@ -159,6 +165,7 @@ class Daemons:
             log=str(daemon.log_file),
             plan=asdict(plan),
             fresh=fresh,
+            shadow=shadow,
             environ=environ,
         )
         await wait_until(lambda: nursery.listen() and daemon.pid > 0, what="a daemon to be forked", within=30)

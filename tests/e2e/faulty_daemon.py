@@ -370,6 +370,7 @@ def _daemon(order: dict[str, Any], prepare: Callable[[dict[str, Any]], None], *,
         os.dup2(instead, fd)
     os.environ.update(order["environ"])
     arguments = ["up", "--config", order["config"], *(part for role in order["roles"] for part in ("--role", role))]
+    arguments += ["--shadow"] if order["shadow"] else []
     if order["fresh"]:
         os.execv(sys.executable, [sys.executable, "-m", "agentsmith", *arguments])  # noqa: S606 - on purpose
     prepare(order)

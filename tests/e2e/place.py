@@ -140,6 +140,18 @@ class Place:
             ]
         return [ticket.key for ticket in made]
 
+    async def open_ticket(self, *labels: str) -> str:
+        """A ticket with these labels and no others; answers its key."""
+        async with Desk(path=self.tickets, project="tickets") as desk:
+            return (await desk.new(title="a ticket", labels=labels, actor="mona")).key
+
+    async def shows(self, key: str, *labels: str) -> None:
+        """Return once the ticket shows these labels and no others."""
+        try:
+            await wait_until(slowly(lambda: self.labels(key) == {*labels}), what="", within=WITHIN)
+        except AssertionError:
+            raise AssertionError(f"ticket {key} shows {self.labels(key)}, not {labels}") from None
+
     @property
     def tickets(self) -> Path:
         """The file of the tracker."""

@@ -53,7 +53,11 @@ async def test_why_tells_what_stopped_a_ticket_and_what_lets_it_run(cli: Cli) ->
         cli.run("ticket", "label", key, "mine")
         told = await answer(key)
         (rejected,) = told["looks"]
-        assert (told["ticket"], told["reachable"], told["now"]) == ("local/tickets#1", True, "not in hand")
+        assert (told["ticket"], told["reachable"], told["now"]) == (
+            "local/tickets#1",
+            True,
+            "neither queued nor running",
+        )
         shut = [(gate["gate"], gate["remedy"]) for gate in rejected["gates"] if not gate["passed"]]
         assert (rejected["outcome"], shut) == ("Rejected", [("one trigger matches", "add one of: 'agent-smith'")])
         shown = cli.run("why", key).stdout
@@ -77,7 +81,7 @@ async def test_why_tells_what_stopped_a_ticket_and_what_lets_it_run(cli: Cli) ->
             (folder / "home" / "go").touch()
         await cli.wait_for_label(key, "agent-smith:done")
         told = await answer(key)
-        assert (told["now"], told["stop_requested"]) == ("not in hand", None)
+        assert (told["now"], told["stop_requested"]) == ("neither queued nor running", None)
         assert told["looks"][0]["outcome"] == "Rejected"
 
 

@@ -59,7 +59,7 @@ async def test_why_is_told_for_a_ticket_however_it_is_named(world: World, named:
         answer = await client.get(f"/api/v1/tickets/{quote(named, safe='/:')}/why")
     assert answer.status_code == 200
     told = answer.json()
-    assert (told["ticket"], told["reachable"], told["now"]) == ("local/tickets#1", True, "not in hand")
+    assert (told["ticket"], told["reachable"], told["now"]) == ("local/tickets#1", True, "neither queued nor running")
     [look] = told["looks"]
     shut = [gate for gate in look["gates"] if not gate["passed"]]
     assert [gate["gate"] for gate in shut] == ["status is pending"]

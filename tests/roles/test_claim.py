@@ -41,6 +41,17 @@ async def test_a_triggered_ticket_is_enqueued_with_its_text_pinned(world: World)
     assert "waiting for a free slot" in (await world.comments(key))[0]
 
 
+async def test_a_claim_tells_what_every_gate_saw(world: World) -> None:
+    outcome = await world.claim(await world.open_ticket())
+    assert isinstance(outcome, Claimed)
+    assert [result.gate for result in outcome.gates] == list(Gate)
+    assert all(result.passed and result.saw for result in outcome.gates)
+    assert [result.saw for result in outcome.gates[-2:]] == [
+        "not claimed within 1 h, claim.loop_limit is 10",
+        "no limit is set",
+    ]
+
+
 async def test_a_second_look_claims_nothing(world: World) -> None:
     key = await world.open_ticket()
     await world.claim(key)
@@ -124,11 +135,31 @@ async def test_the_loop_limit_parks_a_ticket(tmp_path: Path, store: Store, redis
         outcome = await world.claim(key)
         assert isinstance(outcome, Rejected)
         assert outcome.gates[-1].gate is Gate.LOOP
-        assert "claimed 2 times" in outcome.gates[-1].saw
+        assert outcome.gates[-1].saw == "claimed 2 times within 1 h, claim.loop_limit is 2"
         assert await world.statuses(key) == {Status.WAITING}
-        assert "claim.loop_limit" in (await world.comments(key))[0]
+        [comment] = await world.comments(key)
+        assert "claimed 2 times within 1 h, claim.loop_limit is 2" in comment
+        assert "raise claim.loop_limit, or retry after 20" in comment
         assert isinstance(await world.claim(key), Rejected)
         assert not await world.queued()
+
+        # No more than that, whoever asks: a program may well say retry in a person's name.
+        await world.parts.claims.consider(world.signal(key, kind=SignalKind.RETRY, by="mona"))
+        await world.drain_signals()
+        assert await world.statuses(key) == {Status.WAITING}
+        assert len(await world.comments(key)) == 1
+
+        # What the comment names does help: raising the limit, or time.
+        raised = config.model_copy(update={"claim": Claim(loop_limit=LoopLimit(claims=3))})
+        world.parts.book.replace(raised)
+        await world.desk.unlabel(key, "agent-smith:waiting", actor="mona")
+        assert isinstance(await world.claim(key), Claimed)
+        await world.run_queue()
+        await world.desk.unlabel(key, "agent-smith:done", actor="mona")
+        claims = store.keys.claims(world.ticket_id(key))
+        for member, score in await store.redis.zrange(claims, 0, -1, withscores=True):
+            await store.redis.zadd(claims, {member: score - 3_601_000_000})
+        assert isinstance(await world.claim(key), Claimed)
 
 
 async def test_a_full_house_holds_a_ticket_back_until_there_is_room(

@@ -81,6 +81,18 @@ async def test_a_label_that_was_set_is_handed_over(sender: Sender, post: Post, s
     assert signal.ticket == sender.tracker().ticket_id(sender.key)
 
 
+async def test_a_label_of_peoples_is_told_from_one_of_ours(sender: Sender, post: Post, store: Store) -> None:
+    """Only the former may be a trigger that is set again; what changed is told by every platform in its own way."""
+    ours = json.loads(json.dumps(sender.labelled()).replace(LABEL, "agent-smith:in-progress"))
+    await post(sender.delivery(ours, "d-1"))
+    await post(sender.delivery(sender.commented("hello"), "d-2"))
+    [signal] = await inbox(store)
+    assert not signal.labelled
+    assert not (await store.signals.opened(signal)).labelled
+    await post(sender.delivery(sender.labelled(), "d-3"))
+    assert (await inbox(store))[-1].labelled
+
+
 @pytest.mark.parametrize("sender", sorted(SENDERS.keys() - {"gitlab-signed"}), indirect=True)
 async def test_a_former_secret_is_good_while_both_are_configured(sender: Sender, post: Post) -> None:
     assert (await post(sender.delivery(sender.labelled(), secret=FORMER))).status_code == 202

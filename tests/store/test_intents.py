@@ -110,7 +110,9 @@ async def test_a_ticket_in_a_loop_is_not_claimed(store: Store) -> None:
         assert await store.queue.push(request, loop_window=60) is Pushed.PUSHED
         payload = await store.queue.take("c1", wait=1)
         await store.queue.acknowledge_and_take("c1", [(TICKET, str(payload))], room=0)
-    assert await claim(store, lock, loop_limit=2) == Begun("loop", count=2)
+    begun = await claim(store, lock, loop_limit=2)
+    assert (begun.word, begun.claims) == ("loop", 2)
+    assert time.time() - 60 < begun.first_claim <= time.time() + 1
     assert (await claim(store, lock, loop_limit=3)).word == "begun"
 
 

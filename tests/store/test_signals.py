@@ -41,6 +41,17 @@ async def test_signals_for_one_ticket_are_merged_while_they_wait(store: Store) -
     assert await store.signals.count() == 2
 
 
+async def test_what_is_merged_into_a_waiting_signal_is_told_to_its_taker(store: Store) -> None:
+    labelled = a_signal(1, labelled=True)
+    await store.signals.send([a_signal(1), a_signal(2)])
+    assert await store.signals.send([labelled]) == 0
+    assert await store.signals.hand_over(a_signal(2, labelled=True), delivery="d-1") == "merged"
+    assert await store.signals.send([a_signal(1)]) == 0, "and a plain one takes nothing back"
+    for number in (1, 2):
+        assert await store.signals.opened(a_signal(number)) == a_signal(number, labelled=True)
+        assert await store.signals.opened(a_signal(number)) == a_signal(number), "once"
+
+
 async def test_a_signal_that_was_taken_merges_until_it_is_opened(store: Store) -> None:
     await store.signals.send([a_signal(1)])
     payload = await take(store)

@@ -54,6 +54,7 @@ def complaints(found: Mapping[str, tuple[str, int]], namespaces: tuple[str, ...]
     wrong = []
     for name, (kind, ttl) in found.items():
         namespace, _, key = name.partition(":")
+        key = key.removeprefix("shadow:")  # a shadow keeps the same, apart
         family = next((f for f in FAMILIES if f.matches(key)), None)
         if namespace not in namespaces:
             wrong.append(f"{name}: not in the namespace")

@@ -154,7 +154,7 @@ class Changes:
 
     def delete_issue(self, repository: Repository, issue: Issue, by: By) -> None:
         """Remove an issue for good; its number stays known as deleted."""
-        del repository.versions[issue.number]
+        repository.forget(issue.number)
         repository.deleted.add(issue.number)
         self._tell(by, Notice("issues", "deleted", repository, by.login, issue))
 
@@ -170,7 +170,7 @@ class Changes:
             events=(*issue.events, self._event("transferred", by)),
         )
         target.save(after)
-        del repository.versions[issue.number]
+        repository.forget(issue.number)
         repository.moved[issue.number] = (target.id, after.number)
         here, there = (repository, issue), (target, after)
         self._tell(by, Notice("issues", "transferred", repository, by.login, issue, other=there))

@@ -74,7 +74,7 @@ MERGE_RULES = {
 def repository_json(render: Renderer, repository: Repository, role: str | None = None) -> Json:
     """A repository; with `role` also what its holder may do."""
     url, html = render.repo_url(repository), f"{render.web}/{repository.full_name}"
-    open_issues = sum(1 for issue in repository.issues() if issue.state == "open")
+    open_issues = repository.open_issues
     host = render.web.partition("://")[2]
     body: Json = {
         "id": repository.id,

@@ -143,6 +143,12 @@ class Repository:
     collaborators: dict[str, str] = field(default_factory=dict)
     """Role by lower-case login."""
     numbers: itertools.count[int] = field(default_factory=lambda: itertools.count(1))
+    open_issues: int = 0
+    """How many there are: every webhook tells it, so it is not counted each time."""
+    issue_numbers: dict[int, int] = field(default_factory=dict)
+    """The number of an issue by its id."""
+    comment_numbers: dict[int, int] = field(default_factory=dict)
+    """The number of the issue that a comment stands on, by the comment's id."""
 
     @property
     def full_name(self) -> str:
@@ -166,10 +172,19 @@ class Repository:
 
     def save(self, issue: Issue) -> Issue:
         """Make this the current version."""
+        before = self.issue(issue.number)
+        self.open_issues += (issue.state == "open") - (before is not None and before.state == "open")
+        self.issue_numbers[issue.id] = issue.number
+        self.comment_numbers.update((comment.id, issue.number) for comment in issue.comments)
         versions = self.versions.setdefault(issue.number, [])
         versions.append(issue)
         del versions[:-KEPT_VERSIONS]
         return issue
+
+    def forget(self, number: int) -> None:
+        """Let an issue be here no longer."""
+        last = self.versions.pop(number)[-1]
+        self.open_issues -= last.state == "open"
 
     def labels_of(self, issue: Issue) -> list[Label]:
         """The labels on an issue; one that was deleted from the repository is gone from its issues too."""
@@ -185,11 +200,10 @@ class Repository:
 
     def comment(self, comment_id: int, behind: int = 0) -> tuple[Issue, Comment] | None:
         """A comment by id, with the issue it stands on."""
-        for issue in self.issues(behind):
-            for comment in issue.comments:
-                if comment.id == comment_id:
-                    return issue, comment
-        return None
+        issue = self.issue(self.comment_numbers.get(comment_id, 0), behind)
+        if issue is None:
+            return None
+        return next(((issue, comment) for comment in issue.comments if comment.id == comment_id), None)
 
 
 class World:
@@ -244,9 +258,9 @@ class World:
     def issue_by_id(self, issue_id: int) -> tuple[Repository, Issue] | None:
         """An issue by its database id, wherever it is."""
         for repository in self.repositories.values():
-            for issue in repository.issues():
-                if issue.id == issue_id:
-                    return repository, issue
+            issue = repository.issue(repository.issue_numbers.get(issue_id, 0))
+            if issue is not None and issue.id == issue_id:
+                return repository, issue
         return None
 
     def label_by_id(self, label_id: int) -> tuple[Repository, Label] | None:

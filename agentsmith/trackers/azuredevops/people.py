@@ -82,7 +82,7 @@ class People:
             if found is None or found.revised_by is None:
                 return None
             actor = found.revised_by.to_actor()
-            return Labelling(actor, await self.access_of(actor))
+            return Labelling(actor, await self.access_of(actor), str(found.id))
 
     async def _last_setting(self, number: str, wanted: str, updates: int) -> Update | None:
         start = max(0, updates - self._page_size)

@@ -123,6 +123,7 @@ class Delivered(_Record):
 class Event(_Record):
     """One line of an issue's history; only labelled ones carry a label."""
 
+    id: int = 0
     event: str
     actor: User | None = None
     label: _Label | None = None

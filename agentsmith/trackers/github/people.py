@@ -126,7 +126,7 @@ class People:
         if event.actor is None:
             return None
         actor = event.actor.to_actor()
-        return Labelling(actor, await self.access_of(actor))
+        return Labelling(actor, await self.access_of(actor), str(event.id))
 
     async def _ask(self, deadline: float | None) -> User:
         if self._as_app is None:

@@ -124,6 +124,7 @@ class EventLabel(Record):
 class LabelEvent(Record):
     """One line of an issue's label history; `label` is null once the label was deleted."""
 
+    id: int = 0
     action: str
     user: User | None = None
     label: EventLabel | None = None

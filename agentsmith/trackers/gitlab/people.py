@@ -76,7 +76,7 @@ class People:
             if found is None or found.user is None:
                 return None
             actor = await self.known(found.user)
-            return Labelling(actor, await self.access_of(actor))
+            return Labelling(actor, await self.access_of(actor), str(found.id))
 
     async def _last_labelling(self, iid: str, wanted: str) -> LabelEvent | None:
         path = self._site.path(iid, "/resource_label_events")

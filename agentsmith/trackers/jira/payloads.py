@@ -220,6 +220,7 @@ class Change(Record):
 class History(Record):
     """What one person changed at one moment."""
 
+    id: str = ""
     author: User | None = None
     items: list[Change]
 

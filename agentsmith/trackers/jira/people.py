@@ -30,6 +30,8 @@ _ADMIN: Final = "ADMINISTER_PROJECTS"
 _BELOW: Final = (("EDIT_ISSUES", Access.TRIAGE), ("BROWSE_PROJECTS", Access.READ))
 """Jira has no right to code: who may edit and move every issue writes, who may only edit triages."""
 _MOST_PAGES: Final = 100
+_CREATION: Final = "creation"
+"""What is there from the beginning has no entry in the history."""
 
 
 class People:
@@ -67,24 +69,24 @@ class People:
     async def labelled_by(self, ticket: Ticket, label: str) -> Labelling | None:
         """Who last put the label on the issue; what was there from the beginning was set by who made it."""
         with spending_for(ACTOR):
-            actor = await self._who_set(ticket, label)
-            return await self._labelling(actor)
+            actor, event = await self._who_set(ticket, label)
+            return await self._labelling(actor, event)
 
-    async def _who_set(self, ticket: Ticket, label: str) -> Actor | None:
+    async def _who_set(self, ticket: Ticket, label: str) -> tuple[Actor | None, str]:
         key = self._issues.key(ticket.key)
         oldest: frozenset[str] | None = None
         async for histories in self._newest_first(key):
             for history in reversed(histories):
                 for change in reversed([c for c in history.items if c.field == "labels"]):
                     if label in change.after - change.before:
-                        return history.author.to_actor() if history.author else None
+                        return (history.author.to_actor() if history.author else None), history.id
                     oldest = change.before
         if oldest is None:
             oldest = ticket.labels
         if label not in oldest:
-            return None
+            return None, ""
         snapshot = snapshot_of(ticket) or snapshot_of(await self._issues.read(key))
-        return snapshot.creator if snapshot else None
+        return (snapshot.creator if snapshot else None), _CREATION
 
     async def access_of(self, actor: Actor) -> Access:
         """What an account may do here; NONE for whoever Jira does not know."""
@@ -141,7 +143,7 @@ class People:
                 return True
         return False
 
-    async def _labelling(self, actor: Actor | None) -> Labelling | None:
+    async def _labelling(self, actor: Actor | None, event: str) -> Labelling | None:
         if actor is None or not actor.id:
             return None
         try:
@@ -154,7 +156,7 @@ class People:
                 error=str(error),
             )
             access = Access.NONE
-        return Labelling(actor, access)
+        return Labelling(actor, access, event)
 
     async def _may(self, actor: Actor, permissions: str) -> bool:
         who = {"accountId": actor.id} if self._site.cloud else {"username": actor.name}

@@ -113,14 +113,14 @@ class Book:
         ours = (c for c in self.comments(con, key) if c.author == ME and c.memo is not None)
         return next(ours, None)
 
-    def labelled_by(self, con: sqlite3.Connection, key: str, label: str) -> Actor | None:
-        """Who last put the label on."""
-        for name, bot, detail in con.execute(
-            "SELECT actor, bot, detail FROM events WHERE ticket = ? AND kind = 'labelled' ORDER BY id DESC",
+    def labelled_by(self, con: sqlite3.Connection, key: str, label: str) -> tuple[Actor, str] | None:
+        """Who last put the label on, and the number of that event."""
+        for event, name, bot, detail in con.execute(
+            "SELECT id, actor, bot, detail FROM events WHERE ticket = ? AND kind = 'labelled' ORDER BY id DESC",
             (self.row(con, key),),
         ):
             if fold(detail) == fold(label):
-                return Actor(id=name, name=name, bot=bool(bot))
+                return Actor(id=name, name=name, bot=bool(bot)), str(event)
         return None
 
     def blockers(self, con: sqlite3.Connection, key: str) -> tuple[Blocker, ...]:

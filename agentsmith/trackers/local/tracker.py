@@ -207,8 +207,11 @@ class LocalTracker:
 
     async def labelled_by(self, ticket: Ticket, label: str) -> Labelling | None:
         """Who last put `label` on the ticket, from the record of events."""
-        actor = await self.database.read(partial(self._book.labelled_by, key=ticket.key, label=label))
-        return None if actor is None else Labelling(actor, await self.access_of(actor))
+        found = await self.database.read(partial(self._book.labelled_by, key=ticket.key, label=label))
+        if found is None:
+            return None
+        actor, event = found
+        return Labelling(actor, await self.access_of(actor), event)
 
     async def access_of(self, actor: Actor) -> Access:
         """WRITE for every person, for whoever can write the file may; nothing for programs (P7)."""
