@@ -157,8 +157,9 @@ async def test_the_loop_limit_parks_a_ticket(tmp_path: Path, store: Store, redis
         await world.run_queue()
         await world.desk.unlabel(key, "agent-smith:done", actor="mona")
         claims = store.keys.claims(world.ticket_id(key))
-        for member, score in await store.redis.zrange(claims, 0, -1, withscores=True):
-            await store.redis.zadd(claims, {member: score - 3_601_000_000})
+        for member in await store.redis.zrange(claims, 0, -1):
+            long_ago = (await store.redis.zscore(claims, member) or 0) - 3_601_000_000
+            await store.redis.zadd(claims, {member: long_ago})
         assert isinstance(await world.claim(key), Claimed)
 
 
