@@ -13,7 +13,7 @@ from typing import Final
 
 from agentsmith.domain.intent import Intent
 from agentsmith.domain.lifecycle import Status
-from agentsmith.domain.signal import Signal, SignalKind
+from agentsmith.domain.signal import Signal, SignalKind, Taken
 from agentsmith.domain.ticket import TicketId
 from agentsmith.store.commands import Commands, Value
 from agentsmith.store.keys import FENCE_MS, PUBLISHED_MS, WHERE_MS, Keys
@@ -65,9 +65,9 @@ return {'begun', text(mine)}
 _DECIDE: Final = Script(
     RECORD
     + """
-local lock, fence, heartbeat, intent, intents, running, suspects, released, due, epoch, settling_key, index, queue =
-  unpack(KEYS)
-local ticket, token, settle, look_in, unqueue = unpack(ARGV)
+local lock, fence, heartbeat, intent, intents, running, suspects, released, due, epoch, settling_key, index, queue,
+  signals = unpack(KEYS)
+local ticket, token, settle, look_in, unqueue, signal = unpack(ARGV)
 if redis.call('GET', lock) ~= token then return {'unlocked', 0} end
 if (redis.call('HGET', intent, 'outcome') or '') ~= '' then return {'unpublished', 0} end
 if tonumber(settle) > 0 and settling(epoch, settling_key, settle) then return {'settling', 0} end
@@ -79,12 +79,14 @@ if unqueue == '1' then
   if not payload or redis.call('LREM', queue, 1, payload) == 0 then return {'in-flight', 0} end
   redis.call('HDEL', index, ticket)
 end
+-- Whoever slept over its signal, or crashed, does not ask a second time for what others have granted.
+if signal ~= '' and redis.call('LREM', signals, 1, signal) == 0 then return {'put back', 0} end
 redis.call('HDEL', running, ticket)
 redis.call('ZREM', suspects, ticket)
 redis.call('ZREM', released, ticket)
 redis.call('ZREM', due, ticket)
 local mine = raise_fence(fence)
-if #ARGV > 5 then record(intent, intents, ticket, mine, tonumber(look_in), from(6)) end
+if #ARGV > 6 then record(intent, intents, ticket, mine, tonumber(look_in), from(7)) end
 return {'decided', text(mine)}
 """
 )
@@ -210,12 +212,14 @@ class Intents:
         look_in: float,
         after_settling: bool = False,
         unqueue: bool = False,
+        taken: Taken | None = None,
     ) -> Begun:
         """Take a ticket over that nobody runs: raise the fence and record what is to happen to it.
 
         `unqueue` takes its waiting request off the queue in the same step; `in-flight` says a consumer has it.
         `after_settling` is for recovery, which must not take an empty Redis for the truth, nor race with whoever
-        takes a queued request.
+        takes a queued request. `taken` is a signal that is dealt with by this, in the same step; `put back` says that
+        it is no longer in its taker's hands.
         """
         k = self._keys
         keys = [
@@ -232,6 +236,7 @@ class Intents:
             k.settling,
             k.queue_index,
             k.queue,
+            k.inbox_processing(taken.taker if taken is not None else ""),
         ]
         settle = self._settle_ms if after_settling else 0
         args = [
@@ -240,6 +245,7 @@ class Intents:
             settle,
             round(look_in * 1000),
             int(unqueue),
+            taken.payload if taken is not None else "",
             *(flat_fields(intent) if intent else ()),
         ]
         word, figure = await _DECIDE(self._redis, keys, args)
