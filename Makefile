@@ -15,10 +15,10 @@ unexport PYTHONDONTWRITEBYTECODE
 demo: $(STAMP)
 	$(BIN)/agentsmith demo
 
-# The longer proofs have targets of their own: live accounts, chaos with real processes, and mutants.
+# The longer proofs have targets of their own: live accounts, and chaos with real processes.
 test: check
 	$(BIN)/pytest -q -n $(WORKERS) --dist worksteal \
-	  --ignore=tests/live --ignore=tests/chaos/test_chaos.py --ignore=tests/mutants
+	  --ignore=tests/live --ignore=tests/chaos/test_chaos.py
 
 # The conformance suite on real accounts that environment variables name (CONTRIBUTING.md), rehearsed on the simulators.
 live: $(STAMP)

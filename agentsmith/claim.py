@@ -35,7 +35,7 @@ from agentsmith.domain.recovery import Leave
 from agentsmith.domain.report import in_queue
 from agentsmith.domain.request import MalformedRequest, PinnedText, PipelineRequest
 from agentsmith.domain.rules import ClaimRules
-from agentsmith.domain.signal import Signal, SignalKind
+from agentsmith.domain.signal import Signal, SignalKind, Taken
 from agentsmith.domain.ticket import Ticket
 from agentsmith.domain.tracker import (
     AlreadySo,
@@ -84,18 +84,21 @@ class Claims:
         """The rules in force."""
         return self._book.rules
 
-    async def consider(self, signal: Signal, asked: Asked | None = None) -> ClaimOutcome:
-        """Look at the ticket that the signal names and do what is right; never raises for a tracker's failure."""
+    async def consider(self, signal: Signal, asked: Asked | None = None, taken: Taken | None = None) -> ClaimOutcome:
+        """Look at the ticket that the signal names and do what is right; never raises for a tracker's failure.
+
+        `taken` is the signal as it stands in our list: a retry is granted only from there, and only once.
+        """
         tracker = self._trackers.get(signal.tracker)
         if tracker is None:
             return AlreadyClaimed(f"no tracker is called {signal.tracker!r}")
         backoff = self.rules.retry_backoff * 2.0 ** min(signal.tries, 6)
         return await under_lock(
-            self._store, tracker, signal, backoff, lambda lock: self._look(tracker, signal, lock, backoff, asked)
+            self._store, tracker, signal, backoff, lambda lock: self._look(tracker, signal, lock, backoff, asked, taken)
         )
 
     async def _look(
-        self, tracker: Tracker, signal: Signal, lock: Lease, backoff: float, asked: Asked | None
+        self, tracker: Tracker, signal: Signal, lock: Lease, backoff: float, asked: Asked | None, taken: Taken | None
     ) -> ClaimOutcome:
         ticket = await self._read(tracker, signal.key)
         statuses = tracker.labels.statuses(ticket.labels)
@@ -109,7 +112,7 @@ class Claims:
                 return AlreadyClaimed("it is being retried")
             return Deferred("its last outcome is not published yet", backoff)
         if signal.kind is SignalKind.RETRY:
-            answer = await self._retry(tracker, ticket, status, signal, lock, backoff)
+            answer = await self._retry(tracker, ticket, status, signal, lock, taken)
             if answer is not None:
                 return answer
         if status in (Status.ENQUEUED, Status.IN_PROGRESS) or len(statuses) > 1:
@@ -136,20 +139,21 @@ class Claims:
         return ticket if told in (None, shown) else await tracker.get(key)
 
     async def _retry(
-        self, tracker: Tracker, ticket: Ticket, status: Status, signal: Signal, lock: Lease, backoff: float
+        self, tracker: Tracker, ticket: Ticket, status: Status, signal: Signal, lock: Lease, taken: Taken | None
     ) -> ClaimOutcome | None:
         if await self._store.runs.lease(ticket.id):
             await self._publisher.note_follow_up(tracker, ticket, signal.by, lock=lock)
             return AlreadyClaimed("it is running: it will run once more afterwards")
         if status not in (Status.DONE, Status.FAILED, Status.WAITING):
             return None
-        by = signal.by or "a person"
-        outcome = f"retried by {by}"
+        outcome = f"retried by {signal.by or 'a person'}"
         intent = Intent(
             ticket.id, tracker.name, ticket.key, 0, status, Status.PENDING, run="retry", outcome=outcome, by_person=True
         )
-        word = await self._recovery.decide_and_publish(intent, ticket=ticket, lock=lock)
-        return AlreadyClaimed(outcome) if word == "decided" else Deferred(f"not retried yet: {word}", backoff)
+        word = await self._recovery.decide_and_publish(intent, ticket=ticket, lock=lock, taken=taken)
+        if word in ("decided", "put back"):
+            return AlreadyClaimed(outcome if word == "decided" else "somebody else was given the signal meanwhile")
+        return Deferred(f"not retried yet: {word}", self.rules.retry_backoff)
 
     async def _attend(self, tracker: Tracker, ticket: Ticket, signal: Signal, lock: Lease) -> ClaimOutcome:
         """A ticket that we have in hand: stop it when it is no longer wanted, revive it when nobody has it."""
@@ -188,8 +192,7 @@ class Claims:
         judged = await authority.judge(tracker, ticket, rules, asked)
         results = judged.gates
         if not judged.passed:
-            # Until the ticket changes the answer stays the same; the poller need not ask again.
-            await self._note_rejected(ticket)
+            await self._note_rejected(ticket)  # until it changes the poller need not ask again
             return Rejected(results)
         pipeline = asked.pipeline if asked is not None else gates.chosen(ticket, rules.triggers)[0].pipeline
         run = new_run_id()

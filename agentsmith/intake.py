@@ -12,7 +12,7 @@ import structlog
 from agentsmith import metrics
 from agentsmith.claim import Claims
 from agentsmith.domain.claiming import AlreadyClaimed, Claimed, ClaimOutcome, Deferred, Held, Rejected, WouldClaim
-from agentsmith.domain.signal import MalformedSignal, Signal, SignalKind
+from agentsmith.domain.signal import MalformedSignal, Signal, SignalKind, Taken
 from agentsmith.store import AWAY, Process, Store
 from agentsmith.talk import Talk
 from agentsmith.trackers.http import spending_for
@@ -79,7 +79,7 @@ class Intake:
         signal = await self.store.signals.opened(signal)
         try:
             with spending_for("claim"):
-                outcome = await self._outcome(signal)
+                outcome = await self._outcome(signal, payload)
         except AWAY:
             raise
         except Exception as error:
@@ -106,9 +106,9 @@ class Intake:
             case _:
                 await self.store.signals.acknowledge(self.process.name, payload)
 
-    async def _outcome(self, signal: Signal) -> ClaimOutcome:
+    async def _outcome(self, signal: Signal, payload: str) -> ClaimOutcome:
         if signal.kind is not SignalKind.COMMAND:
-            return await self.claims.consider(signal)
+            return await self.claims.consider(signal, taken=Taken(self.process.name, payload))
         return await self.talk.obey(signal) if self.talk else AlreadyClaimed("no commands are taken here")
 
 

@@ -34,6 +34,7 @@ from agentsmith.domain.recovery import (
     Withdraw,
 )
 from agentsmith.domain.request import PipelineRequest, text_hash
+from agentsmith.domain.signal import Taken
 from agentsmith.domain.ticket import Ticket, TicketId
 from agentsmith.domain.tracker import Tracker
 from agentsmith.publish import LOOK_AGAIN, Publisher
@@ -143,9 +144,10 @@ class Recovery:
         lock: Lease,
         after_settling: bool = False,
         unqueue: bool = False,
+        taken: Taken | None = None,
     ) -> str:
         """Take the ticket over, record the decision and publish it; answers the store's word."""
-        begun = await self._decide(intent, lock, after_settling=after_settling, unqueue=unqueue)
+        begun = await self._decide(intent, lock, after_settling=after_settling, unqueue=unqueue, taken=taken)
         if begun.word == "decided":
             await self._publisher.publish(replace(intent, fence=begun.fence), lock=lock, ticket=ticket)
         return begun.word
@@ -158,6 +160,7 @@ class Recovery:
         after_settling: bool = False,
         unqueue: bool = False,
         letter: DeadLetter | None = None,
+        taken: Taken | None = None,
     ) -> Begun:
         return await self._store.intents.decide(
             intent.ticket,
@@ -168,6 +171,7 @@ class Recovery:
             after_settling=after_settling,
             unqueue=unqueue,
             letter=letter,
+            taken=taken,
         )
 
     async def recall(self, tracker_name: str, key: str, ticket: TicketId) -> bool:

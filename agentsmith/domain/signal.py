@@ -72,3 +72,11 @@ class Signal:
         except (ValueError, TypeError, KeyError, RecursionError) as error:
             raise MalformedSignal(f"not a signal: {error}") from None
         return signal
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """A signal as it stands in the list of whoever took it."""
+
+    taker: str
+    payload: str

@@ -13,7 +13,7 @@ from typing import Final
 
 from agentsmith.domain.intent import Intent
 from agentsmith.domain.lifecycle import Status
-from agentsmith.domain.signal import Signal, SignalKind
+from agentsmith.domain.signal import Signal, SignalKind, Taken
 from agentsmith.domain.ticket import TicketId
 from agentsmith.store.commands import Commands, Value
 from agentsmith.store.dead_letters import DeadLetter
@@ -69,8 +69,8 @@ _DECIDE: Final = Script(
     RECORD
     + """
 local lock, fence, heartbeat, intent, intents, running, suspects, released, due, epoch, settling_key, index, queue,
-  dead = unpack(KEYS)
-local ticket, token, settle, look_in, unqueue, letter = unpack(ARGV)
+  dead, signals = unpack(KEYS)
+local ticket, token, settle, look_in, unqueue, letter, signal = unpack(ARGV)
 if redis.call('GET', lock) ~= token then return {'unlocked', 0} end
 if (redis.call('HGET', intent, 'outcome') or '') ~= '' then return {'unpublished', 0} end
 if tonumber(settle) > 0 and settling(epoch, settling_key, settle) then return {'settling', 0} end
@@ -82,13 +82,15 @@ if unqueue == '1' then
   if not payload or redis.call('LREM', queue, 1, payload) == 0 then return {'in-flight', 0} end
   redis.call('HDEL', index, ticket)
 end
+-- Whoever slept over its signal, or crashed, does not ask a second time for what others have granted.
+if signal ~= '' and redis.call('LREM', signals, 1, signal) == 0 then return {'put back', 0} end
 redis.call('HDEL', running, ticket)
 redis.call('ZREM', suspects, ticket)
 redis.call('ZREM', released, ticket)
 redis.call('ZREM', due, ticket)
 local mine = raise_fence(fence)
 if letter ~= '' then redis.call('RPUSH', dead, letter) end
-if #ARGV > 6 then record(intent, intents, ticket, mine, tonumber(look_in), from(7)) end
+if #ARGV > 7 then record(intent, intents, ticket, mine, tonumber(look_in), from(8)) end
 return {'decided', text(mine)}
 """
 )
@@ -224,12 +226,14 @@ class Intents:
         after_settling: bool = False,
         unqueue: bool = False,
         letter: DeadLetter | None = None,
+        taken: Taken | None = None,
     ) -> Begun:
         """Take a ticket over that nobody runs: raise the fence and record what is to happen to it.
 
         `unqueue` takes its waiting request off the queue in the same step; `in-flight` says a consumer has it. A
         ticket that is given up leaves a `letter` in the same step. `after_settling` is for recovery, which must not
-        take an empty Redis for the truth, nor race with whoever takes a queued request.
+        take an empty Redis for the truth, nor race with whoever takes a queued request. `taken` is a signal that is
+        dealt with by this, in the same step; `put back` says that it is no longer in its taker's hands.
         """
         k = self._keys
         keys = [
@@ -247,6 +251,7 @@ class Intents:
             k.queue_index,
             k.queue,
             k.dead_letters,
+            k.inbox_processing(taken.taker if taken is not None else ""),
         ]
         settle = self._settle_ms if after_settling else 0
         args = [
@@ -256,6 +261,7 @@ class Intents:
             round(look_in * 1000),
             int(unqueue),
             letter.to_json() if letter else "",
+            taken.payload if taken is not None else "",
             *(flat_fields(intent) if intent else ()),
         ]
         word, figure = await _DECIDE(self._redis, keys, args)

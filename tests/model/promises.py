@@ -15,7 +15,7 @@ from agentsmith.domain.lifecycle import EDGES, Owner, Status
 from agentsmith.domain.ticket import TicketId
 from agentsmith.domain.tracker import Move
 from agentsmith.store import LeaseTimes
-from tests.model.tracker import TRIGGER, Board, Write
+from tests.model.tracker import TRIGGER, Board, Page, Write
 from tests.model.workers import Child, Floor
 
 _NEVER: Final = 1e9
@@ -149,14 +149,15 @@ class Promises:
     def _raised(self, actor: Doer, script: str, ticket: str, fence: int) -> None:
         """Somebody took the ticket over: then nothing of an earlier run may be alive."""
         story = self.story(ticket)
-        story.newest = max(story.newest, fence)
+        before, story.newest = story.newest, max(story.newest, fence)
         for child in self._floor.alive(TicketId(ticket)):
             if child.fence >= fence:
                 continue
             patience = self._times.settle + self._times.renew_every
             if not self.forgotten(child):
                 self.broken("P1", f"{actor} took {ticket} over ({script}) while {child} was alive")
-            elif script == "intents.decide" and self._now() - self._forgot_time < patience:
+            elif script == "intents.decide" and before <= child.fence and self._now() - self._forgot_time < patience:
+                # Only the first to take it over: who comes after a claim, which Redis let pass, ends that one's run.
                 self.broken("P1", f"{actor} declared {ticket} dead ({script}) too soon after Redis was emptied")
 
     def _accepted(self, actor: Doer, script: str, ticket: str, fence: int) -> None:
@@ -242,9 +243,9 @@ class Promises:
                 wrong.append(f"{key} ended as {story.final}, but shows {self._board.shown(key)}")
             elif self.wanted(key) and (len(statuses) != 1 or not statuses <= _DECIDED):
                 wrong.append(f"{key} should be done, failed or waiting, but shows {self._board.shown(key)}")
-            elif self.forgot_at >= 0 and (not page.open or page.sticky is None):
+            elif self.forgot_at >= 0 and (not page.open or not _names_its_trigger(page)):
                 # Once Redis has forgotten it: trackers list open tickets only, so nobody finds a closed one; and
-                # without trigger and comment nothing but a label speaks for a ticket, which is never enough (P3).
+                # if no comment of ours says which trigger it had, nothing but a label speaks for it: never enough (P3).
                 pass
             elif len(statuses) > 1 or statuses & {Status.ENQUEUED, Status.IN_PROGRESS}:
                 wrong.append(f"{key} was withdrawn, but shows {self._board.shown(key)}")
@@ -255,6 +256,10 @@ class Promises:
     def story(self, ticket: str) -> Story:
         """The story of the ticket with this identity."""
         return self.stories[ticket.rpartition("#")[2]]
+
+
+def _names_its_trigger(page: Page) -> bool:
+    return page.sticky is not None and page.sticky.memo is not None and bool(page.sticky.memo.trigger)
 
 
 LEFT: Final[Collection[str]] = (

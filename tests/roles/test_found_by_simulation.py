@@ -12,7 +12,7 @@ from agentsmith.domain.claiming import AlreadyClaimed, Deferred
 from agentsmith.domain.intent import Intent
 from agentsmith.domain.lifecycle import Status
 from agentsmith.domain.request import PipelineRequest
-from agentsmith.domain.signal import Signal, SignalKind
+from agentsmith.domain.signal import Signal, SignalKind, Taken
 from agentsmith.store import Acquired, Begun, Store
 from agentsmith.ticketlock import holding
 from tests.support.stuck import finish, started_by
@@ -212,3 +212,20 @@ async def test_signals_that_stand_in_our_list_again_are_dealt_with(world: World)
     serving.cancel()
     await asyncio.wait({serving})
     assert await world.statuses(key) == {Status.ENQUEUED}
+
+
+async def test_a_retry_is_granted_only_to_whoever_has_its_signal_in_hand(world: World) -> None:
+    """Seed 3801: a process slept over a retry, others were given it, and when it woke it retried once more."""
+    key = await world.open_ticket("agent-smith:failed")
+    await world.store.signals.send([world.signal(key, kind=SignalKind.RETRY, by="mona")])
+    payload = await world.store.signals.take("sleeper", wait=0.1)
+    assert payload is not None
+    signal = Signal.from_json(payload)
+    assert await world.store.signals.put_back("sleeper") == 1
+    woken = await world.parts.claims.consider(signal, taken=Taken("sleeper", payload))
+    assert isinstance(woken, AlreadyClaimed)
+    assert await world.statuses(key) == {Status.FAILED}
+    assert await world.store.signals.take(world.process.name, wait=0.1) == payload
+    await world.parts.claims.consider(signal, taken=Taken(world.process.name, payload))
+    assert await world.statuses(key) == {Status.PENDING}
+    assert await world.store.signals.in_hand(world.process.name) == [], "granted and dealt with in one step"

@@ -13,10 +13,9 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-if TYPE_CHECKING:
-    from tests.simulation.seed import Played
+from tests.simulation.played import Played, play_each
 
 _SEEDS: Final = 1000
 _CHUNK: Final = 10
@@ -32,9 +31,9 @@ def main() -> int:
         environment = {**os.environ, "PYTHONHASHSEED": "0"}
         command = [sys.executable, "-m", "tests.simulation", *sys.argv[1:]]
         os.execve(sys.executable, command, environment)  # noqa: S606 - ourselves, once more
-    from tests.simulation.seed import play  # dear to import, so not before it is known that it is wanted
-
     if options.trace:
+        from tests.simulation.seed import play  # dear to import, so only where it is wanted
+
         return max(_tell(play(options.first + at, whole_trace=True), whole=True) for at in range(options.seeds or 1))
     return _play_all(options.first, options.seeds or _SEEDS, options.jobs)
 
@@ -52,8 +51,6 @@ def _options() -> argparse.Namespace:
 
 
 def _play_all(first: int, seeds: int, jobs: int) -> int:
-    from tests.simulation.seed import play
-
     started = time.monotonic()
     faults: Counter[str] = Counter()
     played = tickets = runs = 0
@@ -64,6 +61,8 @@ def _play_all(first: int, seeds: int, jobs: int) -> int:
         tickets, runs, virtual = tickets + one.tickets, runs + one.runs, virtual + one.seconds
         slowest = max(slowest, one.recovered_in)
         if one.violations:
+            from tests.simulation.seed import play
+
             _progress(played, seeds, started, end="\n")
             return _tell(play(one.seed, whole_trace=True), whole=False)
         if played % 25 == 0 or played == seeds:
@@ -79,28 +78,21 @@ def _play_all(first: int, seeds: int, jobs: int) -> int:
 
 def _results(first: int, seeds: int, jobs: int) -> Iterator[Played]:
     """What came of each seed, in any order."""
-    from tests.simulation.seed import play
-
     if jobs == 1:
-        yield from map(play, range(first, first + seeds))
+        for seed in range(first, first + seeds):
+            yield from play_each(range(seed, seed + 1))
         return
     chunks = [range(at, min(at + _CHUNK, first + seeds)) for at in range(first, first + seeds, _CHUNK)]
     context = multiprocessing.get_context("spawn")
     with concurrent.futures.ProcessPoolExecutor(jobs, mp_context=context) as pool:
         waiting = iter(chunks)
-        under_way = {pool.submit(_play_chunk, chunk) for chunk, _ in zip(waiting, range(jobs * 2), strict=False)}
+        under_way = {pool.submit(play_each, chunk) for chunk, _ in zip(waiting, range(jobs * 2), strict=False)}
         while under_way:
             done, under_way = concurrent.futures.wait(under_way, return_when=concurrent.futures.FIRST_COMPLETED)
             for future in done:
                 if (chunk := next(waiting, None)) is not None:
-                    under_way.add(pool.submit(_play_chunk, chunk))
+                    under_way.add(pool.submit(play_each, chunk))
                 yield from future.result()
-
-
-def _play_chunk(seeds: range) -> list[Played]:
-    from tests.simulation.seed import play
-
-    return [play(seed) for seed in seeds]
 
 
 def _progress(played: int, seeds: int, started: float, end: str = "") -> None:

@@ -7,16 +7,15 @@ import gc
 import logging
 import shutil
 import tempfile
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 import structlog
 
 from tests.simulation.people import People
+from tests.simulation.played import Played
 from tests.simulation.setting import bound
 from tests.simulation.troubles import Troubles
 from tests.simulation.world import World
@@ -24,23 +23,6 @@ from tests.simulation.world import World
 _STARTED: Final = 100_000.0
 _LOOK_EVERY: Final = 1.0
 _NO_LEVEL: Final = logging.CRITICAL
-
-
-@dataclass(frozen=True, slots=True)
-class Played:
-    """What came of a seed."""
-
-    seed: int
-    violations: tuple[str, ...]
-    faults: Counter[str]
-    tickets: int
-    runs: int
-    seconds: float
-    """Virtual ones, from the first start to the end."""
-    recovered_in: float
-    """Of these, how many after the end of all trouble."""
-    steps: int
-    trace: tuple[str, ...]
 
 
 def play(seed: int, *, whole_trace: bool = False) -> Played:
