@@ -9,7 +9,6 @@ from collections.abc import Awaitable, Callable
 from typing import Any, ClassVar, Final, TypeVar, cast
 from urllib.parse import unquote, urlsplit
 
-import structlog
 from redis.asyncio import Redis
 from redis.asyncio.retry import Retry
 from redis.asyncio.sentinel import Sentinel, SentinelConnectionPool
@@ -30,7 +29,6 @@ from redis.exceptions import (
 from agentsmith.domain.errors import StoreUnavailable
 from agentsmith.store.commands import Commands
 
-log = structlog.get_logger()
 T = TypeVar("T")
 
 SENTINEL_SCHEME: Final = "redis+sentinel"
@@ -182,14 +180,14 @@ class Outage:
         """Note a failure; answers how long to wait before trying again."""
         self._failures += 1
         if self._failures == 1:
-            log.warning("redis is away, trying again until it is back", error=str(error))
+            _log().warning("redis is away, trying again until it is back", error=str(error))
         wait = min(self._longest_wait, self._first_wait * 2.0 ** min(self._failures, 10))
         return wait * random.uniform(0.5, 1.0)  # noqa: S311 - spreads reconnects, guards nothing
 
     def over(self) -> None:
         """Note a success."""
         if self._failures:
-            log.info("redis is back", failed_attempts=self._failures)
+            _log().info("redis is back", failed_attempts=self._failures)
         self._failures = 0
 
     async def outlast(self, step: Callable[[], Awaitable[T]]) -> T:
@@ -202,3 +200,10 @@ class Outage:
             else:
                 self.over()
                 return result
+
+
+def _log() -> Any:
+    # Late: a third of what a farewell has to import, which people wait for, and it says nothing.
+    import structlog
+
+    return structlog.get_logger()

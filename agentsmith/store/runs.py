@@ -297,20 +297,8 @@ class Runs:
         lease goes and nothing is published. A ticket that is given up leaves a `letter` in the same step.
         """
         k, t = self._keys, lease.ticket
-        keys = [
-            k.heartbeat(t),
-            k.fence(t),
-            k.running,
-            k.intent(t),
-            k.intents,
-            k.stop(t),
-            k.counters(t),
-            k.queue_processing(lease.consumer),
-            k.queue_index,
-            k.ended(t),
-            k.queue,
-            k.dead_letters,
-        ]
+        keys = [k.heartbeat(t), k.fence(t), k.running, k.intent(t), k.intents, k.stop(t), k.counters(t)]
+        keys += [k.queue_processing(lease.consumer), k.queue_index, k.ended(t), k.queue, k.dead_letters]
         head: list[Value] = [t, lease.fence, lease.value, _ms(look_in), int(uncount), FENCE_MS, payload]
         head.append(letter.to_json() if letter else "")
         word = await _SETTLE(self._redis, keys, [*head, *(flat_fields(intent) if intent else ())])

@@ -119,8 +119,11 @@ def write_config(folder: Path, machine: str, stage: GitHubStage, redis: dict[str
     file, script = folder / f"{machine}.yaml", folder / "agent.sh"
     script.write_text(_AGENT)
     steps = ["checkout", {"agent": "scripted"}, {"verify": f"test -s {FILE}"}, "commit", "push", "pull_request"]
+    fast = sped_up()
     document: dict[str, Any] = {
-        **sped_up(),
+        **fast,
+        # On a machine that stands still for longer than a lease lives, a run is lost and begun again; that is right.
+        "consumer": {**fast["consumer"], "max_attempts": 20},
         "data_dir": str(folder / machine),
         "redis": redis,
         "server": {"port": 0},
