@@ -22,14 +22,14 @@ from agentsmith.simulators import Running, serve
 from agentsmith.simulators.github import GitHubSimulator
 from tests.e2e.daemons import DaemonProcess, Daemons
 from tests.e2e.faulty_daemon import Plan
-from tests.e2e.place import Place, slowly
+from tests.e2e.place import WITHIN, Place, slowly
 from tests.support.wait import wait_until
 from tests.support.world import TRIGGER
 
 REPOSITORY: Final = "acme/web"
 TOKEN: Final = "github_pat_11INTAKE0000_intakeintakeintake"
 SECRET: Final = "intake"
-TICKETS: Final = int(os.environ.get("AGENTSMITH_INTAKE_TICKETS", "100"))
+TICKETS: Final = int(os.environ.get("AGENTSMITH_INTAKE_TICKETS", "60"))
 """A thousand of them are `make intake`: every ticket is some fifteen requests and ten deliveries over HTTP."""
 BACKGROUND: Final = "2s" if TICKETS <= 100 else "5s"
 
@@ -116,6 +116,33 @@ async def test_webhook_poll_reconciler_and_a_second_replica_make_one_run_of_each
         causes = Counter(line["cause"].split()[0] for daemon in both for line in daemon.lines("deferred"))
         shares = [len([line for line in d.lines("transition") if line["to"] == "enqueued"]) for d in both]
         assert min(shares) > TICKETS / 10, f"one of them did nearly everything: no race: {shares}, {causes}"
+
+
+@pytest.mark.timeout(180)
+async def test_a_label_set_again_during_a_run_is_one_more_run(tmp_path: Path, redis_url: str, namespace: str) -> None:
+    place = Place(tmp_path, redis_url, namespace)
+    async with github() as (simulator, running), Daemons(tmp_path) as daemons:
+        # So that only webhooks tell of anything.
+        daemon = await daemons.start(place.config(**SLOW, trackers=tracker(running, poll_interval="1h")))
+        url = f"http://127.0.0.1:{await daemon.port()}/webhooks/web"
+        simulator.register_webhook(REPOSITORY, url, secret=SECRET, events=["issues"])
+        place.hold()
+        number = simulator.open_issue(REPOSITORY, actor="mona")
+        simulator.add_label(REPOSITORY, number, TRIGGER, "mona")
+        await place.works()
+
+        def comment() -> str:
+            return "".join(str(one["body"]) for one in simulator.comments(REPOSITORY, number))
+
+        simulator.remove_label(REPOSITORY, number, TRIGGER, "mona")
+        simulator.add_label(REPOSITORY, number, TRIGGER, "mona")
+        await wait_until(slowly(lambda: "once more" in comment()), what="the comment to tell of it", within=WITHIN)
+        place.finish()
+        await wait_until(slowly(lambda: place.count("end") == 2), what="a second run", within=WITHIN)
+        wanted = {TRIGGER, "agent-smith:done"}
+        shown = slowly(lambda: {*simulator.labels(REPOSITORY, number)} == wanted)
+        await wait_until(shown, what="it to be done", within=WITHIN)
+        assert (place.count("begin"), place.count("overlap")) == (2, 0)
 
 
 # --- leaders ----------------------------------------------------------------------------------------------------------

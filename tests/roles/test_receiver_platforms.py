@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 import time
@@ -12,6 +13,7 @@ import httpx
 import pytest
 
 from agentsmith.config import TrackerSettings
+from agentsmith.domain.lifecycle import Status
 from agentsmith.domain.signal import Signal, SignalKind
 from agentsmith.domain.ticket import Actor
 from agentsmith.domain.webhook import Incoming, TicketEvent, Uninteresting
@@ -195,6 +197,79 @@ async def test_too_much_is_413(sender: Sender, post: Post, store: Store, monkeyp
     monkeypatch.setattr("agentsmith.web.receiver.LARGEST_BODY", 10)
     assert (await post((headers, body), content_length="0")).status_code == 413
     assert not await inbox(store)
+
+
+@pytest.mark.parametrize("ending", ["slow", "cut short"])
+async def test_a_body_that_does_not_come_whole_is_refused_and_may_come_again(
+    sender: Sender, store: Store, ending: str
+) -> None:
+    app = make_app(Receiver(store, {"web": Desk(sender.tracker(), sender.reader())}, read_within=0.05), ready=_ready)
+    headers, body = sender.delivery(sender.labelled())
+
+    async def answer(*chunks: bytes, whole: bool) -> int:
+        """The status of a delivery that comes in these pieces, the last of which is the end, or is not."""
+        left, told = list(chunks), []
+
+        async def receive() -> dict[str, Any]:
+            if left:
+                return {"type": "http.request", "body": left.pop(0), "more_body": bool(left) or not whole}
+            if ending == "slow":
+                await asyncio.Event().wait()
+            return {"type": "http.disconnect"}
+
+        async def send(message: Any) -> None:
+            told.append(message.get("status"))
+
+        scope = {
+            "type": "http",
+            "method": "POST",
+            "path": "/webhooks/web",
+            "query_string": b"",
+            "headers": [(name.encode(), value.encode()) for name, value in headers.items()],
+            "client": ("203.0.113.7", 4711),
+        }
+        await app(scope, receive, send)
+        return int(told[0])
+
+    for half in (b"", body[:1], body[: len(body) // 2], body):
+        assert await answer(half, whole=False) == {"slow": 408, "cut short": 400}[ending]
+    assert not await inbox(store)
+    assert await answer(body[:7], body[7:], whole=True) == 202, "it was not marked as seen"
+
+
+SEVERAL: dict[str, Callable[[Any], None]] = {
+    # How each platform tells that three labels changed in one stroke; GitHub sends a delivery for each of them.
+    "azure-devops": lambda payload: payload["resource"]["fields"].update(
+        {"System.Tags": {"oldValue": "agent-smith:done; old", "newValue": f"{LABEL}; old"}}
+    ),
+    "gitlab": lambda payload: payload["changes"]["labels"].update(
+        previous=[{"title": "agent-smith:done"}, {"title": "old"}], current=[{"title": LABEL}, {"title": "old"}]
+    ),
+    "jira": lambda payload: payload["changelog"]["items"][0].update(
+        fromString="agent-smith:done old", toString=f"{LABEL} old"
+    ),
+}
+
+
+@pytest.mark.parametrize("sender", sorted(SEVERAL), indirect=True)
+async def test_several_labels_at_once_are_no_write_of_ours(sender: Sender, post: Post, store: Store) -> None:
+    """Somebody takes our label off and sets the trigger in one stroke; what is left is what we wrote last."""
+    ticket = sender.tracker().ticket_id(sender.key)
+    await store.intents.note_published(ticket, Status.PENDING)
+    payload = sender.labelled()
+    SEVERAL[sender.platform](payload)
+    assert (await post(sender.delivery(payload))).status_code == 202
+    [signal] = await inbox(store)
+    assert (signal.kind, signal.labelled) == (SignalKind.LOOK, True)
+
+
+async def test_what_rules_and_bots_do_is_told_too(sender: Sender, post: Post, store: Store) -> None:
+    """Whether they may is decided where the ticket is read, not by who a webhook says it was."""
+    text = json.dumps(sender.labelled())
+    for name, bot in (("mona", "renovate[bot]"), ("Mona", "Automation for Jira"), ('"User"', '"Bot"')):
+        text = text.replace(name, bot)
+    assert (await post(sender.delivery(json.loads(text)))).status_code == 202
+    assert len(await inbox(store)) == 1
 
 
 async def test_a_tracker_without_a_secret_takes_nothing_but_from_anybody_if_told_so(

@@ -36,10 +36,12 @@ async def running(world: World, tmp_path: Path) -> AsyncIterator[str]:
     assert payload is not None
     world.consumer._begin(payload)
     tasks = list(world.consumer._tasks.values())
-    await wait_until((tmp_path / "ran").exists, what="the run to begin", within=30)
-    yield key
-    (tmp_path / "go").touch()
-    await asyncio.wait(tasks)
+    try:
+        await wait_until((tmp_path / "ran").exists, what="the run to begin", within=30)
+        yield key
+    finally:
+        (tmp_path / "go").touch()
+        await asyncio.wait(tasks)
 
 
 async def look(world: World, key: str, *, labelled: bool = True) -> object:

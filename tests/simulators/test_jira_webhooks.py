@@ -223,18 +223,6 @@ def test_a_wrong_signature_is_refused_before_anything_is_read(headers: dict[str,
         reader(SECRET).read(Incoming(headers, b"{"), now=0.0)
 
 
-def test_a_secret_in_the_address_is_enough_on_data_center_only() -> None:
-    simulator = jira(cloud=False)
-    simulator.register_webhook(NOBODY)
-    simulator.open_issue(PROJECT)
-    there = replace(incoming(simulator.outbox.log[0]), path_secret=SECRET)
-    assert isinstance(reader(SECRET, cloud=False).read(there, now=0.0), TicketEvent)
-    with pytest.raises(BadSignature):
-        reader(SECRET, cloud=True).read(there, now=0.0)
-    with pytest.raises(BadSignature):
-        reader(SECRET, cloud=False).read(replace(there, path_secret="wrong"), now=0.0)
-
-
 def test_another_project_is_uninteresting() -> None:
     simulator = jira()
     simulator.add_project("OPS")
