@@ -6,7 +6,6 @@ import asyncio
 import hashlib
 import hmac
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
