@@ -150,7 +150,7 @@ class Promises:
         """Somebody took the ticket over: then nothing of an earlier run may be alive."""
         story = self.story(ticket)
         before, story.newest = story.newest, max(story.newest, fence)
-        for child in self._floor.alive(TicketId(ticket)):
+        for child in self._floor.working(TicketId(ticket)):
             if child.fence >= fence:
                 continue
             patience = self._times.settle + self._times.renew_every
@@ -169,7 +169,7 @@ class Promises:
     def child_starts(self, child: Child) -> None:
         """A child starts: alone (P1), wanted (P2), and not too often."""
         story = self.story(child.ticket)
-        for other in self._floor.alive(child.ticket):
+        for other in self._floor.working(child.ticket):
             if not self.forgotten(other):
                 self.broken("P1", f"{child} starts while {other} is alive")
         if story.unwanted_since is not None and story.unwanted_since < self._acquired.get(child.run, 0):
@@ -177,6 +177,13 @@ class Promises:
         story.starts += 1
         if story.starts > self._max_attempts:
             self.broken("P2", f"{child} starts for the {story.starts}th time; the limit is {self._max_attempts}")
+
+    def woken(self) -> None:
+        """A machine woke a moment ago: what was taken over while it slept has ended before it could do anything."""
+        for child in self._floor.children:
+            overtaken = child.alive and not self._floor.asleep(child) and child.fence < self.story(child.ticket).newest
+            if overtaken and not self.forgotten(child):
+                self.broken("P1", f"{child} goes on after its machine woke, although it was taken over")
 
     # ---- writes
 

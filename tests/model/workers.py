@@ -103,6 +103,7 @@ class Floor:
         self.children: list[Child] = []
         self.farewells: list[ModelGuard] = []
         """Guards that have ended their children and not yet told Redis."""
+        self.asleep: Callable[[Child], bool] = lambda _: False
 
     def open_for(self, actor: Actor) -> Callable[..., Any]:
         """What `RunContext.open_guard` is for this process."""
@@ -126,6 +127,10 @@ class Floor:
     def alive(self, ticket: TicketId) -> list[Child]:
         """The living children of the ticket."""
         return [child for child in self.children if child.alive and child.ticket == ticket]
+
+    def working(self, ticket: TicketId) -> list[Child]:
+        """The same, without those on a machine that sleeps: they do nothing until it wakes."""
+        return [child for child in self.alive(ticket) if not self.asleep(child)]
 
     def of(self, actor: Actor) -> list[Child]:
         """The living children of a process."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import concurrent.futures
+import itertools
 import multiprocessing
 import os
 import sys
@@ -86,7 +87,7 @@ def _results(first: int, seeds: int, jobs: int) -> Iterator[Played]:
     context = multiprocessing.get_context("spawn")
     with concurrent.futures.ProcessPoolExecutor(jobs, mp_context=context) as pool:
         waiting = iter(chunks)
-        under_way = {pool.submit(play_each, chunk) for chunk, _ in zip(waiting, range(jobs * 2), strict=False)}
+        under_way = {pool.submit(play_each, chunk) for chunk in itertools.islice(waiting, jobs * 2)}
         while under_way:
             done, under_way = concurrent.futures.wait(under_way, return_when=concurrent.futures.FIRST_COMPLETED)
             for future in done:

@@ -33,7 +33,7 @@ class Work:
 
     def __init__(self, chance: random.Random) -> None:
         self.code = chance.choice((0, 0, 0, 0, 0, 1, 75, 79))
-        self.lasts = chance.choice((0.05, 1.0, 5.0, 20.0)) * (0.5 + chance.random())
+        self.lasts = chance.choice((0.05, 1.0, 5.0, 30.0)) * (0.5 + chance.random())
         self.obeys_term = chance.random() < 0.7
         self.dies_within = chance.random()
 

@@ -41,7 +41,8 @@ def configuration(data_dir: Path) -> Config:
 def _configuration() -> Config:
     config = world_config(
         Path("data"),
-        lease=Lease(leader=Duration(100)),
+        # Short against the work, so that some lapse in the middle of it and somebody takes over.
+        lease=Lease(leader=Duration(100), ttl=Duration(70), renew_every=Duration(20), margin=Duration(10)),
         consumer=Consumer(stop_poll=Duration(17.5)),
         claim=Claim(loop_limit=LoopLimit(claims=1000)),
         run=Run(),
@@ -68,5 +69,5 @@ def bound(config: Config) -> float:
     return noticed + settled + found + published + 3 * LONGEST_WORK
 
 
-LONGEST_WORK: Final = 30.0
+LONGEST_WORK: Final = 45.0
 """See `guard.Work`."""

@@ -13,6 +13,8 @@ from tests.simulation.world import Agent, World
 _PLANNED: Final = tuple(kind for kind in Kind if not kind.name.startswith("WEBHOOK"))
 _SPELLS: Final = (0.5, 3.0, 11.0, 23.0, 35.0)
 """How long things last, in seconds: shorter and longer than a lock, a trust window and a lease."""
+_AWAKE: Final = 0.05
+"""How soon after its machine woke a guard has ended what it is not to trust any more."""
 _FORGETFUL: Final = (Kind.REDIS_WIPED, Kind.FLUSH, Kind.FAILOVER)
 _SELDOM_ALONE: Final = 0.4
 """How often something befalls a machine in the moment in which Redis forgets, or a person acts."""
@@ -105,6 +107,7 @@ class Troubles:
         if process.host.suspended:
             self._world.trace.say("wakes up", process.name)
             process.host.wake()
+            self._world.later(_AWAKE, self._world.promises.woken)
 
     def _tracker_is_back(self) -> None:
         self._world.trace.say("the tracker is back")

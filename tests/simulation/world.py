@@ -103,6 +103,7 @@ class World:
         self.board = LiveBoard(self.config.labels, self.trace.say, flavour=self.chance.choice(list(Flavour)))
         self.board.world = self
         self.floor = Floor(self.trace.say, self._child_starts)
+        self.floor.asleep = lambda child: cast(SimulatedGuard, child.guard).process.host.suspended
         self.promises = Promises(
             self.board,
             self.floor,
