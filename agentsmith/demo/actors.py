@@ -12,6 +12,7 @@ import os
 import random
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from multiprocessing.connection import Connection
@@ -24,6 +25,17 @@ Program = Callable[[Sequence[str]], int]
 _MINE: Final = "AGENTSMITH_"
 """The settings of whoever runs the demo must not reach into it."""
 _DISMISSED_WITHIN: Final = 5.0
+_SHORT: Final = 70
+"""Bytes; sockets are made in temporary folders, and their paths must not be long."""
+
+
+def _environ(folder: str) -> dict[str, str]:
+    """What a process of the demo gets: nobody's settings, and the demo's folder for all that is temporary.
+
+    A killed process cannot clean up after itself; the demo can.
+    """
+    environ = {key: value for key, value in os.environ.items() if not key.startswith(_MINE)}
+    return environ | {"TMPDIR": folder} if len(os.fsencode(folder)) <= _SHORT else environ
 
 
 class Process(Protocol):
@@ -101,8 +113,10 @@ def _wait_and_run(waiting: Connection, cue: Connection, program: Program) -> Non
     waiting.close()
     random.seed()
     os.chdir(folder)
-    for name in [name for name in os.environ if name.startswith(_MINE)]:
-        del os.environ[name]
+    environ = _environ(folder)
+    os.environ.clear()
+    os.environ.update(environ)
+    tempfile.tempdir = None  # what was looked up before the fork does not hold any more
     output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     for stream in (1, 2):
         os.dup2(output, stream)
@@ -128,7 +142,7 @@ class Troupe:
                 stdout=stream,
                 stderr=stream,
                 cwd=folder,
-                env={key: value for key, value in os.environ.items() if not key.startswith(_MINE)},
+                env=_environ(str(folder)),
                 process_group=0,
             )
 

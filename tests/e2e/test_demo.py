@@ -7,6 +7,7 @@ import json
 import os
 import signal
 import subprocess
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -20,10 +21,11 @@ from tests.support.wait import wait_until
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Iterator[Path]:
-    """Where the demo makes its own folder."""
-    yield tmp_path
-    assert list(tmp_path.iterdir()) == []
+def folder() -> Iterator[Path]:
+    """Where the demo makes its own folder; as short a path as people have."""
+    with tempfile.TemporaryDirectory(prefix="as-") as made:
+        yield Path(made)
+        assert list(Path(made).iterdir()) == []
 
 
 def environ(folder: Path) -> dict[str, str]:

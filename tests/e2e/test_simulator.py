@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 import shlex
 import signal
@@ -72,6 +73,8 @@ async def curl(example: str) -> Any:
         if word == "-H":
             name, _, value = next(words).partition(": ")
             headers[name] = value
+        elif word == "-u":
+            headers["Authorization"] = f"Basic {base64.b64encode(next(words).encode()).decode()}"
         elif word == "-d":
             body = next(words)
         elif word.startswith("http"):
@@ -87,9 +90,14 @@ async def test_it_serves_until_interrupted_and_every_example_works(cli: Cli, pla
         told = json.loads(said)
         assert (told["platform"], told["control"]) == (platform, f"{told['url']}/_control")
         assert len(told["tickets"]) >= 3
-        answers = [await curl(example) for example in told["examples"].values()]
-        assert len(answers[0]) == len(told["tickets"])
-        assert "agent-smith" in answers[1]["result"]
+        for example in told["examples"].values():
+            if example.startswith("git "):
+                cloning = await asyncio.create_subprocess_exec(*shlex.split(example), cwd=cli.folder, env=cli.environ)
+                assert await cloning.wait() == 0
+                assert list((cli.folder / "web").iterdir())
+            else:
+                assert await curl(example) is not None
+        assert "agent-smith" in (await curl(list(told["examples"].values())[2]))["result"]
         async with httpx.AsyncClient() as client:
             assert (await client.get(told["control"])).json()["simulator"] == platform
             assert (await client.get(f"{told['control']}/unknown")).json() == []
