@@ -15,10 +15,9 @@ unexport PYTHONDONTWRITEBYTECODE
 demo: $(STAMP)
 	$(BIN)/agentsmith demo
 
-# The longer proofs have targets of their own: live accounts, and chaos with real processes.
+# Everything but the tests for live accounts, which have a target of their own.
 test: check
-	$(BIN)/pytest -q -n $(WORKERS) --dist worksteal \
-	  --ignore=tests/live --ignore=tests/chaos/test_chaos.py
+	$(BIN)/pytest -q -n $(WORKERS) --dist worksteal --ignore=tests/live
 
 # The conformance suite on real accounts that environment variables name (CONTRIBUTING.md), rehearsed on the simulators.
 live: $(STAMP)

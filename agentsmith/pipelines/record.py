@@ -6,6 +6,7 @@ engine decides depends on one.
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import shutil
@@ -28,6 +29,7 @@ FOLDER: Final = "runs"
 FILE: Final = "run.json"
 LOG: Final = "output.log"
 _LARGEST: Final = 4 * 1024 * 1024
+_SECOND: Final = len("20261231-235959")
 
 
 @dataclass(slots=True)
@@ -200,9 +202,10 @@ def records(data_dir: Path) -> Iterator[RunRecord]:
         names = sorted((entry.name for entry in os.scandir(data_dir / FOLDER) if entry.is_dir()), reverse=True)
     except OSError:
         return
-    for name in names:
-        if (found := read(data_dir, name)) is not None:
-            yield found
+    # A name begins with the second in which the run was asked for; within it, the record knows more.
+    for _, same in itertools.groupby(names, key=lambda name: name[:_SECOND]):
+        found = filter(None, (read(data_dir, name) for name in same))
+        yield from sorted(found, key=lambda record: record.started, reverse=True)
 
 
 def read(data_dir: Path, run: str) -> RunRecord | None:

@@ -4,9 +4,10 @@ A fault answers what it hit, or None when there was nothing to hit, in which cas
 It leaves the world as it found it, also when it is interrupted. Lengths are those of an ordinary installation, scaled.
 
 Kinds of one track come one after another; the tracks run side by side. One thing is kept apart: Redis is not emptied
-while a consumer is paused or cut off from it. Redis then forgets the lease of a run that nobody can put back, which is
-what P1 assumes not to happen; such a run is alive until its guard ends it, at most one renewal interval and the grace
-after another one may have begun.
+while a consumer is paused or cut off from it, nor before it has spoken with Redis again. Redis then forgets the lease
+of a run that nobody can put back, or the fence that would have told it that others went on; P1 and P6 assume that this
+does not happen. Such a run is alive until its guard ends it, at most one renewal interval and the grace after another
+one may have begun.
 """
 
 from __future__ import annotations
@@ -64,12 +65,14 @@ class Scene:
 
     @asynccontextmanager
     async def muting(self) -> AsyncIterator[None]:
-        """While a consumer cannot renew its leases."""
+        """While a consumer cannot renew its leases, and until it has heard what it lost meanwhile."""
+        lease = self.arena.config.lease
         async with self._changed:
             await self._changed.wait_for(lambda: not self._flushing)
             self._muted += 1
         try:
             yield
+            await asyncio.sleep(lease.renew_every + lease.margin)
         finally:
             self._muted -= 1
             await self._tell()

@@ -18,6 +18,7 @@ import structlog
 
 from agentsmith.domain.ticket import Ticket
 from agentsmith.trackers.local.desk import Desk
+from tests.support import warm_cli
 from tests.support.wait import wait_until
 
 SLOW = 60.0
@@ -48,16 +49,8 @@ class Cli:
         self, *arguments: str, code: int = 0, environ: Mapping[str, str] | None = None
     ) -> subprocess.CompletedProcess[str]:
         """Run to the end; the exit code must be the expected one, and there is never a traceback."""
-        done = subprocess.run(
-            command(*arguments),
-            cwd=self.folder,
-            env={**self.environ, **(environ or {})},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=SLOW,
-            check=False,
-        )
+        env = {**self.environ, **(environ or {})}
+        done = warm_cli.run(arguments, cwd=self.folder, env=env, timeout=SLOW)
         assert "Traceback" not in done.stderr + done.stdout, done.stderr
         assert done.returncode == code, f"exit code {done.returncode}\n{done.stdout}\n{done.stderr}"
         return done
