@@ -10,7 +10,7 @@ FROM ?= 0
 # The tests start hundreds of processes: let each find what the first one compiled, whatever the shell prefers.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test live check simulate intake chaos mutants bench docs fmt install clean
+.PHONY: demo test live check simulate crashes intake chaos mutants bench docs fmt install clean
 
 demo: $(STAMP)
 	$(BIN)/agentsmith demo
@@ -34,6 +34,11 @@ simulate: $(STAMP)
 
 mutants: $(STAMP)
 	$(BIN)/python -m tests.mutants
+
+# Kill -9 and SIGSTOP between every two steps of a claim, a run, its end and a recovery, and around every git command.
+crashes: $(STAMP)
+	AGENTSMITH_CRASH_FULL=1 $(BIN)/pytest -q -n $(WORKERS) --dist worksteal \
+	  tests/e2e/test_crash_matrix.py tests/e2e/test_kill_at_steps.py tests/git/test_healing.py
 
 # Webhooks, polls, the reconciler and a second replica on the same thousand tickets: one run of each.
 intake: $(STAMP)

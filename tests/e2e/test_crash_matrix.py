@@ -5,8 +5,9 @@ job on the same Redis and the same tickets. A dry run finds out which steps ther
 step in the product is tried without a word here. A victim that was stopped stays so until every lease and lock of it
 has lapsed and the other is done; then it goes on, and must not write any more.
 
-By default every gap from claim to settle gets its kill -9, and an evenly spread half of them its SIGSTOP; the way of a
-recovery, by a leader that dies too, is tried in every second and fourth. AGENTSMITH_CRASH_FULL=1 leaves nothing out.
+By default an evenly spread half of the gaps from claim to settle gets its kill -9 and a quarter its SIGSTOP, the way of
+a recovery, by a leader that dies too, half of that; every beginning and end is among them. `make crashes` leaves none
+out.
 
 What each case checks: `_Case.check`. Many cases run at once, each in a namespace of its own.
 """
@@ -251,12 +252,9 @@ class _Case:
 
 
 def chosen(deed: str, gaps: Iterable[Gap]) -> list[Gap]:
-    """For kill -9 all from claim to settle. Of the rest, which takes longer, an even part, and every beginning and end.
-
-    AGENTSMITH_CRASH_FULL=1 tries all.
-    """
-    every = {"recover": 2}.get if deed == "SIGKILL" else {"recover": 4}.get
-    usual = 1 if deed == "SIGKILL" else 2
+    """An even part, and every beginning and end; AGENTSMITH_CRASH_FULL=1 tries all."""
+    every = {"recover": 4}.get if deed == "SIGKILL" else {"recover": 8}.get
+    usual = 2 if deed == "SIGKILL" else 4
     return [gap for gap in gaps if FULL or gap.number % every(gap.way, usual) == 0 or gap.name in _BOUNDARIES]
 
 
