@@ -3,7 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-WORKERS ?= 2
+# One more than two cores: some wait for processes that they started.
+WORKERS ?= 3
 SEEDS ?= 1000
 FROM ?= 0
 

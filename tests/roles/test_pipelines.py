@@ -411,7 +411,7 @@ BAD_TEXTS = {
     "newlines": "a\n\nb\r\nc",
     "nul": "a\0b",
     "control": "a\x1b[31mb\x07\x08",
-    "substitution": "$(touch pwned) `touch pwned` ${HOME} %s {0} {{ 7*7 }}",
+    "substitution": "$(touch pwned) `touch pwned` ${HOME} %s {0} {{ 7777*7777 }}",
     "path": "../../../../etc/passwd",
     "emoji": "💥👩‍👩‍👧",
     "right-to-left": "\u202e\u200fevil",
@@ -449,7 +449,7 @@ cp "$AGENTSMITH_TICKET_FILE" {tmp_path}/ticket.json
     assert not harm(tmp_path)
     assert {entry.name for entry in data.iterdir()} >= {"runs", "workspaces"}
     assert [entry.name for entry in (data / "workspaces").iterdir()] == [f"local.{key}"]
-    assert "49" not in (tmp_path / "prompts").read_text()
+    assert "60481729" not in (tmp_path / "prompts").read_text()
 
 
 async def test_a_megabyte_of_ticket_is_no_trouble(
