@@ -239,7 +239,7 @@ async def test_keep_gives_up_on_a_server_that_dies_again_and_again(
             return keeping.done()
 
         await wait_until(killed_when_ready, what="keep gives up")
-        with pytest.raises(ServerUnavailable, match="died 6 times in a row|ended with code -9"):
+        with pytest.raises(ServerUnavailable, match=r"died 6 times in a row|ended with code -9"):
             await keeping
 
 
