@@ -16,9 +16,9 @@ unexport PYTHONDONTWRITEBYTECODE
 demo: $(STAMP)
 	$(BIN)/agentsmith demo
 
-# Everything but the tests for live accounts, which have a target of their own.
+# Everything but what has a target of its own: live accounts, and chaos with real processes.
 test: check
-	$(BIN)/pytest -q -n $(WORKERS) --dist worksteal --ignore=tests/live
+	$(BIN)/pytest -q -n $(WORKERS) --dist worksteal --ignore=tests/live --ignore=tests/chaos/test_chaos.py
 
 # The conformance suite on real accounts that environment variables name (CONTRIBUTING.md), rehearsed on the simulators.
 live: $(STAMP)
