@@ -9,10 +9,12 @@ from collections.abc import Awaitable, Callable
 from typing import Any, ClassVar, Final, TypeVar, cast
 from urllib.parse import unquote, urlsplit
 
+import redis
 from redis.asyncio import Redis
 from redis.asyncio.retry import Retry
 from redis.asyncio.sentinel import Sentinel, SentinelConnectionPool
 from redis.backoff import NoBackoff
+from redis.driver_info import DriverInfo
 from redis.exceptions import (
     AuthenticationError,
     BusyLoadingError,
@@ -26,6 +28,7 @@ from redis.exceptions import (
     TryAgainError,
 )
 
+from agentsmith import __version__
 from agentsmith.domain.errors import StoreUnavailable
 from agentsmith.store.commands import Commands
 
@@ -36,6 +39,9 @@ OLDEST: Final = (6, 2)
 _CONNECT_S: Final = 5.0
 _ANSWER_S: Final = 10.0
 """Longer than any blocking call of ours, so that only a dead connection runs into it."""
+
+_WHO: Final = DriverInfo(lib_version=redis.__version__).add_upstream_driver("agentsmith", __version__)
+"""For CLIENT LIST. Left to itself, redis-py reads the documents of its package anew for every connection."""
 
 AWAY: Final = (
     ConnectionError,
@@ -62,6 +68,7 @@ def connect(url: str) -> Commands:
         "retry": Retry(NoBackoff(), 0),
         "socket_connect_timeout": _CONNECT_S,
         "socket_timeout": None,  # see _Client
+        "driver_info": _WHO,
     }
     parts = urlsplit(url)
     if parts.scheme == SENTINEL_SCHEME:
@@ -117,7 +124,7 @@ def _through_sentinel(url: str, options: dict[str, Any]) -> Commands:
     user, _, password = credentials.rpartition(":")
     if credentials:
         options = {**options, "username": unquote(user) or None, "password": unquote(password) or None}
-    asking = {name: options[name] for name in ("retry", "socket_connect_timeout", "socket_timeout")}
+    asking = {name: options[name] for name in ("retry", "socket_connect_timeout", "socket_timeout", "driver_info")}
     sentinel = Sentinel(  # type: ignore[no-untyped-call]  # redis-py leaves this one unannotated
         sentinels, sentinel_kwargs=asking, **options
     )

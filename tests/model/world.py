@@ -58,7 +58,7 @@ class Line:
     """The one connection to Redis that everybody shares. Calls queue up; one that was sent is always carried out."""
 
     def __init__(self, url: str) -> None:
-        self.redis = Redis.from_url(url, decode_responses=True, encoding_errors="surrogateescape")
+        self.redis = Redis.from_url(url, decode_responses=True, encoding_errors="surrogateescape", driver_info=None)
         self._turn = asyncio.Lock()
         self._waiting = 0
         self._silent = asyncio.Event()

@@ -31,10 +31,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     about_servers = metafunc.module.__name__.rpartition(".")[2] in ON_REAL_SERVERS_ALONE
     if about_servers or metafunc.function.__name__ in ABOUT_USERS:
         return
-    for fixture in ("redis_server", "private_server"):
-        if fixture in metafunc.fixturenames:
-            metafunc.parametrize(fixture, ["real", "simulated"], indirect=True)
-            return
+    if {"redis_server", "private_server"} & set(metafunc.fixturenames):
+        metafunc.parametrize("kind_of_server", ["real", "simulated"])
 
 
 @pytest.fixture(autouse=True)
@@ -43,8 +41,13 @@ def _reach_both(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def redis_server(request: pytest.FixtureRequest, redis_server: RedisServer) -> Iterator[RedisServer]:
-    if getattr(request, "param", "real") == "real":
+def kind_of_server() -> str:
+    return "real"
+
+
+@pytest.fixture
+def redis_server(kind_of_server: str, redis_server: RedisServer) -> Iterator[RedisServer]:
+    if kind_of_server == "real":
         yield redis_server
         return
     staged = StagedServer().start()
@@ -53,8 +56,8 @@ def redis_server(request: pytest.FixtureRequest, redis_server: RedisServer) -> I
 
 
 @pytest.fixture
-def private_server(request: pytest.FixtureRequest, private_server: PrivateServer) -> Iterator[PrivateServer]:
-    if getattr(request, "param", "real") == "real":
+def private_server(kind_of_server: str, private_server: PrivateServer) -> Iterator[PrivateServer]:
+    if kind_of_server == "real":
         yield private_server
         return
     started: list[StagedServer] = []

@@ -109,12 +109,18 @@ class RedisServer:
     def admin(self) -> redis.Redis:
         """A client that may do everything; close it, or use it as a context."""
         return redis.Redis.from_url(
-            self.url, decode_responses=True, retry=Retry(NoBackoff(), 0), encoding_errors="surrogateescape"
+            self.url,
+            decode_responses=True,
+            retry=Retry(NoBackoff(), 0),
+            encoding_errors="surrogateescape",
+            driver_info=None,
         )
 
     def client(self) -> redis.asyncio.Redis:
         """The same for an event loop."""
-        return redis.asyncio.Redis.from_url(self.url, decode_responses=True, encoding_errors="surrogateescape")
+        return redis.asyncio.Redis.from_url(
+            self.url, decode_responses=True, encoding_errors="surrogateescape", driver_info=None
+        )
 
     def tenant(self, namespace: str) -> Tenant:
         """A namespace on this server, and a user who may touch nothing else."""

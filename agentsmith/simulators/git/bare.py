@@ -11,6 +11,7 @@ import subprocess
 import tempfile
 import weakref
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -62,16 +63,17 @@ class BareRepository:
     default_branch: str
 
     def heads(self) -> dict[str, str]:
-        """The commit of every branch, by the branch's name."""
-        lines = self._git("for-each-ref", "--format=%(refname:lstrip=2) %(objectname)", "refs/heads").splitlines()
+        """The commit of every branch, by the branch's name; read without git, which here never packs its refs."""
+        root = self.path / "refs" / "heads"
         found: dict[str, str] = {}
-        for line in lines:
-            name, _, sha = line.rpartition(" ")
-            found[name] = sha
+        for path in sorted(root.rglob("*")):
+            if path.suffix != ".lock":
+                with suppress(OSError):  # a folder, or a branch that somebody deletes in this moment
+                    found[path.relative_to(root).as_posix()] = path.read_text().strip()
         return found
 
     def has(self, branch: str) -> bool:
-        """Whether the branch is there, without asking git: nothing here ever packs its refs."""
+        """Whether the branch is there."""
         return (self.path / "refs" / "heads" / branch).is_file()
 
     def ahead(self, base: str, head: str) -> int:
