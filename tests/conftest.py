@@ -19,6 +19,7 @@ builders of requests, signals and so on are in `tests/support/stores.py`.
 
 from __future__ import annotations
 
+import gc
 import itertools
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
@@ -36,6 +37,12 @@ settings.register_profile("agentsmith", deadline=None, print_blob=True)
 settings.load_profile("agentsmith")
 
 _numbers = itertools.count(1)
+
+
+def pytest_collection_finish() -> None:
+    """Keep thousands of tests out of every garbage collection to come: it takes a twentieth of the time."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")

@@ -20,6 +20,7 @@ from agentsmith.domain.ticket import Ticket
 from agentsmith.trackers.local.desk import Desk
 from tests.support import warm_cli
 from tests.support.wait import wait_until
+from tests.support.warm_cli import Forked
 
 SLOW = 60.0
 """Seconds; processes take long to start on a busy machine."""
@@ -90,31 +91,23 @@ class Cli:
     def up(self, *arguments: str) -> Iterator[Daemon]:
         """`agentsmith up` in the background, ended by its pid at the end."""
         log = self.folder / f"up-{len(list(self.folder.glob('up-*')))}.log"
-        with log.open("wb") as stream:
-            process = subprocess.Popen(
-                command("up", *arguments),
-                cwd=self.folder,
-                env=self.environ,
-                stdin=subprocess.DEVNULL,
-                stdout=stream,
-                stderr=stream,
-            )
-        try:
-            yield Daemon(process, log)
-        finally:
-            if process.poll() is None:
-                process.terminate()
-                try:
+        log.touch()
+        with log.open("ab") as stream:
+            to = stream.fileno()
+            process = Forked(["up", *arguments], cwd=self.folder, env=self.environ, out=to, err=to)
+        with process:
+            try:
+                yield Daemon(process, log)
+            finally:
+                process.send_signal(signal.SIGTERM)
+                with suppress(subprocess.TimeoutExpired):
                     process.wait(20)
-                except subprocess.TimeoutExpired:
-                    process.kill()
-                    process.wait()
 
 
 class Daemon:
     """A running `agentsmith up`."""
 
-    def __init__(self, process: subprocess.Popen[bytes], log: Path) -> None:
+    def __init__(self, process: Forked, log: Path) -> None:
         self.process, self.log = process, log
 
     async def ready(self) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """The command line in processes of their own without the cost of a start: forked from one that has imported everything.
 
 A test of a dozen commands would otherwise import agentsmith a dozen times. What is forked gets its own arguments,
-folder, environment and output, and ends with its own exit code; `agentsmith up` is started for real (`cli.py`).
+folder, environment and output, and ends with its own exit code.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import importlib
 import json
 import os
 import pkgutil
+import select
 import signal
 import socket
 import subprocess
@@ -20,32 +21,66 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Self
 
 ROOT: Final = Path(__file__).parents[2]
 _LONGEST_ORDER: Final = 1 << 20
+_REAPED_WITHIN: Final = 20.0
 
 
 def run(
     arguments: Sequence[str], *, cwd: Path, env: Mapping[str, str], timeout: float
 ) -> subprocess.CompletedProcess[str]:
     """`agentsmith` with these arguments, to its end; subprocess.TimeoutExpired if that does not come."""
-    order = json.dumps({"arguments": list(arguments), "cwd": str(cwd), "env": dict(env)}).encode()
-    told, telling = socket.socketpair()
-    with told, telling, tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
-        socket.send_fds(_server(), [order], [out.fileno(), err.fileno(), telling.fileno()])
-        telling.close()
-        told.settimeout(timeout)
-        with told.makefile("r") as lines:
-            pid = int(lines.readline())
-            try:
-                code = int(lines.readline())
-            except TimeoutError:
-                os.kill(pid, signal.SIGKILL)
-                raise subprocess.TimeoutExpired(["agentsmith", *arguments], timeout) from None
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+        with Forked(arguments, cwd=cwd, env=env, out=out.fileno(), err=err.fileno()) as forked:
+            code = forked.wait(timeout)
         out.seek(0)
         err.seek(0)
         return subprocess.CompletedProcess(list(arguments), code, out.read().decode(), err.read().decode())
+
+
+class Forked:
+    """`agentsmith` with these arguments, in a process that was just forked; leaving the block kills it."""
+
+    def __init__(self, arguments: Sequence[str], *, cwd: Path, env: Mapping[str, str], out: int, err: int) -> None:
+        order = json.dumps({"arguments": list(arguments), "cwd": str(cwd), "env": dict(env)}).encode()
+        self._arguments = arguments
+        self._code: int | None = None
+        self._told, telling = socket.socketpair()
+        with telling:
+            socket.send_fds(_server(), [order], [out, err, telling.fileno()])
+        self._lines = self._told.makefile("r")
+        self.pid = int(self._lines.readline())
+
+    def wait(self, timeout: float) -> int:
+        """Its exit code, or minus the signal that ended it; subprocess.TimeoutExpired if it goes on for longer."""
+        if self._code is None:
+            if not select.select([self._told], [], [], timeout)[0]:
+                raise subprocess.TimeoutExpired(["agentsmith", *self._arguments], timeout)
+            self._code = int(self._lines.readline())
+        return self._code
+
+    def poll(self) -> int | None:
+        """The same, or None while it lives."""
+        try:
+            return self.wait(0)
+        except subprocess.TimeoutExpired:
+            return None
+
+    def send_signal(self, number: signal.Signals) -> None:
+        """Send a signal, if it still lives."""
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.send_signal(signal.SIGKILL)
+        self.wait(_REAPED_WITHIN)
+        self._lines.close()
+        self._told.close()
 
 
 @cache
@@ -104,7 +139,8 @@ def _tell(order: dict[str, Any], out: int, err: int, telling: int) -> int:
 def _become(order: dict[str, Any], out: int, err: int) -> int:
     for fd, instead in ((1, out), (2, err)):
         os.dup2(instead, fd)
-        os.close(instead)
+    for fd in {out, err}:
+        os.close(fd)
     os.chdir(order["cwd"])
     os.environ.clear()
     os.environ.update(order["env"])
