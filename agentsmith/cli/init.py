@@ -16,6 +16,7 @@ from pydantic.fields import FieldInfo
 
 from agentsmith.cli import output
 from agentsmith.config import PRESETS, TrackerSettings, load
+from agentsmith.config.described import descriptions
 from agentsmith.domain.errors import ConfigError
 from agentsmith.domain.lifecycle import DEFAULT_PREFIX
 from agentsmith.trackers import registry
@@ -72,7 +73,7 @@ def _tracker(
         elif name in told:
             block[name] = told[name]
         elif field.is_required():
-            block[name] = _required(platform, name, field, asks=asks)
+            block[name] = _required(platform, name, descriptions(model).get(name, ""), asks=asks)
     return block, variables
 
 
@@ -80,8 +81,8 @@ def _is_secret(field: FieldInfo) -> bool:
     return "SecretStr" in str(field.annotation) or field.annotation is SecretStr
 
 
-def _required(platform: str, name: str, field: FieldInfo, *, asks: bool) -> str:
-    about = (field.description or "").split("\n", 1)[0].rstrip(".")
+def _required(platform: str, name: str, said: str, *, asks: bool) -> str:
+    about = said.split("\n", 1)[0].rstrip(".")
     if asks:
         return _ask(f"{name} ({about})" if about else name, None)
     raise ConfigError(f"a tracker on {platform} needs --{name.replace('_', '-')}" + (f": {about}" if about else ""))

@@ -32,6 +32,7 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 
 from agentsmith.config.agents import PRESETS as AGENTS
 from agentsmith.config.agents import Agent
+from agentsmith.config.described import Described
 from agentsmith.config.durations import Duration
 from agentsmith.config.names import (
     Names,
@@ -69,7 +70,7 @@ NESTING: Final = "__"
 Kind = TypeVar("Kind", bound=Section)
 
 
-class Config(BaseSettings):
+class Config(Described, BaseSettings):
     """The whole configuration. Making one reads neither environment nor files; `load` does that."""
 
     model_config = SettingsConfigDict(
@@ -78,7 +79,6 @@ class Config(BaseSettings):
         extra="forbid",
         frozen=True,
         hide_input_in_errors=True,
-        use_attribute_docstrings=True,
     )
 
     data_dir: Annotated[Path, AfterValidator(absolute)] = Field(default_factory=lambda: default_data_dir(os.environ))
