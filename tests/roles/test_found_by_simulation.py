@@ -53,6 +53,45 @@ async def test_what_is_in_hand_is_not_let_go(world: World) -> None:
     assert await world.statuses(key) == {Status.DONE}
 
 
+async def test_a_run_that_ends_after_redis_forgot_its_end_is_let_go(
+    world: World, raw: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Seed 1128: a failover lost the settle while the outcome was being published, and nobody doubted the run."""
+    settled, go_on = asyncio.Event(), asyncio.Event()
+    publish = world.parts.publisher.publish
+
+    async def slow(*args: Any, **options: Any) -> Any:
+        settled.set()
+        await go_on.wait()
+        return await publish(*args, **options)
+
+    monkeypatch.setattr(type(world.parts.publisher), "publish", lambda _, *args, **options: slow(*args, **options))
+    serving = asyncio.create_task(world.consumer.serve())
+    key = await world.open_ticket()
+    await world.claim(key)
+    await settled.wait()
+    (lease,) = world.consumer._leases.values()
+    await raw.hset(world.store.keys.running, lease.ticket, lease.value)  # as it was before
+    await world.consumer.restore()
+
+    async def looked() -> bool:
+        return not world.consumer._adopt
+
+    await wait_until(looked, what="the consumer looks at what is in its hands")
+    assert await world.store.runs.released() == [], "it is still at it"
+    go_on.set()
+
+    async def let_go() -> bool:
+        return await world.store.runs.released() == [lease.ticket]
+
+    await wait_until(let_go, what="the run is let go")
+    await world.consumer.drain(timeout=60)
+    await serving
+    await world.housekeeping.sweep()
+    assert await world.store.runs.running() == []
+    assert await world.statuses(key) == {Status.DONE}
+
+
 async def test_a_finished_ticket_leaves_no_run_behind(world: World) -> None:
     """Seed 165: the label said done, and a run that Redis had forgotten to end took a place for ever."""
     key = await world.open_ticket()
