@@ -22,6 +22,8 @@ from tests.simulation.world import World
 
 _STARTED: Final = 100_000.0
 _LOOK_EVERY: Final = 1.0
+_ROUGH_IF_SILENT: Final = 60.0
+"""Long enough for a lease to lapse in the middle of work, and for somebody to take over."""
 _NO_LEVEL: Final = logging.CRITICAL
 
 
@@ -41,7 +43,7 @@ def play(seed: int, *, whole_trace: bool = False) -> Played:
 
 def _play(seed: int, world: World) -> Played:
     people, troubles, promises = People(world), Troubles(world), world.promises
-    rough = world.chance.choice((10.0, 20.0, 40.0))
+    rough = _ROUGH_IF_SILENT if world.weather.silent else world.chance.choice((10.0, 20.0, 40.0))
     world.trace.say(f"seed {seed}: {', '.join(world.topology)}; {world.board.flavour}")
     for name in world.topology:
         world.later(world.between(0, 1.5), world.start, name)
