@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import gc
 import logging
 import shutil
@@ -29,6 +30,7 @@ _NO_LEVEL: Final = logging.CRITICAL
 
 def play(seed: int, *, whole_trace: bool = False) -> Played:
     """Play a seed to its end, or to the first promise that does not hold."""
+    _keep_modules()
     folder = Path(tempfile.mkdtemp(prefix="as-sim-", dir=_fastest_folder()))
     try:
         world = World(seed, folder / "data", whole_trace=whole_trace)
@@ -99,6 +101,12 @@ def _nothing_collected() -> Iterator[None]:
     finally:
         if before:
             gc.enable()
+
+
+@functools.cache
+def _keep_modules() -> None:
+    """Once: what is there before the first story stays, and need not be looked through after every one."""
+    gc.freeze()
 
 
 def _bury(tasks: list[Any]) -> None:
