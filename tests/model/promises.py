@@ -39,6 +39,8 @@ class Story:
     """Published as the end, and no person has said otherwise since."""
     retries: int = 0
     """How often a person said retry and was not heard yet."""
+    granted: int = 0
+    """How often a person said retry and was heard."""
     newest: int = 0
     """The newest fence that Redis gave out since it last forgot something."""
     unwanted_since: int | None = None
@@ -78,12 +80,15 @@ class Promises:
         self.violations.append(f"{promise}: {what}")
         self._say(f"!!! {promise}: {what}")
 
-    def forgot(self) -> None:
-        """Redis was emptied, or lost the latest that it had acknowledged."""
+    def forgot(self, *, went_back: bool = False) -> None:
+        """Redis was emptied, or lost the latest that it had acknowledged and went back to what it knew before."""
         self.forgot_at, self._forgot_time = self._moment(), self._now()
         for story in self.stories.values():
             story.newest = 0
             story.starts = 0  # counted in Redis; the comment's memo may be a claim late
+            if went_back:
+                # A retry that was granted may wait there again, and nothing tells that from one more of the person's.
+                story.retries, story.granted = story.retries + story.granted, 0
         self._requests.clear()  # what was put back since then is known to whoever put it back, and not to us
 
     # ---- what people do
@@ -246,7 +251,7 @@ class Promises:
         story, labels = self.stories[write.key], self._board.labels
         if story.final is not None and labels.label(story.final) in write.remove:
             if story.retries:
-                story.retries -= 1
+                story.retries, story.granted = story.retries - 1, story.granted + 1
             elif write.fence is None or write.fence >= story.newest:
                 self.broken("P4", f"{write.by} took {story.final} off {write.key}, and no person had asked for it")
             story.final, story.starts = None, 0

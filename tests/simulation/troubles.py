@@ -149,10 +149,11 @@ class Troubles:
         world = self._world
         if kind is Kind.FAILOVER and self._snapshot is not None:
             world.server.fail_over(self._snapshot)
+            world.promises.forgot(went_back=True)
         else:
             world.server.restart(keep=kind is Kind.REDIS_RESTART)
-        if kind is not Kind.REDIS_RESTART:
-            world.promises.forgot()
+            if kind is not Kind.REDIS_RESTART:
+                world.promises.forgot()
         self._redis_is_back()
 
     def _set_redis_clock(self, by: float) -> None:
