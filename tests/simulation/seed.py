@@ -23,7 +23,7 @@ from tests.simulation.world import World
 
 _STARTED: Final = 100_000.0
 _LOOK_EVERY: Final = 1.0
-_ROUGH_IF_SILENT: Final = 60.0
+_ROUGH_IF_SILENT: Final = 50.0
 """Long enough for a lease to lapse in the middle of work, and for somebody to take over."""
 _NO_LEVEL: Final = logging.CRITICAL
 

@@ -53,7 +53,7 @@ _IDLE: Final = frozenset(
 )  # fmt: skip
 """What processes ask all the time when there is nothing to do; trouble there is rarely of interest."""
 _IDLE_SHARE: Final = 0.05
-_SILENT_SHARE: Final = 0.15
+_SILENT_SHARE: Final = 0.1
 FORGETFUL: Final = (Kind.REDIS_WIPED, Kind.FLUSH, Kind.FAILOVER)
 """After which Redis does not know any more what it acknowledged."""
 
