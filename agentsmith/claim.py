@@ -33,7 +33,7 @@ from agentsmith.domain.intent import Intent
 from agentsmith.domain.lifecycle import Status, resolve
 from agentsmith.domain.recovery import Leave
 from agentsmith.domain.report import in_queue
-from agentsmith.domain.request import MalformedRequest, PinnedText, PipelineRequest
+from agentsmith.domain.request import PinnedText, PipelineRequest, asked_for
 from agentsmith.domain.rules import ClaimRules
 from agentsmith.domain.signal import Signal, SignalKind, Taken
 from agentsmith.domain.ticket import Ticket
@@ -167,7 +167,7 @@ class Claims:
                 return AlreadyClaimed(f"it is running: it will run once more, as {by.name} set its trigger again")
             return AlreadyClaimed("it is running")
         if payload := await self._store.queue.request_of(ticket.id):
-            if ticket.open and (triggered or _asked_for(payload)):
+            if ticket.open and (triggered or asked_for(payload)):
                 return AlreadyClaimed("it is queued")
             status = resolve(tracker.labels.statuses(ticket.labels))
             intent = Intent(ticket.id, tracker.name, ticket.key, 0, status, None, run="withdrawn", outcome=why)
@@ -359,13 +359,6 @@ def turned_away(ticket: Ticket, rules: ClaimRules) -> str:
 def new_run_id() -> str:
     """A name for a run that no other run has; it stands in logs, comments and folder names."""
     return f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{uuid.uuid4().hex[:8]}"
-
-
-def _asked_for(payload: str) -> bool:
-    try:
-        return PipelineRequest.from_json(payload).asked_by is not None
-    except MalformedRequest:
-        return False
 
 
 def new_request(

@@ -48,6 +48,8 @@ class Consumer:
     _freed: asyncio.Event = field(default_factory=asyncio.Event)
     _taking: asyncio.Lock = field(default_factory=asyncio.Lock)
     _adopt: bool = True
+    _doubted: set[str] = field(default_factory=set)
+    """Requests that were in hand when Redis last lost its memory: it may have forgotten that one of them ended."""
 
     @property
     def store(self) -> Store:
@@ -118,6 +120,7 @@ class Consumer:
 
     async def restore(self) -> None:
         """Redis lost its memory: put the requests in hand back; leases are put back by their renewal."""
+        self._doubted.update(self._tasks)
         for payload, scope in list(self._scopes.items()):
             await self.store.places.occupy(scope.request)
             await scope.restore(self.process.name, payload)
@@ -180,6 +183,10 @@ class Consumer:
         self._freed.set()
         if scope is not None and scope.holds_request:
             # The lease was lost before the request was acknowledged. Nobody but us may take it out of our list.
+            self._adopt = True
+        if payload in self._doubted:
+            # It may have settled before Redis forgot that, and then it runs again there, under our name.
+            self._doubted.discard(payload)
             self._adopt = True
         if not task.cancelled() and (error := task.exception()) is not None:
             # Housekeeping brings the ticket back; the consumer goes on with the others.

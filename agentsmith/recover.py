@@ -33,7 +33,7 @@ from agentsmith.domain.recovery import (
     Tidy,
     Withdraw,
 )
-from agentsmith.domain.request import PipelineRequest, text_hash
+from agentsmith.domain.request import PipelineRequest, asked_for, text_hash
 from agentsmith.domain.signal import Taken
 from agentsmith.domain.ticket import Ticket, TicketId
 from agentsmith.domain.tracker import Tracker
@@ -243,12 +243,14 @@ class Recovery:
             if memo is not None and memo.attempt:
                 attempts = await self._store.runs.restore_attempts(ticket.id, memo.attempt)
         told = await self._store.intents.last_published(ticket.id)
+        queued = await self._store.queue.request_of(ticket.id)
         facts = Facts(
             statuses=statuses,
             open=ticket.open,
             triggered=triggered,
             life=life,
-            queued=await self._store.queue.holds(ticket.id),
+            queued=queued is not None,
+            asked=queued is not None and asked_for(queued),
             attempts=attempts,
             max_attempts=self._max_attempts,
             # An end that we published stands (P4), whatever a late write put beside it.
@@ -318,7 +320,8 @@ class Recovery:
         letter = None
         if to is Status.FAILED:
             letter = DeadLetter(self._request(ticket, 0, facts.attempts).to_json(), note, time.time())
-        begun = await self._decide(intent, lock, after_settling=True, letter=letter)
+        # A dead run's request that was put back goes in the same step: nobody takes it while the label is moved.
+        begun = await self._decide(intent, lock, after_settling=True, unqueue=facts.queued, letter=letter)
         if begun.word != "decided":
             return
         if to is Status.PENDING:

@@ -40,6 +40,8 @@ class Facts:
     """Whether it was taken on here: our triggers route it here, or did so when it was claimed."""
     text_changed: bool = False
     """Redis lost the request, and the text that was pinned in it is not the ticket's text any more."""
+    asked: bool = False
+    """Whether the queued request was asked for by hand: no trigger would bring it about again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +111,7 @@ def decide(facts: Facts) -> Action:
         return Leave(f"{status.value} needs no recovery")
     if facts.life is not Life.DEAD:
         return Leave(f"the run is {facts.life.value}")
-    if facts.queued:
+    if facts.queued and (status is Status.ENQUEUED or facts.asked):
         # Whoever takes it goes on from either label; to move the ticket meanwhile would be to race with them.
         return Leave("a request is queued or in flight")
     if not facts.open or not facts.triggered:

@@ -90,6 +90,14 @@ class PipelineRequest:
             raise MalformedRequest(str(error).replace("PipelineRequest.__init__() ", "")) from None
 
 
+def asked_for(payload: str) -> bool:
+    """Whether the request in this wire form was asked for by hand; no for one that nobody can read."""
+    try:
+        return PipelineRequest.from_json(payload).asked_by is not None
+    except MalformedRequest:
+        return False
+
+
 _TEXT: Final = ("ticket", "tracker", "key", "pipeline", "run")
 _WHOLE: Final = ("fence", "attempt", "delivery", "priority")
 _OPTIONAL_TEXT: Final = ("wake_reason", "workspace", "trace", "asked_by", "labelled")

@@ -75,8 +75,8 @@ if redis.call('GET', lock) ~= token then return {'unlocked', 0} end
 if (redis.call('HGET', intent, 'outcome') or '') ~= '' then return {'unpublished', 0} end
 if tonumber(settle) > 0 and settling(epoch, settling_key, settle) then return {'settling', 0} end
 if redis.call('EXISTS', heartbeat) == 1 then return {'leased', 0} end
--- A consumer may take what is queued in any moment, lock or not: recovery leaves such a ticket to it.
-if tonumber(settle) > 0 and redis.call('HEXISTS', index, ticket) == 1 then return {'queued', 0} end
+-- A consumer may take what is queued in any moment, lock or not: recovery leaves such a ticket to it, or unqueues it.
+if tonumber(settle) > 0 and unqueue ~= '1' and redis.call('HEXISTS', index, ticket) == 1 then return {'queued', 0} end
 if unqueue == '1' then
   local payload = redis.call('HGET', index, ticket)
   if not payload or redis.call('LREM', queue, 1, payload) == 0 then return {'in-flight', 0} end

@@ -225,10 +225,16 @@ class MortalRedis:
         fault = await self._actor.checkpoint(script or command)
         if self._actor.cut_off or fault is Fault.FAIL:
             raise ConnectionError("cut off")
-        answer = await self._wire.send(lambda redis: getattr(redis, command)(*args, **options))
-        if script:
-            count = int(args[1])
-            self._ledger.heard(self._actor, script, list(args[2 : 2 + count]), list(args[2 + count :]), answer)
+
+        async def carry_out(redis: Any) -> Any:
+            answer = await getattr(redis, command)(*args, **options)
+            if script:
+                # Here, because what was carried out counts, also if whoever asked for it is gone by now.
+                count = int(args[1])
+                self._ledger.heard(self._actor, script, list(args[2 : 2 + count]), list(args[2 + count :]), answer)
+            return answer
+
+        answer = await self._wire.send(carry_out)
         self._actor.check()
         if fault is Fault.LOSE or self._actor.cut_off:
             raise ConnectionError("the answer was lost")

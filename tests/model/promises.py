@@ -39,6 +39,8 @@ class Story:
     """Published as the end, and no person has said otherwise since."""
     retries: int = 0
     """How often a person said retry and was not heard yet."""
+    granted: int = 0
+    """How often a person said retry and was heard."""
     newest: int = 0
     """The newest fence that Redis gave out since it last forgot something."""
     unwanted_since: int | None = None
@@ -70,18 +72,24 @@ class Promises:
         self._acquired: dict[str, int] = {}
         self._stood: dict[str, int] = {}
         """When the lease of a run was last seen to stand in Redis."""
+        self._requests: dict[str, str] = {}
+        """The request of each ticket that waits or is in flight, since Redis last forgot something."""
 
     def broken(self, promise: str, what: str) -> None:
         """Note that a promise does not hold."""
         self.violations.append(f"{promise}: {what}")
         self._say(f"!!! {promise}: {what}")
 
-    def forgot(self) -> None:
-        """Redis was emptied, or lost the latest that it had acknowledged."""
+    def forgot(self, *, went_back: bool = False) -> None:
+        """Redis was emptied, or lost the latest that it had acknowledged and went back to what it knew before."""
         self.forgot_at, self._forgot_time = self._moment(), self._now()
         for story in self.stories.values():
             story.newest = 0
             story.starts = 0  # counted in Redis; the comment's memo may be a claim late
+            if went_back:
+                # A retry that was granted may wait there again, and nothing tells that from one more of the person's.
+                story.retries, story.granted = story.retries + story.granted, 0
+        self._requests.clear()  # what was put back since then is known to whoever put it back, and not to us
 
     # ---- what people do
 
@@ -118,6 +126,7 @@ class Promises:
 
     def heard(self, actor: Doer, script: str, keys: list[str], args: list[Any], answer: Any) -> None:
         """Hold what a script answered against P1 and P6."""
+        self._follow_requests(actor, script, args, answer)
         match script:
             case "intents.begin_claim" | "intents.decide" if answer[0] in ("begun", "decided"):
                 self._raised(actor, script, args[0], int(answer[1]))
@@ -141,6 +150,30 @@ class Promises:
                 self._accepted(actor, script, keys[1].partition(":fence:")[2], int(args[2]))
             case _:
                 pass
+
+    def _follow_requests(self, actor: Doer, script: str, args: list[Any], answer: Any) -> None:
+        """One waiting, one running: no request is pushed while another of its ticket waits or is in flight (P1)."""
+        match script:
+            case "queue.push" if answer == "pushed":
+                ticket, request = args[0], args[2]
+                if self._requests.setdefault(ticket, request) != request:
+                    self.broken("P1", f"{actor} pushed a second request of {ticket} while the first one was in hand")
+                self._requests[ticket] = request
+            case "queue.acknowledge_and_take":
+                for ticket, request in zip(args[1::2], args[2::2], strict=True):
+                    self._request_is_over(ticket, request)
+            case "runs.settle" if answer == "settled":
+                self._request_is_over(args[0], args[6])
+            case "queue.bury" if answer:
+                self._request_is_over(args[0], args[1])
+            case "intents.decide" if answer[0] == "decided" and str(args[4]) == "1":
+                self._requests.pop(args[0], None)
+            case _:
+                pass
+
+    def _request_is_over(self, ticket: str, request: str) -> None:
+        if self._requests.get(ticket) == request:
+            del self._requests[ticket]
 
     def forgotten(self, child: Child) -> bool:
         """Whether Redis forgot the child's lease: then it cannot keep anybody out until the lease is put back."""
@@ -218,7 +251,7 @@ class Promises:
         story, labels = self.stories[write.key], self._board.labels
         if story.final is not None and labels.label(story.final) in write.remove:
             if story.retries:
-                story.retries -= 1
+                story.retries, story.granted = story.retries - 1, story.granted + 1
             elif write.fence is None or write.fence >= story.newest:
                 self.broken("P4", f"{write.by} took {story.final} off {write.key}, and no person had asked for it")
             story.final, story.starts = None, 0

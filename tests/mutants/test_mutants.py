@@ -9,11 +9,10 @@ import pytest
 
 from tests.mutants.__main__ import PAGE, documented, with_table
 from tests.mutants.mutant import ROOT, Caught, DoesNotApply, Edit, Mutant, all_mutants, holds, parse
+from tests.simulation.test_simulation import SEEDS
 
 QUICK: Final = ("skip-the-reread", "release-without-compare", "claim-a-leased-ticket")
 MUTANTS: Final = {mutant.name: mutant for mutant in all_mutants()}
-AT_LARGE: Final = {"drop-the-index", "stale-without-grace", "the-guard-trusts-for-ever"}
-"""No seed is known that catches them on today's code; the docs say so."""
 
 
 @pytest.mark.timeout(600)
@@ -22,7 +21,8 @@ def test_a_missing_safeguard_is_noticed(name: str) -> None:
     seed = documented(PAGE.read_text()).get(name, 0)
     caught = MUTANTS[name].hunt(first=seed, seeds=1) or MUTANTS[name].hunt(first=0, seeds=300)
     assert caught is not None, f"{name} was not caught"
-    assert holds(caught.seed), "the product fails there too"
+    # The first seeds are played on the product itself by the tests of the simulation.
+    assert caught.seed < SEEDS or holds(caught.seed), "the product fails there too"
     assert caught.promise.startswith("P")
 
 
@@ -34,9 +34,7 @@ def test_every_mutant_still_applies(name: str) -> None:
 
 
 def test_the_docs_name_the_seed_that_catches_each() -> None:
-    assert set(documented(PAGE.read_text())) == set(MUTANTS) - AT_LARGE, "make mutants writes the table"
-    for name in AT_LARGE:
-        assert f"| `{name}` | {MUTANTS[name].why} | | none known |" in PAGE.read_text()
+    assert set(documented(PAGE.read_text())) == set(MUTANTS), "make mutants writes the table"
 
 
 def test_a_patch_that_does_not_apply_is_refused(tmp_path: Path) -> None:

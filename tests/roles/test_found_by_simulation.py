@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +51,45 @@ async def test_what_is_in_hand_is_not_let_go(world: World) -> None:
     await world.consumer._disown()
     assert await world.store.runs.released() == []
     await running
+    assert await world.statuses(key) == {Status.DONE}
+
+
+async def test_a_run_that_ends_after_redis_forgot_its_end_is_let_go(
+    world: World, raw: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Seed 1128: a failover lost the settle while the outcome was being published, and nobody doubted the run."""
+    settled, go_on = asyncio.Event(), asyncio.Event()
+    publish = world.parts.publisher.publish
+
+    async def slow(*args: Any, **options: Any) -> Any:
+        settled.set()
+        await go_on.wait()
+        return await publish(*args, **options)
+
+    monkeypatch.setattr(type(world.parts.publisher), "publish", lambda _, *args, **options: slow(*args, **options))
+    serving = asyncio.create_task(world.consumer.serve())
+    key = await world.open_ticket()
+    await world.claim(key)
+    await settled.wait()
+    (lease,) = world.consumer._leases.values()
+    await raw.hset(world.store.keys.running, lease.ticket, lease.value)  # as it was before
+    await world.consumer.restore()
+
+    async def looked() -> bool:
+        return not world.consumer._adopt
+
+    await wait_until(looked, what="the consumer looks at what is in its hands")
+    assert await world.store.runs.released() == [], "it is still at it"
+    go_on.set()
+
+    async def let_go() -> bool:
+        return await world.store.runs.released() == [lease.ticket]
+
+    await wait_until(let_go, what="the run is let go")
+    await world.consumer.drain(timeout=60)
+    await serving
+    await world.housekeeping.sweep()
+    assert await world.store.runs.running() == []
     assert await world.statuses(key) == {Status.DONE}
 
 
@@ -138,23 +178,23 @@ async def _taken_signal(world: World) -> str:
     return taken[0]
 
 
-async def test_a_dead_run_whose_request_was_put_back_is_left_to_whoever_takes_it(world: World, raw: Any) -> None:
+async def test_a_dead_run_whose_request_was_put_back_leaves_the_queue_before_its_label_is_moved(world: World) -> None:
     """Seed 2060: housekeeping moved the label while a consumer took the request, and so wrote below its fence."""
     key = await world.open_ticket()
-    await world.claim(key)
-    payload = await world.store.queue.take("host-gone", wait=0.1)
+    await _died_before_acknowledge(world, key)
+    assert (await world.housekeeping.sweep()).recovered == 1
+    assert await world.statuses(key) == {Status.PENDING}, "the label says that nothing runs, also if nobody is there"
+    assert await world.queued() == []
+    await finish(world, key)
+
+
+async def test_a_dead_run_whose_request_was_taken_again_is_left_to_its_taker(world: World, raw: Any) -> None:
+    key = await world.open_ticket()
+    request = await _died_before_acknowledge(world, key)
+    payload = await world.store.queue.take(world.process.name, wait=0.1)
     assert payload is not None
-    request = PipelineRequest.from_json(payload)
-    acquired = await world.store.runs.acquire(request, payload, consumer="host-gone", ttl=60, max_deliveries=3)
-    assert isinstance(acquired, Acquired)
-    await world.desk.label(key, "agent-smith:in-progress", actor="mona")
-    await world.desk.unlabel(key, "agent-smith:enqueued", actor="mona")
-    await world.store.intents.note_published(request.ticket, Status.IN_PROGRESS)
-    lock_key = world.store.keys.claim_lock("local", request.ticket)
-    assert await world.store.runs.release_dead(acquired.lease, lock_key=lock_key)
-    assert await world.store.queue.put_back("host-gone") == 1
     fence = await raw.get(world.store.keys.fence(request.ticket))
-    assert (await world.housekeeping.sweep()).recovered == 0
+    await world.housekeeping.sweep()
     assert await world.statuses(key) == {Status.IN_PROGRESS}
     async with holding(world.store, "local", request.ticket, token="me") as lock:
         begun = await world.store.intents.decide(
@@ -162,7 +202,39 @@ async def test_a_dead_run_whose_request_was_put_back_is_left_to_whoever_takes_it
         )
     assert begun.word == "queued", "nor does a recovery whose facts are old"
     assert await raw.get(world.store.keys.fence(request.ticket)) == fence
+    await world.consumer.run(payload)
+    assert await world.statuses(key) == {Status.DONE}
+
+
+async def test_a_run_by_hand_whose_request_was_put_back_keeps_it(world: World) -> None:
+    """No trigger would bring it about again."""
+    key = await world.open_ticket()
+    await _died_before_acknowledge(world, key, asked_by="mona")
+    assert (await world.housekeeping.sweep()).recovered == 0
+    assert len(await world.queued()) == 1
     await finish(world, key)
+
+
+async def _died_before_acknowledge(world: World, key: str, asked_by: str | None = None) -> PipelineRequest:
+    """A run whose consumer died between its label and its acknowledge, and whose request was put back."""
+    await world.claim(key)
+    claimed = await world.store.queue.take("host-gone", wait=0.1)
+    assert claimed is not None
+    request = replace(PipelineRequest.from_json(claimed), asked_by=asked_by)
+    if asked_by is not None:
+        await world.store.queue.acknowledge_and_take("host-gone", [(request.ticket, claimed)], room=0)
+        await world.store.queue.push(request, taken_by="host-gone")
+    acquired = await world.store.runs.acquire(
+        request, request.to_json(), consumer="host-gone", ttl=60, max_deliveries=3
+    )
+    assert isinstance(acquired, Acquired)
+    await world.desk.label(key, "agent-smith:in-progress", actor="mona")
+    await world.desk.unlabel(key, "agent-smith:enqueued", actor="mona")
+    await world.store.intents.note_published(request.ticket, Status.IN_PROGRESS)
+    lock_key = world.store.keys.claim_lock("local", request.ticket)
+    assert await world.store.runs.release_dead(acquired.lease, lock_key=lock_key)
+    assert await world.store.queue.put_back("host-gone") == 1
+    return request
 
 
 async def test_a_retry_whose_signal_is_dealt_with_twice_runs_once(world: World) -> None:

@@ -18,6 +18,7 @@ from agentsmith.store import RunLease
 from tests.model.workers import Child, Floor
 from tests.simulation.loop import Call
 from tests.simulation.processes import Process
+from tests.simulation.setting import LONGEST_WORK
 
 _PIPE: Final = 0.0002
 """How long a line takes through a pipe; always the same, so that lines keep their order."""
@@ -31,9 +32,11 @@ Farewell = Callable[[dict[str, Any], Process], Coroutine[Any, Any, None]]
 class Work:
     """What a child will do if it is let: drawn once per child."""
 
-    def __init__(self, chance: random.Random) -> None:
+    def __init__(self, chance: random.Random, *, long: bool) -> None:
         self.code = chance.choice((0, 0, 0, 0, 0, 1, 75, 79))
-        self.lasts = chance.choice((0.05, 1.0, 5.0, 30.0)) * (0.5 + chance.random())
+        self.lasts = LONGEST_WORK * (0.7 + 0.3 * chance.random())
+        if not long:
+            self.lasts = chance.choice((0.05, 1.0, 5.0, 30.0)) * (0.5 + chance.random())
         self.obeys_term = chance.random() < 0.7
         self.dies_within = chance.random()
 
@@ -49,6 +52,8 @@ class SimulatedGuard:
         floor: Floor,
         chance: random.Random,
         farewell: Farewell,
+        *,
+        long_work: bool,
     ) -> None:
         self.process, self.consumer = process, consumer
         self.trusted_until = float("inf")
@@ -57,7 +62,7 @@ class SimulatedGuard:
         self.child: Child | None = None
         self.over = False
         self._protocol, self._floor, self._random, self._farewell = protocol, floor, chance, farewell
-        self._grace = 0.0
+        self._grace, self._long_work = 0.0, long_work
         self._last_words: dict[str, Any] | None = None
         self._leaving: tuple[str, int, bool] | None = None
         self._stopped: str | None = None
@@ -126,7 +131,7 @@ class SimulatedGuard:
 
     def _start(self, order: dict[str, Any]) -> None:
         assert self.lease is not None
-        env, work = order["env"], Work(self._random)
+        env, work = order["env"], Work(self._random, long=self._long_work)
         done: asyncio.Future[int] = self.process.loop.create_future()
         child = self.child = Child(self.lease.ticket, env["AGENTSMITH_RUN_ID"], self.lease.fence, self, done)
         self._started, self._stopped, self._timed_out, self._pressing = self._now, None, False, False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import gc
 import logging
 import shutil
@@ -22,11 +23,14 @@ from tests.simulation.world import World
 
 _STARTED: Final = 100_000.0
 _LOOK_EVERY: Final = 1.0
+_ROUGH_IF_SILENT: Final = 50.0
+"""Long enough for a lease to lapse in the middle of work, and for somebody to take over."""
 _NO_LEVEL: Final = logging.CRITICAL
 
 
 def play(seed: int, *, whole_trace: bool = False) -> Played:
     """Play a seed to its end, or to the first promise that does not hold."""
+    _keep_modules()
     folder = Path(tempfile.mkdtemp(prefix="as-sim-", dir=_fastest_folder()))
     try:
         world = World(seed, folder / "data", whole_trace=whole_trace)
@@ -41,7 +45,7 @@ def play(seed: int, *, whole_trace: bool = False) -> Played:
 
 def _play(seed: int, world: World) -> Played:
     people, troubles, promises = People(world), Troubles(world), world.promises
-    rough = world.chance.choice((10.0, 20.0, 40.0))
+    rough = _ROUGH_IF_SILENT if world.weather.silent else world.chance.choice((10.0, 20.0, 40.0))
     world.trace.say(f"seed {seed}: {', '.join(world.topology)}; {world.board.flavour}")
     for name in world.topology:
         world.later(world.between(0, 1.5), world.start, name)
@@ -97,6 +101,12 @@ def _nothing_collected() -> Iterator[None]:
     finally:
         if before:
             gc.enable()
+
+
+@functools.cache
+def _keep_modules() -> None:
+    """Once: what is there before the first story stays, and need not be looked through after every one."""
+    gc.freeze()
 
 
 def _bury(tasks: list[Any]) -> None:

@@ -7,15 +7,16 @@ from typing import Final
 from tests.model.actors import PERSONS
 from tests.simulation.processes import Link, Process
 from tests.simulation.server import Snapshot
-from tests.simulation.weather import Kind
+from tests.simulation.weather import FORGETFUL, Kind
 from tests.simulation.world import Agent, World
 
 _PLANNED: Final = tuple(kind for kind in Kind if not kind.name.startswith("WEBHOOK"))
 _SPELLS: Final = (0.5, 3.0, 11.0, 23.0, 35.0)
 """How long things last, in seconds: shorter and longer than a lock, a trust window and a lease."""
+_SILENCES: Final = (11.0, 30.0, 40.0)
+"""How long those are silent who were at work: longer than Redis settles, and longer than two looks take."""
 _AWAKE: Final = 0.05
 """How soon after its machine woke a guard has ended what it is not to trust any more."""
-_FORGETFUL: Final = (Kind.REDIS_WIPED, Kind.FLUSH, Kind.FAILOVER)
 _SELDOM_ALONE: Final = 0.4
 """How often something befalls a machine in the moment in which Redis forgets, or a person acts."""
 
@@ -30,6 +31,10 @@ class Troubles:
     def plan(self, until: float) -> None:
         """Let trouble of the seed's kinds come up until then, in seconds from now."""
         world, chance = self._world, self._world.chance
+        if world.weather.silent:
+            for _ in range(chance.choice((1, 2, 3))):
+                world.later(world.between(1, until / 2), self._fall_silent)
+            return
         kinds = [kind for kind in world.weather.kinds if kind in _PLANNED]
         if not kinds:
             return
@@ -39,6 +44,28 @@ class Troubles:
                 world.later(max(0.0, moment - world.between(0.005, 2)), self._replicate)
             world.later(moment, self._begin, kind)
 
+    def _fall_silent(self) -> None:
+        """Let somebody at work fall silent, as soon as there is somebody; sometimes Redis forgets it just then."""
+        world, chance = self._world, self._world.chance
+        if not world.weather.rough:
+            return
+        working = self._at_work()
+        if not working:
+            world.later(1.0, self._fall_silent)
+            return
+        forgetful = [kind for kind in world.weather.kinds if kind in FORGETFUL]
+        kind = chance.choice((Kind.PAUSE, Kind.PAUSE, Kind.CUT_REDIS))
+        world.weather.counts[kind] += 1
+        self._befall(chance.choice(working), kind, chance.choice(_SILENCES) * (0.7 + 0.6 * chance.random()))
+        if forgetful and chance.random() < 0.6:
+            self._replicate()
+            world.later(world.between(0, 1), self._begin, chance.choice(forgetful))
+
+    def _at_work(self) -> list[Agent]:
+        """Whose children work."""
+        hosts = {guard.process.host for guard in self._world.guards if guard.child is not None}
+        return [agent for agent in self._world.agents.values() if agent.process.well and agent.process.host in hosts]
+
     def _begin(self, kind: Kind) -> None:
         world, chance = self._world, self._world.chance
         if not world.weather.happens(kind, 1.0):
@@ -46,7 +73,7 @@ class Troubles:
         world.trace.say(f"*** {kind}")
         spell = chance.choice(_SPELLS) * (0.7 + 0.6 * chance.random())
         living = [agent for agent in world.agents.values() if agent.process.alive]
-        if kind in _FORGETFUL:
+        if kind in FORGETFUL:
             self._make_worse(living, spell)
         match kind:
             case Kind.TRACKER_DOWN:
@@ -73,9 +100,7 @@ class Troubles:
         """What Redis has just forgotten must not be decided on, however silent its owner, or whatever people do."""
         world, chance = self._world, self._world.chance
         if living and chance.random() < _SELDOM_ALONE:
-            at_work = {guard.process.host for guard in world.guards if guard.process.alive}
-            working = [agent for agent in living if agent.process.host in at_work]
-            self._befall(chance.choice(working or living), chance.choice((Kind.PAUSE, Kind.CUT_REDIS)), spell)
+            self._befall(chance.choice(self._at_work() or living), chance.choice((Kind.PAUSE, Kind.CUT_REDIS)), spell)
         if world.board.pages and chance.random() < _SELDOM_ALONE:
             world.later(
                 world.between(0, 4), world.person, chance.choice(PERSONS), chance.choice(list(world.board.pages))
@@ -124,10 +149,11 @@ class Troubles:
         world = self._world
         if kind is Kind.FAILOVER and self._snapshot is not None:
             world.server.fail_over(self._snapshot)
+            world.promises.forgot(went_back=True)
         else:
             world.server.restart(keep=kind is Kind.REDIS_RESTART)
-        if kind is not Kind.REDIS_RESTART:
-            world.promises.forgot()
+            if kind is not Kind.REDIS_RESTART:
+                world.promises.forgot()
         self._redis_is_back()
 
     def _set_redis_clock(self, by: float) -> None:

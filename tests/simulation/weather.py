@@ -53,6 +53,9 @@ _IDLE: Final = frozenset(
 )  # fmt: skip
 """What processes ask all the time when there is nothing to do; trouble there is rarely of interest."""
 _IDLE_SHARE: Final = 0.05
+_SILENT_SHARE: Final = 0.1
+FORGETFUL: Final = (Kind.REDIS_WIPED, Kind.FLUSH, Kind.FAILOVER)
+"""After which Redis does not know any more what it acknowledged."""
 
 
 class Weather:
@@ -63,10 +66,15 @@ class Weather:
         self._strike = strike
         self.rough = False
         self.counts: Counter[str] = Counter()
-        self.kinds = [kind for kind in Kind if chance.random() < 0.4]
+        self.silent = chance.random() < _SILENT_SHARE
+        """Little goes wrong, but work takes long, and who works falls silent for long: when is it taken for dead?"""
+        if self.silent:
+            self.kinds = [Kind.PAUSE, Kind.CUT_REDIS, *(kind for kind in FORGETFUL if chance.random() < 0.4)]
+        else:
+            self.kinds = [kind for kind in Kind if chance.random() < 0.4]
         self.faults = frozenset(fault for fault in Fault if chance.random() < 0.5)
-        self._per_point = chance.choice((0.0, 0.01, 0.03, 0.1))
-        self._between_steps = chance.choice((0, 0, 300, 2000))
+        self._per_point = chance.choice((0.0, 0.0, 0.01) if self.silent else (0.0, 0.01, 0.03, 0.1))
+        self._between_steps = 0 if self.silent else chance.choice((0, 0, 300, 2000))
         self._fuse = self._new_fuse()
         self._read_stale: set[Process] = set()
 

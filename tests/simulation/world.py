@@ -250,7 +250,9 @@ class World:
         number, protocol = len(self.guards) + 1, factory()
         process = Process(f"guard-{number}", consumer.host, self.loop, _Calm(), self.network)
         process.is_guard = True
-        guard = SimulatedGuard(process, consumer, protocol, self.floor, self.chance, self._say_farewell)
+        guard = SimulatedGuard(
+            process, consumer, protocol, self.floor, self.chance, self._say_farewell, long_work=self.weather.silent
+        )
         self.guards.append(guard)
         return GuardTransport(guard, pid=2**31 - number), protocol
 

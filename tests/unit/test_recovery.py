@@ -135,8 +135,14 @@ def test_nothing_queued_or_in_flight_is_pushed_again() -> None:
 
 def test_a_queued_request_is_left_to_its_consumer() -> None:
     for facts, action in ALL:
-        if len(facts.statuses) == 1 and facts.queued:
+        if facts.statuses == {Status.ENQUEUED} and facts.queued:
             assert isinstance(action, Leave), facts
+
+
+def test_a_queued_request_that_no_trigger_would_bring_about_again_is_left_whatever_the_label_says() -> None:
+    for facts, _ in ALL:
+        if len(facts.statuses) == 1 and facts.queued:
+            assert isinstance(decide(replace(facts, asked=True)), Leave), facts
 
 
 def test_a_withdrawn_ticket_is_never_run_again() -> None:
@@ -154,8 +160,9 @@ def test_attempts_used_up_fail_and_others_do_not() -> None:
 
 def test_every_dead_run_is_moved() -> None:
     for facts, action in ALL:
-        in_nobodys_hands = facts.life is Life.DEAD and not facts.queued
-        if in_nobodys_hands and facts.statuses in ({Status.ENQUEUED}, {Status.IN_PROGRESS}):
+        if facts.life is Life.DEAD and facts.statuses == {Status.IN_PROGRESS}:
+            assert not isinstance(action, Leave), facts
+        if facts.life is Life.DEAD and facts.statuses == {Status.ENQUEUED} and not facts.queued:
             assert not isinstance(action, Leave), facts
 
 
