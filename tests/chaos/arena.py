@@ -61,6 +61,11 @@ class Post:
         return self.daemon is not None and not self.daemon.is_over
 
     @property
+    def free(self) -> bool:
+        """Whether a daemon lives there that no fault is at."""
+        return self.alive and not self.busy
+
+    @property
     def pid(self) -> int:
         """The process there; 0 before the first."""
         return self.daemon.pid if self.daemon is not None else 0
@@ -128,11 +133,17 @@ class Arena:
     @staticmethod
     def parent(pid: int) -> int:
         """The parent of a process; 0 once it is gone."""
-        return guard.process_table().get(pid, (0, 0))[0]
+        try:
+            return int(Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[1])
+        except OSError:
+            return 0
 
-    def does(self, post: Post, pids: set[int]) -> bool:
-        """Whether one of these processes is the work of this post's daemon."""
-        return not pids.isdisjoint(self.descendants(post.pid))
+    def ancestors(self, pid: int) -> set[int]:
+        """Every process above this one; a run's are its guards and its consumer."""
+        found = set()
+        while (pid := self.parent(pid)) > 1:
+            found.add(pid)
+        return found
 
     @staticmethod
     def is_guard(pid: int) -> bool:
