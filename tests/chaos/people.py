@@ -89,10 +89,11 @@ class People:
                 self.closed.append(self.open.pop(ticket))
 
     def relabel(self) -> None:
-        """Put some label of people's own on some ticket, or take one off."""
-        if not self.open:
+        """Put some label of people's own on some ticket that is under way, or take one off."""
+        under_way = [errand for errand in self.open.values() if errand.ended is None]
+        if not under_way:
             return
-        errand = self._chance.choice(list(self.open.values()))
+        errand = self._chance.choice(under_way)
         if errand.notes and self._chance.random() < 0.5:
             errand.tracker.remove(errand.key, errand.notes.pop())
         else:

@@ -19,7 +19,7 @@ Tell = Callable[[str], None]
 
 _LOOK_EVERY: Final = 0.05
 _TELL_EVERY: Final = 2.0
-_RELABEL_EVERY: Final = 0.25
+_RELABEL_EVERY: Final = 0.5
 
 
 @dataclass(frozen=True, slots=True)
