@@ -32,6 +32,7 @@ from tests.e2e.daemons import DaemonProcess, Daemons
 from tests.support.fault_proxy import FaultProxy, to_socket
 from tests.support.redis_server import RedisServer, free_port
 
+PROGRAM: Final = "tests.chaos.daemon"
 CREW: Final = {"receiver": 2, "poller": 2, "consumer": 3, "housekeeping": 2}
 """How many processes of each role."""
 SLOTS: Final = 4
@@ -203,7 +204,7 @@ async def open_arena(folder: Path, factor: float, crew: Mapping[str, int] = CREW
         stack.push_async_callback(witness.leave)
         trackers = await stack.enter_async_context(open_trackers(history))
         document = _document(folder, factor, trackers)
-        daemons = Daemons(folder, "tests.chaos.daemon")
+        daemons = Daemons(folder, PROGRAM)
         arena = Arena(folder, _loaded(folder, document), factor, history, server, witness, trackers, daemons)
         await stack.enter_async_context(daemons)
         stack.push_async_callback(arena.leave_alone)  # or those who are ended in the end would be replaced for ever
