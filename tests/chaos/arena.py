@@ -37,8 +37,6 @@ CREW: Final = {"receiver": 2, "poller": 2, "consumer": 3, "housekeeping": 2}
 """How many processes of each role."""
 SLOTS: Final = 4
 _SCALED: Final = ("lease", "consumer", "claim", "housekeeping", "run")
-_STOP_POLL: Final = 0.2
-"""Not scaled: nine processes that look every 10 ms would be busy with nothing else."""
 _ENDS_WITHIN: Final = 20.0
 
 
@@ -255,7 +253,9 @@ def _document(folder: Path, factor: float, trackers: Mapping[str, Tracker]) -> d
     }
     scaled = _loaded(folder, document).scaled(factor).model_dump(mode="json", exclude_none=True)
     document |= {section: scaled[section] for section in _SCALED}
-    document["consumer"] |= {"slots": SLOTS, "stop_poll": f"{_STOP_POLL}s", "max_attempts": 100, "max_deliveries": 100}
+    # Not scaled: nine processes that look every 20 ms would be busy with nothing else.
+    del document["consumer"]["stop_poll"]
+    document["consumer"] |= {"slots": SLOTS, "max_attempts": 100, "max_deliveries": 100}
     document["claim"]["loop_limit"]["claims"] = 1000
     for name, settings in document["trackers"].items():
         settings["poll_interval"] = scaled["trackers"][name]["poll_interval"]

@@ -19,7 +19,7 @@ Tell = Callable[[str], None]
 
 _LOOK_EVERY: Final = 0.05
 _TELL_EVERY: Final = 2.0
-_RELABEL_EVERY: Final = 0.5
+_RELABEL_EVERY: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +118,7 @@ class Play:
 
     async def _pass_time(self) -> None:
         self._people.look(linger=self._arena.scaled(250))
-        await asyncio.sleep(_LOOK_EVERY)
+        await asyncio.sleep(max(_LOOK_EVERY, _LOOK_EVERY / 50 * len(self._people.open)))
 
     async def _torment(self, kinds: list[Kind]) -> None:
         """The faults of one track, one after another; those that have not happened yet come first."""

@@ -16,7 +16,10 @@ from tests.chaos.trackers import Tracker
 
 STRIKES_WITHIN: Final = 20.0
 """Seconds that a fault waits for what it is to hurt. Far more than it takes; a busy machine is slow."""
+_BEGINS_WITHIN: Final = 60.0
+"""Seconds that long work may take to begin: it waits its turn in the queue."""
 _LOOK_EVERY: Final = 0.03
+_LOOK_FOR_WORK_EVERY: Final = 0.1
 
 
 @dataclass(slots=True)
@@ -108,7 +111,7 @@ class Scene:
 
         What goes on after its consumer is gone is found out only if it lasts until the next run begins.
         """
-        give_up, asked = time.monotonic() + STRIKES_WITHIN, ""
+        give_up, asked = time.monotonic() + _BEGINS_WITHIN, ""
         while time.monotonic() < give_up:
             running = self.people.long_work()
             free = [(post, work) for work in running if (post := self._at(work)) is not None]
@@ -116,7 +119,7 @@ class Scene:
                 return self.chance.choice(free)
             if not asked or self.people.was_cut_off(asked):
                 asked = self.people.open_one(long=True)
-            await asyncio.sleep(_LOOK_EVERY)
+            await asyncio.sleep(_LOOK_FOR_WORK_EVERY)
         return None, None
 
     def _at(self, work: dict[str, Any]) -> Post | None:

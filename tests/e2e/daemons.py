@@ -125,7 +125,7 @@ class _Fork:
 
     def __init__(self, serve: Callable[[], None]) -> None:
         (orders, give), (hear, events) = os.pipe(), os.pipe()
-        self._pid, self._code = os.fork(), None
+        self._pid = os.fork()
         if self._pid == 0:
             try:
                 os.setsid()
@@ -143,7 +143,8 @@ class _Fork:
         self.stdin, self.stdout = os.fdopen(give, "wb", buffering=0), os.fdopen(hear, "rb", buffering=0)
 
     def poll(self) -> int | None:
-        return os.waitid(os.P_PID, self._pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) and 1
+        ended = os.waitid(os.P_PID, self._pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        return None if ended is None else ended.si_status
 
     def wait(self) -> None:
         os.waitpid(self._pid, 0)

@@ -19,6 +19,7 @@ are all the gaps between two steps. Step N in the middle looks to the world like
 from __future__ import annotations
 
 import asyncio
+import gc
 import importlib
 import json
 import os
@@ -401,6 +402,7 @@ def warm_up() -> None:
     open_http()  # imports much, and reads whom we trust
     for late in ("anyio._backends._asyncio", "encodings.idna", "uvicorn.protocols.http.auto"):
         importlib.import_module(late)
+    gc.freeze()  # so that no daemon goes through all that we share with it, and copies it by doing so
 
 
 if __name__ == "__main__":
