@@ -16,9 +16,9 @@ unexport PYTHONDONTWRITEBYTECODE
 demo: $(STAMP)
 	$(BIN)/agentsmith demo
 
-# Everything but what has a target of its own: live accounts, and chaos with real processes.
+# Everything but what has a target of its own: live accounts.
 test: check
-	$(BIN)/pytest -q -n $(WORKERS) --dist worksteal --ignore=tests/live --ignore=tests/chaos/test_chaos.py
+	$(BIN)/pytest -q -n $(WORKERS) --dist worksteal --ignore=tests/live
 
 # The conformance suite on real accounts that environment variables name (CONTRIBUTING.md), rehearsed on the simulators.
 live: $(STAMP)

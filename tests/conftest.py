@@ -15,12 +15,15 @@
 After each test with a namespace every key left on the server must be in the table of `agentsmith/store/keys.py`,
 with the type and the time to live that it declares; then the server is emptied. Types of the factories, `TIMES` and
 builders of requests, signals and so on are in `tests/support/stores.py`.
+
+Tests that take longer than some ten seconds are marked `@pytest.mark.long`, and begin first.
 """
 
 from __future__ import annotations
 
 import gc
 import itertools
+import os
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
 
@@ -30,6 +33,7 @@ from redis.asyncio import Redis
 
 from agentsmith.store import Store
 from tests.support.declared_keys import complaints
+from tests.support.order import long_first
 from tests.support.redis_server import RedisServer, Tenant
 from tests.support.stores import TIMES, Flush, MakeStore, PrivateServer, Settled
 
@@ -43,6 +47,12 @@ def pytest_collection_finish() -> None:
     """Keep thousands of tests out of every garbage collection to come: it takes a twentieth of the time."""
     gc.collect()
     gc.freeze()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with what is marked `long`, after the plugin that shuffles."""
+    workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    items[:] = long_first(items, lambda item: item.get_closest_marker("long") is not None, workers)
 
 
 @pytest.fixture(scope="session")

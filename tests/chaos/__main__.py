@@ -35,6 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     folder = Path(tempfile.mkdtemp(prefix="agentsmith-chaos-"))
     keep = bool(wanted.keep)
     try:
+        _prepare()
         verdict, played = asyncio.run(_interruptible(folder, wanted))
         keep = keep or not verdict.ok
     except (KeyboardInterrupt, asyncio.CancelledError):
@@ -49,7 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         else:
             shutil.rmtree(folder, ignore_errors=True)
     _report(verdict, played, wanted)
-    return 0 if verdict.ok and played.opened == wanted.tickets else 1
+    return 0 if verdict.ok and played.opened >= wanted.tickets else 1
 
 
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -82,13 +83,20 @@ def _terms(wanted: argparse.Namespace) -> Terms:
 
     if wanted.tickets <= _FEW:
         return Terms(wanted.tickets, window=14, breath=0.5, once=True, limit=wanted.limit or 120.0)
-    limit = wanted.limit or 120.0 + wanted.tickets * 0.18
-    return Terms(wanted.tickets, window=48, breath=6.0, once=False, limit=limit, patience=180.0, long_share=0.005)
+    limit = wanted.limit or 300.0 + wanted.tickets * 0.15
+    return Terms(wanted.tickets, window=24, breath=6.0, once=False, limit=limit, patience=180.0)
+
+
+def _prepare() -> None:
+    """Import everything, which takes seconds (so bad input was told before), and fork who is to fork daemons."""
+    from tests.chaos import arena, daemon, faults, play  # noqa: F401 - for those that are forked, and for later
+    from tests.e2e.daemons import fork_nursery
+
+    fork_nursery(arena.PROGRAM, daemon.serve)
 
 
 async def _interruptible(folder: Path, wanted: argparse.Namespace) -> tuple[Verdict, Played]:
     """Chaos, ended in order by Ctrl-C, and by the signals of a supervisor or a closed terminal too."""
-    # Imported late: it takes seconds, and bad input should be told at once.
     from tests.chaos.arena import CREW, open_arena
     from tests.chaos.faults import KINDS
     from tests.chaos.play import Play

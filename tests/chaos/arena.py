@@ -32,12 +32,11 @@ from tests.e2e.daemons import DaemonProcess, Daemons
 from tests.support.fault_proxy import FaultProxy, to_socket
 from tests.support.redis_server import RedisServer, free_port
 
+PROGRAM: Final = "tests.chaos.daemon"
 CREW: Final = {"receiver": 2, "poller": 2, "consumer": 3, "housekeeping": 2}
 """How many processes of each role."""
 SLOTS: Final = 4
 _SCALED: Final = ("lease", "consumer", "claim", "housekeeping", "run")
-_STOP_POLL: Final = 0.2
-"""Not scaled: nine processes that look every 10 ms would be busy with nothing else."""
 _ENDS_WITHIN: Final = 20.0
 
 
@@ -59,6 +58,11 @@ class Post:
     def alive(self) -> bool:
         """Whether a daemon lives there now."""
         return self.daemon is not None and not self.daemon.is_over
+
+    @property
+    def free(self) -> bool:
+        """Whether a daemon lives there that no fault is at."""
+        return self.alive and not self.busy
 
     @property
     def pid(self) -> int:
@@ -128,11 +132,17 @@ class Arena:
     @staticmethod
     def parent(pid: int) -> int:
         """The parent of a process; 0 once it is gone."""
-        return guard.process_table().get(pid, (0, 0))[0]
+        try:
+            return int(Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[1])
+        except OSError:
+            return 0
 
-    def does(self, post: Post, pids: set[int]) -> bool:
-        """Whether one of these processes is the work of this post's daemon."""
-        return not pids.isdisjoint(self.descendants(post.pid))
+    def ancestors(self, pid: int) -> set[int]:
+        """Every process above this one; a run's are its guards and its consumer."""
+        found = set()
+        while (pid := self.parent(pid)) > 1:
+            found.add(pid)
+        return found
 
     @staticmethod
     def is_guard(pid: int) -> bool:
@@ -192,7 +202,7 @@ async def open_arena(folder: Path, factor: float, crew: Mapping[str, int] = CREW
         stack.push_async_callback(witness.leave)
         trackers = await stack.enter_async_context(open_trackers(history))
         document = _document(folder, factor, trackers)
-        daemons = Daemons(folder, "tests.chaos.daemon")
+        daemons = Daemons(folder, PROGRAM)
         arena = Arena(folder, _loaded(folder, document), factor, history, server, witness, trackers, daemons)
         await stack.enter_async_context(daemons)
         stack.push_async_callback(arena.leave_alone)  # or those who are ended in the end would be replaced for ever
@@ -243,7 +253,9 @@ def _document(folder: Path, factor: float, trackers: Mapping[str, Tracker]) -> d
     }
     scaled = _loaded(folder, document).scaled(factor).model_dump(mode="json", exclude_none=True)
     document |= {section: scaled[section] for section in _SCALED}
-    document["consumer"] |= {"slots": SLOTS, "stop_poll": f"{_STOP_POLL}s", "max_attempts": 100, "max_deliveries": 100}
+    # Not scaled: nine processes that look every 20 ms would be busy with nothing else.
+    del document["consumer"]["stop_poll"]
+    document["consumer"] |= {"slots": SLOTS, "max_attempts": 100, "max_deliveries": 100}
     document["claim"]["loop_limit"]["claims"] = 1000
     for name, settings in document["trackers"].items():
         settings["poll_interval"] = scaled["trackers"][name]["poll_interval"]

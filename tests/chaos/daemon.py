@@ -1,7 +1,8 @@
 """The program behind the daemons of chaos: `agentsmith up`, whose clock can jump and whose writes say who they are.
 
 As in `tests/e2e/faulty_daemon.py`, one process imports everything once and forks a daemon per order, and the product
-knows nothing of it. Two things are done to each daemon from outside:
+knows nothing of it. That process is itself a fork of the conductor, which has imported the same. Two things are done to
+each daemon from outside:
 
 - Its wall clock is off by what stands in a file, which the conductor changes while the daemon runs: `time.time()`, and
   the dates that the scheduler of its beats goes by. The clocks that leases are measured on cannot jump.
@@ -171,6 +172,7 @@ def prepare(order: Mapping[str, Any]) -> None:
     sign_writes()
 
 
-if __name__ == "__main__":
+def serve() -> None:
+    """Fork daemons as ordered, until there are no more orders."""
     warm_up()
     Nursery(prepare).serve()

@@ -14,22 +14,18 @@ from __future__ import annotations
 
 import asyncio
 import os
-import random
 import signal
-import time
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from dataclasses import dataclass
 from typing import Final
 
 import redis
 
 from agentsmith.simulators.faults import Fault
-from tests.chaos.arena import Arena, Post
 from tests.chaos.daemon import WallClock
-from tests.chaos.people import People
+from tests.chaos.scene import Scene
 from tests.chaos.trackers import Tracker
-from tests.support.wait import wait_until
 
 WRITES: Final = "POST|PUT|PATCH|DELETE"
 LIMITS: Final = {
@@ -39,88 +35,6 @@ LIMITS: Final = {
     "jira": "burst_limit",
 }
 """How each platform says 429."""
-_STRIKES_WITHIN: Final = 8.0
-
-
-@dataclass(slots=True)
-class Scene:
-    """What faults need to know."""
-
-    arena: Arena
-    people: People
-    chance: random.Random
-    _muted: int = 0
-    _flushing: bool = False
-    _changed: asyncio.Condition = field(default_factory=asyncio.Condition)
-
-    @property
-    def ttl(self) -> float:
-        """Longer than any lease, lock or leadership lasts."""
-        lease = self.arena.config.lease
-        return max(lease.ttl, lease.claim_lock, lease.leader)
-
-    def tracker(self) -> Tracker:
-        """Some tracker."""
-        return self.chance.choice(list(self.arena.trackers.values()))
-
-    @asynccontextmanager
-    async def muting(self) -> AsyncIterator[None]:
-        """While a consumer cannot renew its leases, and until it has heard what it lost meanwhile."""
-        lease = self.arena.config.lease
-        async with self._changed:
-            await self._changed.wait_for(lambda: not self._flushing)
-            self._muted += 1
-        try:
-            yield
-            await asyncio.sleep(lease.renew_every + lease.margin)
-        finally:
-            self._muted -= 1
-            await self._tell()
-
-    @asynccontextmanager
-    async def flushing(self) -> AsyncIterator[None]:
-        """While leases are missing that their owners will put back."""
-        async with self._changed:
-            await self._changed.wait_for(lambda: not self._muted)
-            self._flushing = True
-        try:
-            yield
-        finally:
-            self._flushing = False
-            await self._tell()
-
-    async def _tell(self) -> None:
-        async with self._changed:
-            self._changed.notify_all()
-
-    @asynccontextmanager
-    async def victim(self, role: str, *, leading: bool = False) -> AsyncIterator[Post | None]:
-        """A daemon of the role that no other fault is at: mostly the leader, and of consumers one with long work.
-
-        What goes on after its consumer is gone is found out only if it lasts until the next run begins.
-        """
-        chosen = await self._leader(role) if leading and self.chance.random() < 0.8 else None
-        give_up = time.monotonic() + _STRIKES_WITHIN
-        while chosen is None and time.monotonic() < give_up:
-            free = [post for post in self.arena.of_role(role) if post.alive and not post.busy]
-            if role == "consumer":
-                free = [post for post in free if self.arena.does(post, self.people.long_work())]
-            if free:
-                chosen = self.chance.choice(free)
-            else:
-                await asyncio.sleep(0.05)
-        if chosen is None or chosen.busy:
-            yield None
-            return
-        chosen.busy = True
-        try:
-            yield chosen
-        finally:
-            chosen.busy = False
-
-    async def _leader(self, role: str) -> Post | None:
-        leader = await self.arena.leader(role)
-        return leader if leader is not None and not leader.busy else None
 
 
 Play = Callable[[Scene], Awaitable[str | None]]
@@ -202,7 +116,7 @@ async def _(scene: Scene) -> str | None:
 
 @kind("pause-consumer", "consumers", ends_runs=True)
 async def _(scene: Scene) -> str | None:
-    async with scene.muting():
+    async with scene.truce.muting():
         return await _pause(scene, "consumer")
 
 
@@ -224,7 +138,7 @@ async def _(scene: Scene) -> str | None:
 @kind("kill-guard", "consumers", ends_runs=True)
 async def _(scene: Scene) -> str | None:
     """Kill -9 one of the two processes that guard a run, whichever comes first."""
-    work = scene.people.some_work(scene.chance)
+    _, work = await scene.long_work()
     if work is None:
         return None
     guard = int(work["parent"])
@@ -284,7 +198,7 @@ async def _(scene: Scene) -> str | None:
 @kind("redis-flush", "redis")
 async def _(scene: Scene) -> str | None:
     lease = scene.arena.config.lease
-    async with scene.flushing():
+    async with scene.truce.flushing():
         try:
             await asyncio.to_thread(scene.arena.server.command, "FLUSHALL")
         except redis.RedisError:
@@ -319,7 +233,7 @@ async def _(scene: Scene) -> str | None:
 @kind("redis-partition", "redis", ends_runs=True)
 async def _(scene: Scene) -> str | None:
     """A consumer cannot reach Redis, but its trackers and its work; what it sent meanwhile arrives in the end."""
-    async with scene.muting(), scene.victim("consumer") as post:
+    async with scene.truce.muting(), scene.victim("consumer") as post:
         if post is None:
             return None
         try:
@@ -336,6 +250,7 @@ async def _(scene: Scene) -> str | None:
 @kind("tracker-cut", "network")
 async def _(scene: Scene) -> str | None:
     tracker = scene.tracker()
+    await scene.seen(lambda: tracker.proxy.connections > 0)
     try:
         tracker.proxy.refuse(True)
         cut = tracker.proxy.cut()
@@ -360,6 +275,7 @@ async def _(scene: Scene) -> str | None:
 async def _(scene: Scene) -> str | None:
     """Requests get stuck on their way, for longer than anybody waits; they arrive when others did the same again."""
     tracker = scene.tracker()
+    await scene.seen(lambda: tracker.proxy.connections > 0)
     try:
         stalled = tracker.proxy.stall_present()
         await asyncio.sleep(scene.arena.scaled(scene.chance.uniform(40, 120)))
@@ -368,12 +284,16 @@ async def _(scene: Scene) -> str | None:
     return f"{tracker.name}: {stalled} connections" if stalled else None
 
 
-async def _strike(scene: Scene, tracker: Tracker, fault: Fault, *, seconds: float = 0.0) -> str | None:
-    """Arm a fault until it is spent or its time is over; it happened if it struck."""
+async def _strike(scene: Scene, tracker: Tracker, fault: Fault) -> str | None:
+    """Arm a fault until it is spent or has gone on for long enough; it happened if it struck.
+
+    A ticket is opened meanwhile, so that there is something to strike.
+    """
     armed = tracker.simulator.inject(fault)
     try:
-        with suppress(AssertionError):
-            await wait_until(lambda: armed.spent, what="it to be spent", within=seconds or _STRIKES_WITHIN)
+        scene.people.open_one(tracker)
+        if await scene.seen(lambda: armed.struck > 0):
+            await scene.seen(lambda: armed.spent, within=scene.arena.scaled(60))
         if fault.kind == "slow":
             await asyncio.sleep(fault.seconds or 0.0)
     finally:
@@ -385,7 +305,7 @@ async def _strike(scene: Scene, tracker: Tracker, fault: Fault, *, seconds: floa
 async def _(scene: Scene) -> str | None:
     status = scene.chance.choice([500, 502, 503])
     fault = Fault("status", status=status, times=None, probability=0.7, seed=scene.chance.getrandbits(32))
-    return await _strike(scene, scene.tracker(), fault, seconds=scene.arena.scaled(60))
+    return await _strike(scene, scene.tracker(), fault)
 
 
 @kind("tracker-429", "tracker")
@@ -425,4 +345,6 @@ async def _(scene: Scene) -> str | None:
 @kind("label-removed", "tracker")
 async def _(scene: Scene) -> str | None:
     """An operator takes the lifecycle label off a ticket that is queued or running."""
+    scene.people.open_one()
+    await scene.seen(lambda: bool(scene.people.in_hand()))
     return scene.people.remove_a_status(scene.chance)

@@ -7,23 +7,19 @@ import random
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
 
 from tests.chaos.arena import Arena
-from tests.chaos.faults import Kind, Scene
+from tests.chaos.faults import Kind
 from tests.chaos.people import People
-from tests.support.wait import wait_until
+from tests.chaos.scene import Scene, Truce
 
 Tell = Callable[[str], None]
 
-_TORMENTED: Final = 0.6
-"""The share of the tickets within which every kind of fault happens, where that can be had."""
-_LONGEST_BREATH: Final = 8.0
 _LOOK_EVERY: Final = 0.05
 _TELL_EVERY: Final = 2.0
-_RELABEL_EVERY: Final = 0.25
+_RELABEL_EVERY: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +37,6 @@ class Terms:
     """Seconds after which no more tickets are opened."""
     patience: float = 90.0
     """Seconds that everything may take to come right after the last fault."""
-    long_share: float = 0.08
-    """The share of tickets whose work lasts longer than it takes to declare a silent run dead."""
 
 
 @dataclass(slots=True)
@@ -60,10 +54,10 @@ class Play:
 
     def __init__(self, arena: Arena, kinds: Sequence[Kind], terms: Terms, seed: int, tell: Tell) -> None:
         self._arena, self._kinds, self._terms, self._tell = arena, kinds, terms, tell
-        chance = random.Random(seed)
-        self._people = People(arena, chance, total=terms.tickets, long_share=terms.long_share)
-        self._scene = Scene(arena, self._people, chance)
-        self._chance = chance
+        self._seed = seed
+        self._people = People(arena, seed, total=terms.tickets)
+        lease = arena.config.lease
+        self._truce = Truce(lease.renew_every + lease.margin)
         self._struck: Counter[str] = Counter()
         self._now: dict[str, str] = {}
         self._began = time.monotonic()
@@ -81,6 +75,7 @@ class Play:
             telling = group.create_task(self._keep_telling())
             await self._open_tickets()
             self._over.set()
+            self._people.rest()
             await self._converge()
             telling.cancel()
         played = Played(time.monotonic() - self._began, self._people.opened, list(self._people.stragglers()))
@@ -100,7 +95,7 @@ class Play:
             share = (len(self._struck) + 3) / len(self._kinds)
             while people.under_way < terms.window and people.opened < min(people.total, people.total * share):
                 people.open_one()
-            if people.opened == people.total and len(self._struck) == len(self._kinds):
+            if people.opened >= people.total and len(self._struck) == len(self._kinds):
                 return
             if time.monotonic() - relabelled > _RELABEL_EVERY:
                 relabelled = time.monotonic()
@@ -123,38 +118,28 @@ class Play:
 
     async def _pass_time(self) -> None:
         self._people.look(linger=self._arena.scaled(250))
-        await asyncio.sleep(_LOOK_EVERY)
+        await asyncio.sleep(max(_LOOK_EVERY, _LOOK_EVERY / 50 * len(self._people.open)))
 
     async def _torment(self, kinds: list[Kind]) -> None:
         """The faults of one track, one after another; those that have not happened yet come first."""
+        # Chance of its own, so that the choices of a track do not depend on how quick the others are.
+        chance = random.Random(f"{self._seed} {kinds[0].track}")
+        scene = Scene(self._arena, self._people, self._truce, chance)
         while not self._over.is_set():
             waiting = [kind for kind in kinds if not self._struck[kind.name]]
             if self._terms.once and not waiting:
                 return
-            for kind in self._chance.sample(waiting or kinds, k=len(waiting or kinds)):
+            for kind in chance.sample(waiting or kinds, k=len(waiting or kinds)):
                 if self._over.is_set():
                     return
-                await self._suffer(kind)
-                await self._breathe(kinds)
+                await self._suffer(kind, scene)
+                await asyncio.sleep(self._terms.breath * chance.uniform(0.3, 1.7))
 
-    async def _breathe(self, kinds: list[Kind]) -> None:
-        """Let work go on: the faults of a track keep step with the tickets, so that they find something to hurt.
-
-        Not for ever, because it may be for want of a fault that nothing goes on.
-        """
-        rest = self._terms.breath * self._chance.uniform(0.3, 1.7)
-        had = sum(self._struck[kind.name] > 0 for kind in kinds)
-        await asyncio.sleep(rest)
-        if had < len(kinds):
-            due = had / len(kinds) * self._people.total * _TORMENTED
-            with suppress(AssertionError):
-                await wait_until(lambda: self._people.ended >= due, what="tickets to end", within=_LONGEST_BREATH)
-
-    async def _suffer(self, kind: Kind) -> None:
+    async def _suffer(self, kind: Kind, scene: Scene) -> None:
         began = time.monotonic_ns()
         self._now[kind.track] = kind.name
         try:
-            hit = await kind.play(self._scene)
+            hit = await kind.play(scene)
         finally:
             del self._now[kind.track]
         if hit is not None:

@@ -56,16 +56,17 @@ def left_behind(folder: Path) -> list[str]:
     return found
 
 
+@pytest.mark.long
 @pytest.mark.timeout(900)
 async def test_a_hundred_tickets_survive_every_kind_of_fault(tmp_path: Path) -> None:
     # A busy machine may take long; what is promised does not depend on how long it takes.
-    async with chaos(tmp_path, "--tickets", "100", "--limit", "600", "--keep") as process:
+    async with chaos(tmp_path, "--tickets", "100", "--seed", "1", "--limit", "600", "--keep") as process:
         told, progress = await process.communicate()
     shown = progress.decode()
     assert process.returncode == 0, shown
     result = json.loads(told.splitlines()[-1])
     assert {name: result[name] for name in PROMISED} == dict.fromkeys(PROMISED, 0)
-    assert result["tickets"] == 100
+    assert result["tickets"] >= 100, "a fault that found nothing to hurt has opened a ticket more"
     assert result["runs"] >= 100
     assert result["faults"].keys() == KINDS.keys()
     assert min(result["faults"].values()) >= 1

@@ -25,6 +25,7 @@ def main(folder: str) -> int:
     run, attempt = os.environ["AGENTSMITH_RUN_ID"], os.environ["AGENTSMITH_ATTEMPT"]
     ident = os.environ["AGENTSMITH_TICKET_ID"]
     history = os.open(f"{folder}/history/work-{platform}.jsonl", os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    rest = f"{folder}/rest"  # once it is there nobody needs long work any more
     life = os.getpid()
 
     def note(did: str, more: str = "") -> None:
@@ -54,7 +55,7 @@ def main(folder: str) -> int:
             note("beat")
             time.sleep(2 * BEAT)
     until = time.monotonic() + seconds
-    while (left := until - time.monotonic()) > 0:
+    while (left := until - time.monotonic()) > 0 and not (seconds > 1 and os.access(rest, os.F_OK)):
         time.sleep(min(BEAT, left))
         note("beat")
     if plan == "later":

@@ -9,9 +9,9 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
-from functools import cache
 from pathlib import Path
 from typing import Any, Final, Self
 
@@ -80,16 +80,8 @@ class DaemonProcess:
 class _Nursery:
     """The process that forks daemons: one for all tests of this process; see `faulty_daemon.py`."""
 
-    def __init__(self, program: str) -> None:
-        clean = {name: value for name, value in os.environ.items() if not name.startswith("AGENTSMITH_")}
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", program],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            cwd=ROOT,
-            env=clean,
-            start_new_session=True,
-        )
+    def __init__(self, process: subprocess.Popen[bytes] | _Fork) -> None:
+        self._process = process
         assert self._process.stdout is not None
         os.set_blocking(self._process.stdout.fileno(), False)
         self._unread = b""
@@ -128,9 +120,63 @@ class _Nursery:
         self._process.stdout.close()
 
 
-@cache
+class _Fork:
+    """A process that was forked, as `subprocess` would show it."""
+
+    def __init__(self, serve: Callable[[], None]) -> None:
+        (orders, give), (hear, events) = os.pipe(), os.pipe()
+        self._pid = os.fork()
+        if self._pid == 0:
+            try:
+                os.setsid()
+                for fd, instead in ((0, orders), (1, events)):
+                    os.dup2(instead, fd)
+                for fd in (orders, give, hear, events):
+                    os.close(fd)
+                for name in [name for name in os.environ if name not in _clean_environment()]:
+                    del os.environ[name]
+                serve()
+            finally:
+                os._exit(0)
+        os.close(orders)
+        os.close(events)
+        self.stdin, self.stdout = os.fdopen(give, "wb", buffering=0), os.fdopen(hear, "rb", buffering=0)
+
+    def poll(self) -> int | None:
+        ended = os.waitid(os.P_PID, self._pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        return None if ended is None else ended.si_status
+
+    def wait(self) -> None:
+        os.waitpid(self._pid, 0)
+
+
+def _clean_environment() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if not name.startswith("AGENTSMITH_")}
+
+
+_nurseries: dict[str, _Nursery] = {}
+
+
 def _nursery(program: str) -> _Nursery:
-    return _Nursery(program)
+    if program not in _nurseries:
+        process = subprocess.Popen(
+            [sys.executable, "-m", program],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            cwd=ROOT,
+            env=_clean_environment(),
+            start_new_session=True,
+        )
+        _nurseries[program] = _Nursery(process)
+    return _nurseries[program]
+
+
+def fork_nursery(program: str, serve: Callable[[], None]) -> None:
+    """Let the daemons of `program` come of what this process has imported by now, rather than of a new one.
+
+    To be called before there are threads or an event loop.
+    """
+    _nurseries[program] = _Nursery(_Fork(serve))
 
 
 class Daemons:

@@ -19,6 +19,8 @@ are all the gaps between two steps. Step N in the middle looks to the world like
 from __future__ import annotations
 
 import asyncio
+import gc
+import importlib
 import json
 import os
 import selectors
@@ -33,6 +35,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final, cast
 
+import redis.utils
 import typer.main
 
 import agentsmith.cli.app
@@ -40,6 +43,7 @@ import agentsmith.cli.up
 import agentsmith.daemon
 import agentsmith.store.store
 import agentsmith.ticketlock
+from agentsmith.config.models import for_platforms
 from agentsmith.consumer import Consumer
 from agentsmith.intake import Intake
 from agentsmith.keeping import KeptLease
@@ -49,7 +53,8 @@ from agentsmith.recover import Recovery
 from agentsmith.store.commands import Commands
 from agentsmith.store.scripting import Script
 from agentsmith.store.signals import Signals
-from agentsmith.trackers import registry
+from agentsmith.trackers import forges, registry
+from agentsmith.trackers.http import open_http
 from agentsmith.trackers.local.database import Database
 from agentsmith.trackers.local.tracker import LocalTracker
 from agentsmith.work import RunContext
@@ -384,11 +389,20 @@ def _show_tasks(*_: object) -> None:
 
 
 def warm_up() -> None:
-    """Do once what every daemon would begin with, and what is the same for all: two thirds of a start."""
-    for owner, name in ((typer.main, "get_command"), (registry, "platforms")):
+    """Do once what every daemon would begin with, and what is the same for all: most of a start."""
+    for owner, name in (
+        (typer.main, "get_command"),
+        (registry, "platforms"),
+        (forges, "code_hosts"),
+        (redis.utils, "get_lib_version"),  # asked for at every connection, and looked up on the disk
+    ):
         setattr(owner, name, cache(getattr(owner, name)))
     typer.main.get_command(agentsmith.cli.app.app)
-    registry.settings_models()
+    for_platforms(registry.settings_models(), forges.settings_models())
+    open_http()  # imports much, and reads whom we trust
+    for late in ("anyio._backends._asyncio", "encodings.idna", "uvicorn.protocols.http.auto"):
+        importlib.import_module(late)
+    gc.freeze()  # so that no daemon goes through all that we share with it, and copies it by doing so
 
 
 if __name__ == "__main__":

@@ -308,6 +308,7 @@ async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
             yield Bench(tmp_path, server, admin, daemons)
 
 
+@pytest.mark.long
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize("deed", ["SIGKILL", "SIGSTOP"])
 async def test_between_every_two_steps_of_a_claim(bench: Bench, deed: str) -> None:
@@ -318,6 +319,7 @@ async def test_between_every_two_steps_of_a_claim(bench: Bench, deed: str) -> No
     await bench.try_all(deed, run, [*claim.gaps, *overlapping])
 
 
+@pytest.mark.long
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize("deed", ["SIGKILL", "SIGSTOP"])
 async def test_between_every_two_steps_from_take_to_settle(bench: Bench, deed: str) -> None:
@@ -325,6 +327,7 @@ async def test_between_every_two_steps_from_take_to_settle(bench: Bench, deed: s
     await bench.try_all(deed, run, [*run.gaps, Gap("renew", 0, "begin"), Gap("renew", 1, "runs.renew")])
 
 
+@pytest.mark.long
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize("deed", ["SIGKILL", "SIGSTOP"])
 async def test_between_every_two_steps_of_giving_back(bench: Bench, deed: str) -> None:
@@ -332,6 +335,7 @@ async def test_between_every_two_steps_of_giving_back(bench: Bench, deed: str) -
     await bench.try_all(deed, run, [gap for gap in run.gaps if gap.number > run.number(RUNNING)])
 
 
+@pytest.mark.long
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize("deed", ["SIGKILL", "SIGSTOP"])
 async def test_between_every_two_steps_of_a_recovery(bench: Bench, deed: str) -> None:

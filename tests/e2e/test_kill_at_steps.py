@@ -150,6 +150,7 @@ async def bench(tmp_path: Path, store: Store, redis_url: str, namespace: str) ->
     stage.simulator.assert_understood()
 
 
+@pytest.mark.long
 @pytest.mark.timeout(300)
 async def test_another_machine_goes_on_from_what_was_pushed(bench: Bench) -> None:
     keys = {boundary: await bench.victim(*boundary) for boundary in BOUNDARIES}
@@ -162,6 +163,7 @@ async def test_another_machine_goes_on_from_what_was_pushed(bench: Bench) -> Non
         assert first == (1 if boundary in pushed else 2), boundary
 
 
+@pytest.mark.long
 @pytest.mark.timeout(300)
 async def test_the_same_machine_goes_on_from_what_was_not_pushed_yet(bench: Bench) -> None:
     keys = [await bench.victim(*boundary) for boundary in (UNPUSHED if FULL else [("agent", AFTER), ("commit", AFTER)])]

@@ -29,6 +29,7 @@ ANNOUNCED: Final = 2
 FULL: Final = bool(os.environ.get("AGENTSMITH_CRASH_FULL"))
 
 
+@pytest.mark.long
 @pytest.mark.timeout(500)
 @pytest.mark.parametrize(("tickets", "processes"), [(1000, FULL), (100, True)])
 async def test_each_ticket_that_two_processes_race_for_runs_once(

@@ -32,6 +32,7 @@ LEASE: Final[tuple[Ablation, ...]] = (
 )
 
 
+@pytest.mark.long
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("ablations", [FENCE, LEASE], ids=["the fence", "the lease"])
 def test_a_product_without_it_breaks_a_promise(

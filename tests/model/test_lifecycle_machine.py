@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+import pytest
 from hypothesis import settings
 from hypothesis.stateful import run_state_machine_as_test
 
@@ -11,6 +12,7 @@ from tests.model.machine import Lifecycle
 from tests.model.world import Bench
 
 
+@pytest.mark.long
 def test_the_promises_hold(bench: Bench) -> None:
     wished = os.environ.get("AGENTSMITH_MODEL_EXAMPLES")
     run_state_machine_as_test(

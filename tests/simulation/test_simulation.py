@@ -27,6 +27,7 @@ def simulate(*options: str, **environment: str) -> subprocess.CompletedProcess[s
     )  # fmt: skip
 
 
+@pytest.mark.long
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("part", range(PARTS))
 def test_the_promises_hold(part: int) -> None:
