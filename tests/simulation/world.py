@@ -27,7 +27,7 @@ from agentsmith.domain.lifecycle import Owner as EdgeOwner
 from agentsmith.domain.tracker import Move, Tracker
 from agentsmith.intake import Intake
 from agentsmith.opening import Opened, lease_times
-from agentsmith.pipelines import guard as guard_program
+from agentsmith.pipelines import guarded as guarded_module
 from agentsmith.store import Store
 from agentsmith.store import store as store_module
 from agentsmith.trackers.http.ledger import current_purpose
@@ -151,7 +151,7 @@ class World:
             patch.object(daemon_module, "Intake", partial(Intake, hands=self._hands)),
             patch.object(daemon_module, "Retention", _NoRetention),
             patch.object(intake_module, "_LONGEST_WAIT", IDLE_WAIT),
-            patch.object(guard_program, "process_table", dict),
+            patch.object(guarded_module, "_processes", tuple),
             patch.object(self.loop, "subprocess_exec", self._start_guard, create=True),
             self.loop.running(),
         ):

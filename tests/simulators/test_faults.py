@@ -83,7 +83,7 @@ async def test_a_client_that_leaves_a_slow_write_early(
 ) -> None:
     hub.inject(Fault("slow", method="POST"))
     with pytest.raises(httpx.ReadTimeout):
-        await api.post(f"/issues/{number}/labels", json={"labels": ["x"]}, timeout=0.05)
+        await api.post(f"/issues/{number}/labels", json={"labels": ["x"]}, timeout=httpx.Timeout(30, read=0.05))
 
 
 async def test_removing_a_slow_fault_lets_go(hub: GitHubSimulator, api: httpx.AsyncClient, number: int) -> None:
