@@ -386,7 +386,7 @@ async def test_finished_work_is_not_done_again_because_the_tracker_was_down(
         assert await world.statuses(key) == {Status.IN_PROGRESS}
         assert not world.consumer.running
         monkeypatch.setattr(tracker, "move", real)
-        await world.store.intents.postpone(world.ticket_id(key), until=0)
+        await world.store.intents.postpone(world.ticket_id(key), wait=-1)
         assert (await world.housekeeping.sweep()).finished == 1
         assert await world.statuses(key) == {Status.DONE}
         assert (tmp_path / "runs").read_text() == "x\n"
