@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
@@ -139,6 +140,20 @@ async def test_exit_75_is_tried_three_times_in_all(opened: OpenWorld, tmp_path: 
         await world.run_queue()
         assert await world.statuses(key) == {Status.FAILED}
         assert (tmp_path / "attempts").read_text().split() == ["1", "2", "3"]
+
+
+async def test_P2_a_wrong_clock_does_not_put_off_the_next_try(
+    opened: OpenWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with opened(sh("exit 75")) as world:
+        key = await world.open_ticket()
+        await world.claim(key)
+        right = time.time
+        with monkeypatch.context() as wrong:
+            wrong.setattr(time, "time", lambda: right() + 7200)
+            await world.run_queue()
+        ((_, due),) = await world.store.intents.waiting()
+        assert due < right() + 3600
 
 
 async def _woken(world: World) -> bool:
