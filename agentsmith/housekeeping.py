@@ -189,7 +189,7 @@ class Housekeeping:
             intent = await self.store.intents.of(ticket)
             tracker = self.trackers.get(intent.tracker) if intent else None
             if intent is None or tracker is None:
-                await self.store.intents.postpone(ticket, until=time.time() + self.intervals.stale)
+                await self.store.intents.postpone(ticket, wait=self.intervals.stale)
                 continue
             found.setdefault(tracker.name, []).append(self._finishing(swept, tracker, ticket))
         await _share_each(found)

@@ -158,10 +158,10 @@ class Publisher:
         return Published(status)
 
     async def _later(self, intent: Intent, why: str, wait: float) -> NotYet:
-        retry_at = time.time() + max(1.0, wait)
-        await self._store.intents.postpone(intent.ticket, until=retry_at)
+        wait = max(1.0, wait)
+        await self._store.intents.postpone(intent.ticket, wait=wait)
         log.warning("not published yet", ticket=intent.ticket, to=intent.to, why=why)
-        return NotYet(why, retry_at)
+        return NotYet(why, time.time() + wait)
 
     async def words(self, ticket: Ticket, status: Status | None, intent: Intent) -> Words:
         """What our comment says of a ticket in `status`, and the memo that survives in it."""

@@ -16,6 +16,7 @@ from typing import Final
 import structlog
 
 from agentsmith import logs
+from agentsmith.boottime import boottime
 from agentsmith.config import Pipeline
 from agentsmith.domain.errors import LeaseLost, TicketNotFound, TrackerError
 from agentsmith.domain.gates import matching
@@ -58,7 +59,7 @@ class RunScope:
     def __init__(self, context: RunContext, request: PipelineRequest, payload: str, acquired: Acquired) -> None:
         self.request = replace(request, delivery=acquired.deliveries)
         self._context, self._payload, self._lease = context, payload, acquired.lease
-        self._attempt = acquired.attempts
+        self._leased_at, self._attempt = acquired.sent_at, acquired.attempts
         self._counted = False
         self._kept = KeptLease(context.store, acquired, self._end_work)
         self._tracker: Tracker | None = context.trackers.get(request.tracker)
@@ -364,11 +365,18 @@ class RunScope:
             run=self.request.run,
             outcome=outcome.word,
             note=note,
-            due=outcome.due,
+            due=self._now_at_redis() + outcome.wait if outcome.wait is not None else None,
             request=self.request.to_json() if outcome.give_back else "",
             attempt=self._attempt,
             text=self.request.pinned.sha256,
         )
+
+    def _now_at_redis(self) -> float:
+        """The time on the clock that all processes share. Ours may be wrong, and a time that is due would be too.
+
+        The fence tells what that clock showed when the lease was taken.
+        """
+        return self._lease.fence / 1_000_000 + boottime() - self._leased_at
 
     def _lock(self, tracker: Tracker) -> contextlib.AbstractAsyncContextManager[Lease]:
         times = self._context.store.times

@@ -295,7 +295,7 @@ def account_of(
         links.append(f"[Everything about this run]({context.settings.link.replace('{run}', request.run)})")
     elif outcome.to in (Status.FAILED, Status.WAITING):
         links.append(f"All of its output: `agentsmith logs {request.run}`")
-    hints = [_ANSWER] if outcome.to is Status.WAITING and outcome.due is None else []
+    hints = [_ANSWER] if outcome.to is Status.WAITING and outcome.wait is None else []
     if ticket is not None:
         text_changed = text_hash(ticket.title, ticket.body) != request.pinned.sha256
     if text_changed:

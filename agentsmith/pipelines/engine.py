@@ -7,7 +7,6 @@ its own condition, no longer changes that.
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -135,7 +134,7 @@ def outcome_of(step: Step, end: StepEnd, limits: Limits, *, attempt: int) -> Out
             note = (
                 f"{end.note} It is tried again in {duration_text(wait)} (attempt {attempt} of {limits.max_attempts})."
             )
-            return Outcome(Status.WAITING, "try later", note, time.time() + wait, output=end.output, step=step.name)
+            return Outcome(Status.WAITING, "try later", note, wait, output=end.output, step=step.name)
         case Verdict.TRY_LATER:
             return failed("attempts used up", f"{end.note} But {attempt} attempts are all it gets.")
         case Verdict.QUESTION:

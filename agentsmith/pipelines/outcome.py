@@ -83,7 +83,8 @@ class Outcome:
     to: Status | None
     word: str
     note: str = ""
-    due: float | None = None
+    wait: float | None = None
+    """In how many seconds it is tried again, where it is."""
     give_back: bool = False
     """The run did nothing wrong: it goes back to the head of the queue and is not counted."""
     output: str = ""

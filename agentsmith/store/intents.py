@@ -145,6 +145,9 @@ if due_ms ~= '' then
 end
 return 1
 """)
+_POSTPONE: Final = Script("""
+redis.call('ZADD', KEYS[1], 'XX', now_us() / 1000 + tonumber(ARGV[2]), ARGV[1])
+""")
 _DROP_INTENT: Final = Script("""
 local intent, intents, fence, reservations = unpack(KEYS)
 local ticket, mine = unpack(ARGV)
@@ -336,9 +339,9 @@ class Intents:
         found = await self._redis.zrangebyscore(self._keys.intents, "-inf", now * 1000)
         return [TicketId(ticket) for ticket in found]
 
-    async def postpone(self, ticket: TicketId, *, until: float) -> None:
-        """Look at this intent again no earlier than `until`."""
-        await self._redis.zadd(self._keys.intents, {ticket: until * 1000}, xx=True)
+    async def postpone(self, ticket: TicketId, *, wait: float) -> None:
+        """Look at this intent again no earlier than in `wait` seconds, by Redis' clock: ours may be wrong."""
+        await _POSTPONE(self._redis, [self._keys.intents], [ticket, round(wait * 1000)])
 
     async def due(self, *, now: float) -> list[tuple[TicketId, str, str]]:
         """Waiting tickets whose time has come, with tracker and key."""

@@ -82,7 +82,7 @@ def _terms(wanted: argparse.Namespace) -> Terms:
     from tests.chaos.play import Terms
 
     if wanted.tickets <= _FEW:
-        return Terms(wanted.tickets, window=14, breath=0.5, once=True, limit=wanted.limit or 120.0)
+        return Terms(wanted.tickets, window=14, breath=0.5, once=True, limit=wanted.limit or 300.0)
     limit = wanted.limit or 300.0 + wanted.tickets * 0.15
     return Terms(wanted.tickets, window=24, breath=6.0, once=False, limit=limit, patience=180.0)
 

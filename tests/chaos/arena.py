@@ -37,6 +37,7 @@ CREW: Final = {"receiver": 2, "poller": 2, "consumer": 3, "housekeeping": 2}
 """How many processes of each role."""
 SLOTS: Final = 4
 _SCALED: Final = ("lease", "consumer", "claim", "housekeeping", "run")
+_WEBHOOKS_LAG: Final = 3.0
 _ENDS_WITHIN: Final = 20.0
 
 
@@ -200,7 +201,7 @@ async def open_arena(folder: Path, factor: float, crew: Mapping[str, int] = CREW
         witness = Witness(history, server.socket)
         await witness.watch()
         stack.push_async_callback(witness.leave)
-        trackers = await stack.enter_async_context(open_trackers(history))
+        trackers = await stack.enter_async_context(open_trackers(history, lag=factor * _WEBHOOKS_LAG))
         document = _document(folder, factor, trackers)
         daemons = Daemons(folder, PROGRAM)
         arena = Arena(folder, _loaded(folder, document), factor, history, server, witness, trackers, daemons)

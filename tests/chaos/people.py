@@ -51,6 +51,8 @@ class People:
         self.opened = 0
         """May be more than `total`: a fault that finds nothing to hurt asks for a ticket of its own."""
         self.closed: list[Errand] = []
+        self.resting = False
+        """Whether no more work is wanted that lasts long."""
         self._works = _Tail(arena)
 
     @property
@@ -124,6 +126,7 @@ class People:
 
     def rest(self) -> None:
         """No more faults: nobody needs long work any more, so it may end."""
+        self.resting = True
         (self._arena.folder / "rest").touch()
 
     def stragglers(self) -> Iterator[str]:

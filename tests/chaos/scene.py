@@ -112,7 +112,7 @@ class Scene:
         What goes on after its consumer is gone is found out only if it lasts until the next run begins.
         """
         give_up, asked = time.monotonic() + _BEGINS_WITHIN, ""
-        while time.monotonic() < give_up:
+        while time.monotonic() < give_up and not self.people.resting:
             running = self.people.long_work()
             free = [(post, work) for work in running if (post := self._at(work)) is not None]
             if free:

@@ -20,6 +20,7 @@ from agentsmith.simulators.github.stage import GitHubStage
 from agentsmith.simulators.gitlab.stage import GitLabStage
 from agentsmith.simulators.jira.stage import JiraStage
 from agentsmith.simulators.journal import Recorded
+from agentsmith.simulators.outbox import Delivery
 from agentsmith.simulators.stage import Stage
 from agentsmith.simulators.stages import STAGES
 from tests.chaos.checker import LIFECYCLE
@@ -133,6 +134,17 @@ class Tracker:
 
         setattr(self.simulator, attribute, answer)
 
+    def lag(self, seconds: float) -> None:
+        """Let webhooks leave so much later, as everywhere: who writes has its answer before others hear of it."""
+        outbox, attribute = self.simulator.outbox, "post"
+        real = outbox.post
+
+        def post(delivery: Delivery) -> Delivery:
+            delivery.due = self.simulator.clock.now() + seconds
+            return real(delivery)
+
+        setattr(outbox, attribute, post)
+
     def _forget(self) -> None:
         """Let go of old requests and webhooks, which would fill the memory."""
         for log in (self.simulator.requests, self.simulator.outbox.log):
@@ -170,10 +182,8 @@ def _close(stage: Stage, key: str) -> None:
 
 
 @asynccontextmanager
-async def open_trackers(
-    history: History, names: tuple[str, ...] = tuple(STAGES)
-) -> AsyncIterator[Mapping[str, Tracker]]:
-    """The trackers, served until the block ends."""
+async def open_trackers(history: History, *, lag: float = 0.0) -> AsyncIterator[Mapping[str, Tracker]]:
+    """The trackers, served until the block ends; their webhooks leave `lag` seconds after what they tell of."""
     async with AsyncExitStack() as stack:
         trackers = {}
         for name, make in STAGES.items():
@@ -186,4 +196,5 @@ async def open_trackers(
             stack.push_async_callback(proxy.close)
             trackers[name] = Tracker(name, stage, history, proxy)
             trackers[name].record()
+            trackers[name].lag(lag)
         yield trackers

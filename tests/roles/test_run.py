@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
@@ -139,6 +140,20 @@ async def test_exit_75_is_tried_three_times_in_all(opened: OpenWorld, tmp_path: 
         await world.run_queue()
         assert await world.statuses(key) == {Status.FAILED}
         assert (tmp_path / "attempts").read_text().split() == ["1", "2", "3"]
+
+
+async def test_P2_a_wrong_clock_does_not_put_off_the_next_try(
+    opened: OpenWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with opened(sh("exit 75")) as world:
+        key = await world.open_ticket()
+        await world.claim(key)
+        right = time.time
+        with monkeypatch.context() as wrong:
+            wrong.setattr(time, "time", lambda: right() + 7200)
+            await world.run_queue()
+        ((_, due),) = await world.store.intents.waiting()
+        assert due < right() + 3600
 
 
 async def _woken(world: World) -> bool:
@@ -386,7 +401,7 @@ async def test_finished_work_is_not_done_again_because_the_tracker_was_down(
         assert await world.statuses(key) == {Status.IN_PROGRESS}
         assert not world.consumer.running
         monkeypatch.setattr(tracker, "move", real)
-        await world.store.intents.postpone(world.ticket_id(key), until=0)
+        await world.store.intents.postpone(world.ticket_id(key), wait=-1)
         assert (await world.housekeeping.sweep()).finished == 1
         assert await world.statuses(key) == {Status.DONE}
         assert (tmp_path / "runs").read_text() == "x\n"

@@ -336,13 +336,13 @@ async def test_a_decision_is_looked_at_when_its_time_has_come_and_not_before(sto
     now = time.time()
     assert await store.intents.to_look_at(now=now) == []
     assert await store.intents.to_look_at(now=now + 61) == [TICKET]
-    await store.intents.postpone(TICKET, until=now + 120)
+    await store.intents.postpone(TICKET, wait=120)
     assert await store.intents.to_look_at(now=now + 61) == []
-    assert await store.intents.to_look_at(now=now + 121) == [TICKET]
+    assert await store.intents.to_look_at(now=now + 180) == [TICKET]
 
 
 async def test_postponing_what_is_not_there_makes_nothing(store: Store) -> None:
-    await store.intents.postpone(TICKET, until=1)
+    await store.intents.postpone(TICKET, wait=1)
     assert await store.intents.to_look_at(now=1e12) == []
 
 

@@ -66,7 +66,7 @@ class StageWorld:
     async def keep_house(self) -> None:
         """One pass of everything that housekeeping does, with nothing put off."""
         for ticket in await self.store.intents.to_look_at(now=float("inf")):
-            await self.store.intents.postpone(ticket, until=0)
+            await self.store.intents.postpone(ticket, wait=-1)
         await self.housekeeping.sweep()
         for status in (Status.ENQUEUED, Status.IN_PROGRESS):
             await self.housekeeping.look_at(status)
