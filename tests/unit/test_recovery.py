@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import cache
 
 import pytest
 
@@ -47,17 +48,20 @@ def with_text_changed() -> Iterator[Facts]:
             yield Facts(labels, is_open, triggered, life, queued, attempts, 3, text_changed=True)
 
 
-ALL = [(facts, decide(facts)) for facts in everything()]
+@cache
+def decisions() -> list[tuple[Facts, Action]]:
+    """What is decided on everything; reckoned when the first test asks, not by everybody who collects tests."""
+    return [(facts, decide(facts)) for facts in everything()]
 
 
 def where(*kinds: type[Action]) -> list[tuple[Facts, Action]]:
-    found = [(facts, action) for facts, action in ALL if isinstance(action, kinds)]
+    found = [(facts, action) for facts, action in decisions() if isinstance(action, kinds)]
     assert found, "the property would hold for nothing"
     return found
 
 
 def test_every_action_is_taken_somewhere() -> None:
-    assert {type(action) for _, action in ALL} == {Leave, Tidy, BackToPending, PushAgain, Fail, Withdraw}
+    assert {type(action) for _, action in decisions()} == {Leave, Tidy, BackToPending, PushAgain, Fail, Withdraw}
 
 
 def test_another_installations_ticket_is_left_alone_whatever_it_shows() -> None:
@@ -89,19 +93,19 @@ def test_only_a_ticket_that_we_have_in_hand_is_moved() -> None:
 
 
 def test_a_final_status_is_left_alone() -> None:
-    for facts, action in ALL:
+    for facts, action in decisions():
         if facts.statuses in ({Status.DONE}, {Status.FAILED}):
             assert isinstance(action, Leave), facts
 
 
 def test_a_waiting_or_pending_ticket_needs_no_recovery() -> None:
-    for facts, action in ALL:
+    for facts, action in decisions():
         if facts.statuses in (set(), {Status.PENDING}, {Status.WAITING}):
             assert isinstance(action, Leave), facts
 
 
 def test_several_labels_are_tidied_first_and_one_never() -> None:
-    for facts, action in ALL:
+    for facts, action in decisions():
         assert isinstance(action, Tidy) == (len(facts.statuses) > 1), facts
 
 
@@ -134,13 +138,13 @@ def test_nothing_queued_or_in_flight_is_pushed_again() -> None:
 
 
 def test_a_queued_request_is_left_to_its_consumer() -> None:
-    for facts, action in ALL:
+    for facts, action in decisions():
         if facts.statuses == {Status.ENQUEUED} and facts.queued:
             assert isinstance(action, Leave), facts
 
 
 def test_a_queued_request_that_no_trigger_would_bring_about_again_is_left_whatever_the_label_says() -> None:
-    for facts, _ in ALL:
+    for facts, _ in decisions():
         if len(facts.statuses) == 1 and facts.queued:
             assert isinstance(decide(replace(facts, asked=True)), Leave), facts
 
@@ -159,7 +163,7 @@ def test_attempts_used_up_fail_and_others_do_not() -> None:
 
 
 def test_every_dead_run_is_moved() -> None:
-    for facts, action in ALL:
+    for facts, action in decisions():
         if facts.life is Life.DEAD and facts.statuses == {Status.IN_PROGRESS}:
             assert not isinstance(action, Leave), facts
         if facts.life is Life.DEAD and facts.statuses == {Status.ENQUEUED} and not facts.queued:
