@@ -7,7 +7,6 @@ others: everything that asks a tracker is done for all trackers at once.
 from __future__ import annotations
 
 import asyncio
-import time
 import uuid
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -185,7 +184,7 @@ class Housekeeping:
 
     async def _finish_intents(self, swept: Swept) -> None:
         found: dict[str, list[Task]] = {}
-        for ticket in await self.store.intents.to_look_at(now=time.time()):
+        for ticket in await self.store.intents.to_look_at(now=await self.store.clock()):
             intent = await self.store.intents.of(ticket)
             tracker = self.trackers.get(intent.tracker) if intent else None
             if intent is None or tracker is None:
@@ -239,7 +238,7 @@ class Housekeeping:
 
     async def _wake(self, swept: Swept) -> None:
         found: dict[str, list[Task]] = {}
-        for ticket, tracker, key in await self.store.intents.due(now=time.time()):
+        for ticket, tracker, key in await self.store.intents.due(now=await self.store.clock()):
             found.setdefault(tracker, []).append(self._waking(swept, tracker, key, ticket))
         await _share_each(found)
 

@@ -156,6 +156,18 @@ async def test_P2_a_wrong_clock_does_not_put_off_the_next_try(
         assert due < right() + 3600
 
 
+async def test_P2_a_leader_with_a_wrong_clock_wakes_tickets_in_time(
+    opened: OpenWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with opened(sh("exit 75")) as world:
+        key = await world.open_ticket()
+        await world.claim(key)
+        await world.run_queue()
+        right = time.time
+        monkeypatch.setattr(time, "time", lambda: right() - 7200)
+        await wait_until(lambda: _woken(world), what="the ticket to be woken")
+
+
 async def _woken(world: World) -> bool:
     return (await world.housekeeping.sweep()).woken == 1
 
