@@ -11,18 +11,22 @@ FROM ?= 0
 # The tests start hundreds of processes: let each find what the first one compiled, whatever the shell prefers.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test live check simulate crashes intake chaos mutants bench docs fmt install clean
+.PHONY: demo test live check collected simulate crashes intake chaos mutants bench docs fmt install clean
 
 demo: $(STAMP)
 	$(BIN)/agentsmith demo
 
-# Everything but what has a target of its own: live accounts.
-test: check
+# Everything but live accounts. While one core checks types, the other compiles the tests for all workers.
+test: $(STAMP)
+	@$(MAKE) --no-print-directory --jobs 2 check collected
 	$(BIN)/pytest -q -n $(WORKERS) --dist worksteal --ignore=tests/live
 
 # The conformance suite on real accounts that environment variables name (CONTRIBUTING.md), rehearsed on the simulators.
 live: $(STAMP)
 	$(BIN)/pytest -q -n $(WORKERS) --dist worksteal tests/live
+
+collected: $(STAMP)
+	@$(BIN)/pytest -qq --collect-only --ignore=tests/live > $(VENV)/collected || { cat $(VENV)/collected; exit 1; }
 
 check: $(STAMP)
 	$(BIN)/ruff format --check .

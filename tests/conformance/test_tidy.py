@@ -131,7 +131,7 @@ def test_T6_T7_any_labels_any_moves(platform_type: type[Platform], tmp_path: Pat
         stack = AsyncExitStack()
         platform = runner.run(stack.enter_async_context(platform_type.start(tmp_path, LABELS)))
 
-        @settings(max_examples=60, deadline=None)
+        @settings(max_examples=30, deadline=None)
         @given(FOREIGN, OURS, st.lists(st.sampled_from(Status), max_size=5))
         def holds(foreign: set[str], ours: set[str], aims: list[Status]) -> None:
             runner.run(follow(platform, foreign, ours, aims))

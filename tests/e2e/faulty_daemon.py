@@ -35,7 +35,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final, cast
 
-import redis.utils
 import typer.main
 
 import agentsmith.cli.app
@@ -394,7 +393,6 @@ def warm_up() -> None:
         (typer.main, "get_command"),
         (registry, "platforms"),
         (forges, "code_hosts"),
-        (redis.utils, "get_lib_version"),  # asked for at every connection, and looked up on the disk
     ):
         setattr(owner, name, cache(getattr(owner, name)))
     typer.main.get_command(agentsmith.cli.app.app)
