@@ -11,7 +11,7 @@ FROM ?= 0
 # The tests start hundreds of processes: let each find what the first one compiled, whatever the shell prefers.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test live check collected simulate crashes intake chaos mutants bench docs fmt install clean
+.PHONY: demo test live check collected simulate crashes races intake chaos mutants bench docs fmt install clean
 
 demo: $(STAMP)
 	$(BIN)/agentsmith demo
@@ -44,6 +44,10 @@ mutants: $(STAMP)
 crashes: $(STAMP)
 	AGENTSMITH_CRASH_FULL=1 $(BIN)/pytest -q -n $(WORKERS) --dist worksteal \
 	  tests/e2e/test_crash_matrix.py tests/e2e/test_kill_at_steps.py tests/git/test_healing.py
+
+# Two writers race for each label, a thousand rounds of each race on every platform: never two winners.
+races: $(STAMP)
+	AGENTSMITH_RACE_ROUNDS=$(or $(ROUNDS),1000) $(BIN)/pytest -q -n $(WORKERS) tests/conformance/test_races.py
 
 # Webhooks, polls, the reconciler and a second replica on the same thousand tickets: one run of each.
 intake: $(STAMP)

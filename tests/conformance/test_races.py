@@ -26,7 +26,7 @@ from tests.conformance.steps import DONE, ENQUEUED, FAIL, FAILED, FINISH, IN_PRO
 from tests.support.stores import MakeStore
 from tests.support.wait import wait_until
 
-ROUNDS = int(os.environ.get("AGENTSMITH_RACE_ROUNDS", "104"))
+ROUNDS = int(os.environ.get("AGENTSMITH_RACE_ROUNDS", "40"))
 """Of each race, on each platform; there are two races."""
 LANES = 8
 """How many tickets are raced on at a time."""

@@ -40,7 +40,10 @@ async def none_left(folder: Path) -> None:
 
 @pytest.mark.parametrize("tracker", ["local", *STAGES])
 async def test_the_demo_succeeds_and_says_so_as_data(folder: Path, tracker: str) -> None:
+    # As many tickets as by default on two of them; they are no different on the others.
+    tickets = 6 if tracker in ("local", "github") else 3
     arguments = [] if tracker == "local" else ["--tracker", tracker]
+    arguments += [] if tickets == 6 else ["--tickets", str(tickets)]
     done = await asyncio.to_thread(
         subprocess.run,
         command("demo", "--json", *arguments),
@@ -55,7 +58,7 @@ async def test_the_demo_succeeds_and_says_so_as_data(folder: Path, tracker: str)
     assert told["factor"] == 0.05
     assert [check["ok"] for check in told["checks"]] == [True] * len(told["checks"])
     statuses = [ticket["status"] for ticket in told["tickets"]]
-    assert (len(statuses), statuses.count("done"), statuses.count("failed")) == (6, 5, 1)
+    assert (len(statuses), statuses.count("done"), statuses.count("failed")) == (tickets, tickets - 1, 1)
     for key, labels in told["labels"].items():
         assert {"team-blue", "agent-smith:bug"} < set(labels), key
     victim = next(ticket["key"] for ticket in told["tickets"] if ticket["killed"])
