@@ -3,8 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-# Twice as many as two cores: many wait for processes that they started.
-WORKERS ?= 4
+# One more than two cores: some wait for processes that they started.
+WORKERS ?= 3
 SEEDS ?= 1000
 FROM ?= 0
 
@@ -24,7 +24,7 @@ demo: $(STAMP)
 # Everything but live accounts. While one core checks types, the other compiles the tests for all workers.
 test: $(STAMP)
 	@$(MAKE) --no-print-directory --jobs 2 check collected
-	scratch=$$(mktemp -d $(SCRATCH)/as.XXXX) && export TMPDIR=$$scratch && \
+	scratch=$$(mktemp -d $(SCRATCH)/as.XXXX) && chmod 755 $$scratch && export TMPDIR=$$scratch && \
 	  $(BIN)/pytest -q -n $(WORKERS) --dist worksteal --ignore=tests/live && rm -rf $$scratch
 
 # The conformance suite on real accounts that environment variables name (CONTRIBUTING.md), rehearsed on the simulators.
