@@ -18,7 +18,7 @@ def test_the_promises_hold(bench: Bench) -> None:
     run_state_machine_as_test(
         lambda: Lifecycle(bench),  # type: ignore[arg-type]  # any factory serves
         settings=settings(
-            max_examples=int(wished or 50),
+            max_examples=int(wished or 40),
             stateful_step_count=30,
             derandomize=not wished,
             database=None,
