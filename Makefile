@@ -21,7 +21,8 @@ unexport PYTHONDONTWRITEBYTECODE
 demo: $(STAMP)
 	$(BIN)/agentsmith demo
 
-# Everything but live accounts. While one core checks types, the other compiles the tests for all workers.
+# Everything but live accounts. While one core checks types, the other compiles the tests for all workers. The files of
+# tests that fail are kept.
 test: $(STAMP)
 	@$(MAKE) --no-print-directory --jobs 2 check collected
 	scratch=$$(mktemp -d $(SCRATCH)/as.XXXX) && chmod 755 $$scratch && export TMPDIR=$$scratch && \

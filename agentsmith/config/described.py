@@ -41,8 +41,12 @@ def descriptions(model: type[BaseModel]) -> dict[str, str]:
 
 
 def _strings_beneath(model: type[BaseModel]) -> dict[str, str]:
+    try:
+        source = textwrap.dedent(inspect.getsource(model))
+    except (OSError, TypeError):  # a package may come without its source, or make its models as it runs
+        return {}
     found: dict[str, str] = {}
-    for written in ast.parse(textwrap.dedent(inspect.getsource(model))).body:
+    for written in ast.parse(source).body:
         body = written.body if isinstance(written, ast.ClassDef) else []
         for attribute, beneath in itertools.pairwise(body):
             match attribute, beneath:
