@@ -16,7 +16,8 @@ import pytest
 from agentsmith.domain.ticket import slug
 from agentsmith.store.server_binary import find_binary
 from tests.support.cli import SLOW, Cli, command
-from tests.support.embedded import is_alive, servers_of
+from tests.support.embedded import servers_of
+from tests.support.processes import is_alive
 from tests.support.wait import wait_until
 
 CONFIG = """\

@@ -20,6 +20,7 @@ from agentsmith.pipelines.git.errors import WorkspaceBusy
 from agentsmith.pipelines.git.locks import HOLD
 from tests.support.git_bench import BRANCH, QUICK, Bench, git, write_files
 from tests.support.git_http import GitHttp
+from tests.support.processes import is_alive
 from tests.support.wait import wait_until
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks for processes as Linux shows them")
@@ -123,20 +124,13 @@ class Runs:
         held = int(self.mark.read_text())
         process.send_signal(signal.SIGKILL)
         await process.wait()
-        await wait_until(lambda: not _alive(held), what="the guard ends git", within=30)
+        await wait_until(lambda: not is_alive(held), what="the guard ends git", within=30)
 
     async def close(self) -> None:
         for process in self.processes:
             if process.returncode is None:
                 process.kill()
             await process.communicate()
-
-
-def _alive(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
 
 
 @pytest.fixture

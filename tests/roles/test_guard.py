@@ -24,6 +24,7 @@ from agentsmith.boottime import boottime
 from agentsmith.pipelines import guard as program
 from agentsmith.pipelines import guarded
 from agentsmith.pipelines.guarded import CommandNotStarted, Exit, Farewell, Guard, GuardDied
+from tests.support.processes import is_alive, state
 from tests.support.wait import wait_until
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
@@ -149,7 +150,7 @@ class Stage:
     def of_guards(self) -> list[int]:
         """The living processes in the sessions of this test's guards: keeper, guard proper, tame commands."""
         pids = map(int, filter(str.isdigit, os.listdir("/proc")))
-        return [pid for pid in pids if program.session_of(pid) in self.guards and state(pid) not in "ZX"]
+        return [pid for pid in pids if program.session_of(pid) in self.guards and is_alive(pid)]
 
     async def clear(self) -> None:
         """Kills what is left, by pid."""
@@ -165,14 +166,6 @@ class Stage:
                     continue
             if not left:
                 return
-
-
-def state(pid: int) -> str:
-    """The one-letter state of a process; X when it is gone."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except OSError:
-        return "X"
 
 
 def peak_memory(pid: int) -> int:

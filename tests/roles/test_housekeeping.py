@@ -23,7 +23,7 @@ from agentsmith.housekeeping import Housekeeping, Intervals
 from agentsmith.poller import Poller
 from agentsmith.store import Store
 from agentsmith.trackers.local.tracker import LocalTracker
-from tests.support.embedded import is_alive
+from tests.support.processes import is_alive
 from tests.support.stores import Flush, MakeStore
 from tests.support.stuck import brought_back, finish, killed, started_by
 from tests.support.wait import wait_until

@@ -24,6 +24,7 @@ from agentsmith.domain.signal import SignalKind
 from agentsmith.domain.ticket import Ticket
 from agentsmith.domain.tracker import Move, MoveOutcome
 from agentsmith.store import TAKEN_OVER, Acquired, RunLease, Store
+from tests.support.processes import is_alive
 from tests.support.wait import wait_until
 from tests.support.world import TRIGGER, World, open_world, sh, world_config
 
@@ -66,13 +67,6 @@ def marker(tmp_path: Path, name: str = "started") -> Path:
 
 async def reached(path: Path) -> None:
     await wait_until(path.exists, what=f"{path.name} to be there")
-
-
-def alive(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
 
 
 async def test_every_step_succeeds_and_the_ticket_is_done(opened: OpenWorld, tmp_path: Path) -> None:
@@ -180,7 +174,7 @@ async def test_a_step_that_takes_too_long_is_ended(tmp_path: Path, opened: OpenW
         await world.run_queue()
         assert await world.statuses(key) == {Status.FAILED}
         assert "time limit" in (await world.comments(key))[0]
-        assert not alive(int((tmp_path / "pid").read_text()))
+        assert not is_alive(int((tmp_path / "pid").read_text()))
 
 
 async def test_the_child_sees_its_ticket_and_no_secret(
@@ -220,7 +214,7 @@ async def test_a_cancelled_run_fails_and_says_by_whom(
         world.consumer.stop_runs({world.ticket_id(key): "cancelled by mona"}, asked=world.consumer.running)
         await _until_status(world, key, Status.FAILED)
         assert "cancelled by mona" in (await world.comments(key))[0]
-        assert not alive(int((tmp_path / "pid").read_text()))
+        assert not is_alive(int((tmp_path / "pid").read_text()))
         assert await world.store.runs.stop_requested(world.ticket_id(key)) is None
 
 
@@ -286,7 +280,7 @@ async def test_a_drained_run_is_given_back_and_not_counted(opened: OpenWorld, tm
         await world.consumer.drain(timeout=0)
         await task
         assert await world.statuses(key) == {Status.ENQUEUED}
-        assert not alive(int((tmp_path / "pid").read_text()))
+        assert not is_alive(int((tmp_path / "pid").read_text()))
         [payload] = await world.queued()
         assert PipelineRequest.from_json(payload).ticket == world.ticket_id(key)
         assert await world.store.runs.attempts(world.ticket_id(key)) == 0
@@ -305,7 +299,7 @@ async def test_P6_a_run_that_lost_its_lease_stops_and_writes_nothing(
         newer = (await _lease(world, key)).fence + 1
         await world.store.redis.set(world.store.keys.fence(before.id), newer, px=60_000)
         pid = int((tmp_path / "pid").read_text())
-        await wait_until(lambda: not alive(pid), what="the child to be ended")
+        await wait_until(lambda: not is_alive(pid), what="the child to be ended")
         await _quiet(world)
         assert (await world.desk.show(key)).ticket == before
         assert await world.store.intents.of(before.id) is None
@@ -369,7 +363,7 @@ async def test_a_run_that_was_taken_over_is_lost_and_not_failed(
         # Redis may have forgotten the newer fence by the time the run has ended: nothing would refuse its outcome.
         world.consumer.stop_runs({world.ticket_id(key): TAKEN_OVER}, asked=world.consumer.running)
         pid = int((tmp_path / "pid").read_text())
-        await wait_until(lambda: not alive(pid), what="the child to be ended")
+        await wait_until(lambda: not is_alive(pid), what="the child to be ended")
         await _quiet(world)
         assert await world.statuses(key) == {Status.IN_PROGRESS}
         assert await world.store.intents.of(world.ticket_id(key)) is None

@@ -15,6 +15,7 @@ from agentsmith.daemon import tick
 from agentsmith.domain.lifecycle import Status
 from agentsmith.domain.signal import Signal
 from agentsmith.store import Store
+from tests.support.processes import is_alive
 from tests.support.wait import wait_until
 from tests.support.world import TRIGGER, World, open_world, world_config
 
@@ -47,15 +48,7 @@ time.sleep(600)
 
 def living(pids: Path) -> list[int]:
     """Those of the noted processes that still run."""
-    found = []
-    for pid in map(int, pids.read_text().split()):
-        try:
-            state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-        except FileNotFoundError:
-            continue
-        if state != "Z":
-            found.append(pid)
-    return found
+    return [pid for pid in map(int, pids.read_text().split()) if is_alive(pid)]
 
 
 @pytest.fixture

@@ -18,7 +18,8 @@ from agentsmith.store import watchdog
 from agentsmith.store.server import EmbeddedServer, ServerUnavailable
 from agentsmith.store.server_home import ServerHome
 from agentsmith.store.server_process import ping
-from tests.support.embedded import Daemons, Writer, connect, is_alive, servers_of, watchdogs_of
+from tests.support.embedded import Daemons, Writer, connect, servers_of, watchdogs_of
+from tests.support.processes import is_alive
 from tests.support.wait import wait_until
 
 linux_only = pytest.mark.skipif(sys.platform != "linux", reason="the parent-death signal is Linux's")

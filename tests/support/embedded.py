@@ -151,20 +151,6 @@ def _commands() -> list[tuple[int, str]]:
     return found
 
 
-def is_alive(pid: int) -> bool:
-    """Tell whether a process exists and is more than a zombie."""
-    status = Path(f"/proc/{pid}/stat")
-    if Path("/proc/self/stat").exists():
-        with suppress(OSError):
-            return status.read_text().rpartition(")")[2].split()[0] != "Z"
-        return False
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return True
-
-
 class Writer:
     """Counts up in the server from a thread, through every interruption, and watches what was acknowledged.
 
