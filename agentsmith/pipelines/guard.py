@@ -1,7 +1,8 @@
 """The guard: owns the child processes of one run, and ends them when its consumer no longer may or can.
 
-Started by path, so that it starts fast and shares no fate with the package: standard library only, nothing
-of ours. Orders come as JSON lines on stdin, events go out likewise on stdout; `guarded.py` is the other end.
+Forked by `barracks.py`, which loads it by path, so that it starts fast and shares no fate with the package: standard
+library only, nothing of ours. Orders come as JSON lines on stdin, events go out likewise on stdout; `guarded.py` is the
+other end.
 
 It is two processes, so that kill -9 of any one leaves nothing of the run behind. The *keeper* (the pid that
 the consumer sees) only waits, and ends what is left if the guard proper vanishes; the guard proper does the
@@ -50,7 +51,7 @@ LEAVINGS = (ENDED, ORPHANED, DISTRUSTED, UNKEPT, STUBBORN)
 _CLOCK: int = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 _PDEATHSIG, _DUMPABLE, _SUBREAPER = 1, 4, 36
 _libc = ctypes.CDLL(None)
-_cgroup = sys.argv[1] if __name__ == "__main__" and len(sys.argv) > 1 else ""
+_cgroup = ""
 
 
 def boottime() -> float:
@@ -545,13 +546,20 @@ def keep(guard: int) -> int:
     return code if code >= 0 else 128 - code
 
 
-def main() -> int:
-    """Becomes keeper and guard."""
+def be_deaf() -> None:
+    """Minds no signal that a terminal, a shell or an operator may send to all, and keeps its memory to itself."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGCHLD):
         # A handler rather than SIG_IGN, which the commands would inherit: they could not be stopped politely.
         signal.signal(number, lambda *_: None)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
     prctl(_DUMPABLE, 0)  # commands run as the same user, and could read our environment and memory
+
+
+def main(cgroup: str) -> int:
+    """Becomes keeper and guard; commands are put into the cgroup, if there is one."""
+    global _cgroup
+    _cgroup = cgroup
+    be_deaf()
     prctl(_SUBREAPER, 1)
     keeper = os.getpid()
     guard = os.fork()
@@ -561,7 +569,3 @@ def main() -> int:
     prctl(_SUBREAPER, 1)  # is not inherited
     prctl(_PDEATHSIG, signal.SIGCHLD)  # wakes the loop, which then finds the keeper gone
     return Guard(keeper).serve()
-
-
-if __name__ == "__main__":
-    os._exit(main())  # nothing is buffered, and taking the interpreter down would be half of the time to close

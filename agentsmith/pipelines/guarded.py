@@ -7,13 +7,13 @@ import contextlib
 import json
 import os
 import signal
-import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from agentsmith.pipelines import guard as program
+from agentsmith.pipelines.posting import NotPosted, Posted
 
 _START_LIMIT = 30.0  # a loaded machine is slow, but a guard that takes longer is broken
 _SLACK = 5.0
@@ -78,8 +78,8 @@ class _Step:
         self.outcome: asyncio.Future[Exit | CommandNotStarted] = asyncio.get_running_loop().create_future()
 
 
-class _Wire(asyncio.SubprocessProtocol):
-    """Makes events of what the event loop hears, and one moment of all that the end of a guard takes."""
+class _Wire:
+    """Makes events of what is heard of a guard, and one moment of all that its end takes."""
 
     def __init__(self) -> None:
         self.on_event: Callable[[dict[str, Any]], None] = lambda _: None
@@ -88,17 +88,16 @@ class _Wire(asyncio.SubprocessProtocol):
         self._mute = False
         self._unread = b""
 
-    def pipe_data_received(self, fd: int, data: bytes) -> None:  # noqa: ARG002
+    def heard(self, data: bytes) -> None:
         *lines, self._unread = (self._unread + data).split(b"\n")
         for line in lines:
             self.on_event(json.loads(line))
 
-    def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:  # noqa: ARG002
-        if fd == 1:  # which keeper and guard proper hold open until the last of them is dead
-            self._mute = True
+    def fell_silent(self) -> None:
+        self._mute = True
         self._conclude()
 
-    def process_exited(self) -> None:
+    def keeper_ended(self) -> None:
         self.keeper_gone.set_result(None)
         self._conclude()
 
@@ -110,11 +109,10 @@ class _Wire(asyncio.SubprocessProtocol):
 class Guard:
     """A guard that is up. open() makes one; close() must follow."""
 
-    def __init__(self, wire: _Wire, transport: asyncio.SubprocessTransport, grace: float) -> None:
-        self.pid = transport.get_pid()
+    def __init__(self, wire: _Wire, posted: Posted, grace: float) -> None:
+        self.pid = posted.pid
         self._wire = wire
-        self._transport = transport
-        self._orders = cast(asyncio.WriteTransport, transport.get_pipe_transport(0))
+        self._posted = posted
         self._ending_limit = grace + program.PATIENCE + _SLACK
         self._ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._over: asyncio.Future[str] = asyncio.get_running_loop().create_future()
@@ -132,15 +130,12 @@ class Guard:
 
         Commands are put into the cgroup, if there is one, and looked for there.
         """
-        transport, wire = await asyncio.get_running_loop().subprocess_exec(
-            _Wire,
-            *(sys.executable, "-I", "-S", program.__file__, *([str(cgroup)] if cgroup else [])),
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=None,
-            start_new_session=True,  # nothing that a terminal or a shell sends to our group may reach it
-        )
-        guard = cls(wire, transport, grace)
+        wire = _Wire()
+        try:
+            posted = await Posted.post(wire, cgroup)
+        except NotPosted as trouble:
+            raise GuardDied(str(trouble)) from trouble
+        guard = cls(wire, posted, grace)
         try:
             last_words = {"argv": farewell.argv, "input": farewell.input} if farewell else None
             guard._tell("hello", trusted_until=trusted_until, grace=grace, farewell=last_words)
@@ -215,7 +210,7 @@ class Guard:
             await self._is_gone(program.FAREWELL_LIMIT)  # the trust window had closed before we came
         if not self._wire.gone.done():
             await self._force()
-        self._transport.close()
+        self._posted.close()
 
     async def _force(self) -> None:
         """Ends a guard that does not answer: somebody must have stopped it."""
@@ -238,7 +233,7 @@ class Guard:
 
     def _tell(self, op: str, **fields: object) -> None:
         if not self._wire.keeper_gone.done():
-            self._orders.write(json.dumps({"op": op, **fields}).encode() + b"\n")
+            self._posted.order(json.dumps({"op": op, **fields}).encode() + b"\n")
 
     def _take(self, event: dict[str, Any]) -> None:
         kind, step = event.pop("event"), self._step
@@ -268,7 +263,7 @@ class Guard:
         # At once, while the number of the session cannot have gone to anybody else.
         self._kill_session()
         if not self._over.done():
-            code = self._transport.get_returncode()
+            code = self._posted.returncode
             self._over.set_result(_REASONS.get(code, f"exit status {code}"))
 
     def _kill_session(self, spare: int = 0) -> None:

@@ -10,6 +10,7 @@ import os
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -22,7 +23,7 @@ import pytest
 
 from agentsmith.boottime import boottime
 from agentsmith.pipelines import guard as program
-from agentsmith.pipelines import guarded
+from agentsmith.pipelines import guarded, posting
 from agentsmith.pipelines.guarded import CommandNotStarted, Exit, Farewell, Guard, GuardDied
 from tests.support.processes import is_alive, state
 from tests.support.wait import wait_until
@@ -579,19 +580,16 @@ async def test_only_the_consumer_ends_a_guard_politely(stage: Stage, guard: Guar
 
 async def test_a_reader_that_is_stuck_does_not_stop_the_guarding(stage: Stage) -> None:
     def order(op: str, **fields: object) -> None:
-        assert raw.stdin is not None
-        raw.stdin.write(json.dumps({"op": op, **fields}).encode() + b"\n")
-        raw.stdin.flush()
+        give.write(json.dumps({"op": op, **fields}).encode() + b"\n")
 
-    raw = subprocess.Popen(  # noqa: ASYNC220
-        [sys.executable, "-I", "-S", program.__file__],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        start_new_session=True,
-    )
-    assert raw.stdout is not None
-    stage.guards.append(raw.pid)
-    try:
+    ours, wire = socket.socketpair()
+    (stdin, orders), (events, stdout) = os.pipe(), os.pipe()
+    posting._barracks.send_out(None, (stdin, stdout, wire.fileno()))
+    for file in (stdin, stdout):
+        os.close(file)
+    wire.close()
+    with ours, os.fdopen(orders, "wb", buffering=0) as give, os.fdopen(events, "rb") as hear:
+        stage.guards.append(int(ours.recv(64)))
         order("hello", trusted_until=boottime() + 60, grace=0.1, farewell=None)
         script = f"yes $(printf '%8000s' | tr ' ' :) | head -n 500; touch done; {DEAF}"
         limits = {"log_limit": 0, "tail_limit": 10, "timeout": None}
@@ -601,18 +599,85 @@ async def test_a_reader_that_is_stuck_does_not_stop_the_guarding(stage: Stage) -
         order("stop", reason="stuck")
         await wait_until(lambda: not stage.commands(), what="the command is ended though nobody reads")
         order("end")
-        events = [json.loads(line) for line in await asyncio.to_thread(raw.stdout.readlines)]
-        kinds = [event["event"] for event in events]
-        assert kinds[:2] == ["ready", "started"]
-        assert kinds[-1] == "exited"
-        assert 100 < kinds.count("said") < 400  # about a megabyte was kept, of four
-        assert events[-1]["stopped"] == "stuck"
-    finally:
-        for pipe in (raw.stdin, raw.stdout):
-            assert pipe is not None
-            pipe.close()
-        await stage.clear()
-        raw.wait()
+        said = [json.loads(line) for line in await asyncio.to_thread(hear.readlines)]
+    kinds = [event["event"] for event in said]
+    assert kinds[:2] == ["ready", "started"]
+    assert kinds[-1] == "exited"
+    assert 100 < kinds.count("said") < 400  # about a megabyte was kept, of four
+    assert said[-1]["stopped"] == "stuck"
+
+
+# Where guards come from
+
+
+def barracks_of(pid: int) -> int:
+    """The process that has forked the guard."""
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+async def test_guards_come_from_one_process_that_starts_once(stage: Stage, guard: Guard) -> None:
+    other = await stage.open()
+    assert barracks_of(other.pid) == barracks_of(guard.pid)
+    await other.close()
+    assert (await stage.run(guard, "exit 3")).code == 3  # the end of one guard is not the other's
+
+
+async def test_kill_9_of_the_barracks_spares_its_guards_and_others_can_be_had(stage: Stage) -> None:
+    guard = await stage.open(grace=0.1)
+    running = await stage.begin(guard, "echo ::up; while [ ! -e go ]; do sleep 0.01; done; exit 3")
+    before = barracks_of(guard.pid)
+    os.kill(before, signal.SIGKILL)
+    another = await stage.open()
+    assert barracks_of(another.pid) not in (before, os.getpid())
+    (stage.place / "go").touch()
+    assert (await running).code == 3
+    await guard.close()
+    assert not is_alive(guard.pid)
+    assert (await stage.run(another, "exit 4")).code == 4
+    await another.close()
+
+
+@pytest.mark.parametrize("victim", ["keeper", "proper"])
+async def test_without_the_barracks_the_end_of_a_guard_is_known_all_the_same(stage: Stage, victim: str) -> None:
+    guard = await stage.open(grace=0.1)
+    running = await stage.begin(guard, STUBBORN)
+    half = guard.pid if victim == "keeper" else proper(guard)
+    os.kill(barracks_of(guard.pid), signal.SIGKILL)
+    os.kill(half, signal.SIGKILL)
+    with pytest.raises(GuardDied):
+        await running
+    assert not stage.commands()
+    await wait_until(lambda: not stage.of_guards(), what="the guard is gone")
+    await guard.close()
+
+
+async def test_the_number_of_a_keeper_is_nobody_elses_until_its_handle_lets_go(stage: Stage) -> None:
+    guard = await stage.open()
+    guard.trust(0)  # it leaves by itself
+    await wait_until(lambda: state(guard.pid) == "Z", what="the keeper is dead")
+    another = await stage.open()  # by now the barracks know of the death
+    await another.close()
+    assert state(guard.pid) == "Z"
+    await guard.close()
+    await wait_until(lambda: state(guard.pid) == "X", what="the keeper is collected")
+
+
+async def test_the_barracks_do_not_outlive_their_consumer(stage: Stage) -> None:
+    consumer = stage.consume("echo ::up; sleep 300")
+    await wait_until(lambda: "guard" in stage.consumer_says(), what="the guard is known")
+    barracks = barracks_of(stage.guards[-1])
+    assert barracks != os.getpid()
+    consumer.kill()
+    await wait_until(lambda: not is_alive(barracks), what="the barracks are gone")
+    await wait_until(lambda: not stage.of_guards(), what="the guard is gone")
+
+
+async def test_a_guard_that_cannot_be_started_says_so(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(program, "__file__", str(stage.place / "missing.py"))
+    with pytest.raises(GuardDied, match="did not start"):
+        await stage.open()
+    monkeypatch.undo()
+    await (await stage.open()).close()
 
 
 # What the guard does not tell

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from agentsmith.domain.ticket import TicketId
 from agentsmith.pipelines import guard as program
+from agentsmith.pipelines.posting import Ear
 from agentsmith.store import RunLease
 from tests.model.workers import Child, Floor
 from tests.simulation.loop import Call
@@ -48,7 +49,7 @@ class SimulatedGuard:
         self,
         process: Process,
         consumer: Process,
-        protocol: asyncio.SubprocessProtocol,
+        ear: Ear,
         floor: Floor,
         chance: random.Random,
         farewell: Farewell,
@@ -61,7 +62,7 @@ class SimulatedGuard:
         self.returncode: int | None = None
         self.child: Child | None = None
         self.over = False
-        self._protocol, self._floor, self._random, self._farewell = protocol, floor, chance, farewell
+        self._ear, self._floor, self._random, self._farewell = ear, floor, chance, farewell
         self._grace, self._long_work = 0.0, long_work
         self._last_words: dict[str, Any] | None = None
         self._leaving: tuple[str, int, bool] | None = None
@@ -200,8 +201,8 @@ class SimulatedGuard:
 
     def _exit(self, code: int) -> None:
         self.returncode = code
-        self._tell(self._protocol.pipe_connection_lost, 1, None)
-        self._tell(self._protocol.process_exited)
+        self._tell(self._ear.fell_silent)
+        self._tell(self._ear.keeper_ended)
         self.process.on_death.clear()
         self.process.kill()
 
@@ -215,39 +216,33 @@ class SimulatedGuard:
             self.child.alive = False
             self._floor.say(f"{self.child} ends: its guard was killed")
         self.returncode = _KILLED
-        self._tell(self._protocol.pipe_connection_lost, 1, None)
-        self._tell(self._protocol.process_exited)
+        self._tell(self._ear.fell_silent)
+        self._tell(self._ear.keeper_ended)
 
     # ---- events
 
     def _send(self, event: str, **fields: object) -> None:
         line = json.dumps({"event": event, **fields}).encode() + b"\n"
-        self._tell(self._protocol.pipe_data_received, 1, line)
+        self._tell(self._ear.heard, line)
 
     def _tell(self, callback: Callable[..., object], *args: object) -> None:
         """Reach the consumer, if it lives by then; as its own callback, for it may be stopped meanwhile."""
         self.consumer.call(_PIPE, callback, *args)
 
 
-class GuardTransport(asyncio.SubprocessTransport):
+class SimulatedPost:
     """What the handle holds of a guard's process."""
 
     def __init__(self, guard: SimulatedGuard, pid: int) -> None:
-        super().__init__()
-        self._guard, self._pid = guard, pid
+        self._guard, self.pid = guard, pid
 
-    def get_pid(self) -> int:
-        return self._pid
-
-    def get_returncode(self) -> int | None:
+    @property
+    def returncode(self) -> int | None:
         return self._guard.returncode
 
-    def get_pipe_transport(self, fd: int) -> Any:
-        return self if fd == 0 else None
-
-    def write(self, data: bytes) -> None:
+    def order(self, line: bytes) -> None:
         """An order."""
-        self._guard.hear(data)
+        self._guard.hear(line)
 
     def close(self) -> None:
         """Nothing is left open."""

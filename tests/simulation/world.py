@@ -28,6 +28,7 @@ from agentsmith.domain.tracker import Move, Tracker
 from agentsmith.intake import Intake
 from agentsmith.opening import Opened, lease_times
 from agentsmith.pipelines import guarded as guarded_module
+from agentsmith.pipelines.posting import Ear, Posted
 from agentsmith.store import Store
 from agentsmith.store import store as store_module
 from agentsmith.trackers.http.ledger import current_purpose
@@ -36,7 +37,7 @@ from tests.model.promises import Promises, left_over
 from tests.model.tracker import NAME, Board, BoardTracker, Flavour, Write
 from tests.model.workers import Child, Floor
 from tests.simulation.client import SimulatedRedis
-from tests.simulation.guard import GuardTransport, SimulatedGuard
+from tests.simulation.guard import SimulatedGuard, SimulatedPost
 from tests.simulation.hermetic import EPOCH, hermetic
 from tests.simulation.loop import OWNER, Clock, SimulatedLoop
 from tests.simulation.network import Network, ProcessWire
@@ -152,7 +153,7 @@ class World:
             patch.object(daemon_module, "Retention", _NoRetention),
             patch.object(intake_module, "_LONGEST_WAIT", IDLE_WAIT),
             patch.object(guarded_module, "_processes", tuple),
-            patch.object(self.loop, "subprocess_exec", self._start_guard, create=True),
+            patch.object(Posted, "post", self._post_guard),
             self.loop.running(),
         ):
             yield
@@ -241,20 +242,18 @@ class World:
 
     # ---- guards and children
 
-    async def _start_guard(
-        self, factory: Callable[[], asyncio.SubprocessProtocol], *_argv: str, **_: Any
-    ) -> tuple[GuardTransport, asyncio.SubprocessProtocol]:
+    async def _post_guard(self, ear: Ear, _cgroup: object) -> SimulatedPost:
         consumer = cast(Process, OWNER.get())
         await consumer.checkpoint("guard.open")
         await asyncio.sleep(self.between(0.02, 0.1))
-        number, protocol = len(self.guards) + 1, factory()
+        number = len(self.guards) + 1
         process = Process(f"guard-{number}", consumer.host, self.loop, _Calm(), self.network)
         process.is_guard = True
         guard = SimulatedGuard(
-            process, consumer, protocol, self.floor, self.chance, self._say_farewell, long_work=self.weather.silent
+            process, consumer, ear, self.floor, self.chance, self._say_farewell, long_work=self.weather.silent
         )
         self.guards.append(guard)
-        return GuardTransport(guard, pid=2**31 - number), protocol
+        return SimulatedPost(guard, pid=2**31 - number)
 
     async def _say_farewell(self, told: dict[str, Any], process: Process) -> None:
         self.trace.say(f"says farewell for {told['ticket']}", process.name)

@@ -1,0 +1,146 @@
+"""The barracks: forks the guards of one consumer, since starting each from nothing would cost ten times as much.
+
+Started by path, like any program: standard library only, and the guard's own program, whose path is its argument.
+Stdin is the gate, a socket. Who knocks there hands in three files: the guard's stdin and stdout, and the wire to its
+handle, which is told the pid of the keeper and later how the keeper ended. The dead are collected once the handle lets
+go, so that until then their number can't be given to anybody else.
+
+Only guards that have not started yet depend on this process. If it is killed, the others go on, and `posting.py`, the
+other end, starts it anew.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import selectors
+import signal
+import socket
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import ModuleType
+
+KNOCK = 4  # bytes, which say how long the path of the cgroup is that follows
+FILES = 3
+
+
+class Barracks:
+    """One thread and one loop, which nobody holds up: what is told to handles is too short for a pipe to be full."""
+
+    def __init__(self, guard: ModuleType) -> None:
+        self.guard = guard
+        self.gate = socket.socket(fileno=0)
+        self.selector = selectors.DefaultSelector()
+        self.wires: dict[int, socket.socket] = {}
+        """From each keeper to its handle."""
+        self.left: set[int] = set()
+        """Keepers whose handle let go of them while they lived."""
+        self.told: set[int] = set()
+        """Keepers whose handle knows how they ended."""
+        self.ear, self.bell = os.pipe()
+        os.set_blocking(self.ear, False)
+        os.set_blocking(self.bell, False)
+        signal.set_wakeup_fd(self.bell, warn_on_full_buffer=False)
+        self.selector.register(self.ear, selectors.EVENT_READ, self.hear_of_deaths)
+        self.selector.register(self.gate, selectors.EVENT_READ, self.admit)
+
+    def serve(self) -> int:
+        """Forks guards until nobody is left who could knock."""
+        while True:
+            for key, _ in self.selector.select():
+                if key.data() is False:
+                    return 0
+
+    def admit(self) -> bool:
+        """Lets one in who knocks; False when nobody ever will."""
+        try:
+            knock, files, _, _ = socket.recv_fds(self.gate, KNOCK, FILES)
+        except ConnectionError:
+            return False
+        if len(knock) < KNOCK or len(files) < FILES:
+            return False
+        length = int.from_bytes(knock, "big")
+        cgroup = self.gate.recv(length, socket.MSG_WAITALL) if length else b""
+        self.fork(os.fsdecode(cgroup), files)
+        return True
+
+    def fork(self, cgroup: str, files: list[int]) -> None:
+        """Makes a guard of a fork of this process, with these files."""
+        pid = os.fork()
+        if pid == 0:
+            self.become_guard(cgroup, files)
+        *theirs, wire = files
+        for file in theirs:
+            os.close(file)
+        self.wires[pid] = handle = socket.socket(fileno=wire)
+        self.selector.register(handle, selectors.EVENT_READ, lambda: self.let_go(pid))
+        self.tell(pid, pid)
+
+    def become_guard(self, cgroup: str, files: list[int]) -> None:
+        """Never returns."""
+        code = 1
+        try:
+            signal.set_wakeup_fd(-1)
+            os.setsid()
+            self.selector.close()
+            self.gate.detach()  # whose number, 0, is about to be stdin's
+            for number, file in enumerate(files[:2]):
+                os.dup2(file, number)
+            for file in (*files, self.ear, self.bell):
+                os.close(file)
+            for wire in self.wires.values():
+                wire.close()
+            code = self.guard.main(cgroup)
+        except BaseException as error:
+            print(f"guard: {error!r}", file=sys.stderr, flush=True)
+        finally:
+            os._exit(code)  # nothing is buffered, and taking the interpreter down would be half of the time to close
+
+    def tell(self, pid: int, word: int) -> None:
+        """Tells the handle of a keeper."""
+        try:
+            self.wires[pid].send(f"{word}\n".encode())
+        except OSError:  # it let go meanwhile
+            return
+
+    def hear_of_deaths(self) -> None:
+        """Tells the handles of keepers that ended, but leaves these as they are; collects those without a handle."""
+        os.read(self.ear, 4096)
+        for pid in self.wires.keys() - self.told:
+            ended = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+            if ended is not None:
+                self.told.add(pid)
+                self.tell(pid, ended.si_status if ended.si_code == os.CLD_EXITED else -ended.si_status)
+        self.left = {pid for pid in self.left if os.waitpid(pid, os.WNOHANG)[0] == 0}
+
+    def let_go(self, pid: int) -> None:
+        """Collects a keeper whose handle no longer cares, now or when it ends."""
+        wire = self.wires.pop(pid)
+        self.told.discard(pid)
+        self.selector.unregister(wire)
+        wire.close()
+        if os.waitpid(pid, os.WNOHANG)[0] == 0:
+            self.left.add(pid)
+
+
+def load(path: str) -> ModuleType:
+    """The program at this path, as a module."""
+    spec = importlib.util.spec_from_file_location("guard", path)
+    if spec is None or spec.loader is None:
+        raise ImportError(f"{path} is no program")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def main() -> int:
+    """Serves until the consumer is gone, whatever a terminal or a shell sends."""
+    guard = load(sys.argv[1])
+    guard.be_deaf()
+    return Barracks(guard).serve()
+
+
+if __name__ == "__main__":
+    os._exit(main())
