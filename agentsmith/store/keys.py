@@ -28,7 +28,8 @@
 | where:{ticket}                       | string | tracker and key of a ticket that is parked or recovered | 30 days |
 | signals:inbox                        | list   | signals that wait                                      | for ever |
 | signals:index                        | hash   | ticket and kind of every waiting signal, to merge them | for ever |
-| signals:later                        | zset   | signals that failed, by the time to try again          | for ever |
+| signals:later                        | zset   | signals put off, by the time to look again             | for ever |
+| signals:later-payloads               | hash   | the same signals                                       | for ever |
 | signals:held                         | zset   | signals held back for want of room, by time            | for ever |
 | signals:held-payloads                | hash   | the same signals, and what they want room in           | for ever |
 | delivery:{tracker}:{delivery}        | string | a webhook delivery that was handed over                | 3 days   |
@@ -97,6 +98,7 @@ PERMANENT: Final = frozenset(
         "signals:inbox",
         "signals:index",
         "signals:later",
+        "signals:later-payloads",
         "signals:held",
         "signals:held-payloads",
         "consumers",
@@ -162,6 +164,10 @@ class Keys:
     @property
     def inbox_later(self) -> str:
         return self._name("signals", "later")
+
+    @property
+    def later_payloads(self) -> str:
+        return self._name("signals", "later-payloads")
 
     @property
     def held(self) -> str:

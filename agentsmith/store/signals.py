@@ -1,7 +1,8 @@
 """The signals inbox: hints to look at a ticket, taken and acknowledged like requests.
 
 A signal for a ticket that already waits in the inbox is merged. Once taken it no longer absorbs others, because
-whatever they announce may be newer than what the taker reads.
+whatever they announce may be newer than what the taker reads. Those that are put off are merged too: the next look sees
+what all of them announced.
 """
 
 from __future__ import annotations
@@ -78,23 +79,36 @@ redis.call('HSET', payloads, topic, entry)
 return 1
 """)
 _LATER: Final = Script("""
-local processing, later = unpack(KEYS)
-local payload, again, wait_ms = unpack(ARGV)
+local processing, later, payloads = unpack(KEYS)
+local payload, topic, again, wait_ms = unpack(ARGV)
 if redis.call('LREM', processing, 1, payload) == 0 then return 0 end
-redis.call('ZADD', later, now_us() / 1000 + tonumber(wait_ms), again)
+local waits = redis.call('HGET', payloads, topic)
+-- Whatever the one that waits was told beyond this one must not be forgotten.
+if not (waits and cjson.decode(waits).labelled) then redis.call('HSET', payloads, topic, again) end
+redis.call('ZADD', later, 'LT', now_us() / 1000 + tonumber(wait_ms), topic)
 return 1
 """)
 _SEND_LATER: Final = Script("""
-redis.call('ZADD', KEYS[1], now_us() / 1000 + tonumber(ARGV[2]), ARGV[1])
+local later, payloads = unpack(KEYS)
+local topic, payload, wait_ms = unpack(ARGV)
+local at = now_us() / 1000 + tonumber(wait_ms)
+-- Under a name of its own: that somebody looks earlier is no reason not to look then.
+local name = text(at) .. ' ' .. topic
+redis.call('HSET', payloads, name, payload)
+redis.call('ZADD', later, at, name)
 """)
 _RIPEN: Final = Script(
-    COUNTING
+    _MERGE
+    + COUNTING
     + """
-local inbox, later, held, payloads, inbox_index, index, running, reservations = unpack(KEYS)
+local inbox, later, later_payloads, held, payloads, inbox_index, index, running, reservations = unpack(KEYS)
 local ripe = redis.call('ZRANGEBYSCORE', later, '-inf', now_us() / 1000, 'LIMIT', 0, 1000)
-for _, payload in ipairs(ripe) do
-  redis.call('ZREM', later, payload)
-  redis.call('RPUSH', inbox, payload)
+for _, name in ipairs(ripe) do
+  local payload = redis.call('HGET', later_payloads, name)
+  redis.call('ZREM', later, name)
+  redis.call('HDEL', later_payloads, name)
+  local labelled = cjson.decode(payload).labelled and '1' or '0'
+  if merge(inbox_index, name:match('^%d+ (.*)$') or name, labelled) then redis.call('RPUSH', inbox, payload) end
 end
 local room = {}
 local function has_room(place, limit)
@@ -188,9 +202,13 @@ class Signals:
         await self._redis.lrem(self._keys.inbox_processing(consumer), 1, payload)
 
     async def later(self, consumer: str, payload: str, signal: Signal, *, wait: float) -> None:
-        """What was taken as `payload` could not be dealt with: it comes back as `signal` in `wait` seconds."""
-        keys = [self._keys.inbox_processing(consumer), self._keys.inbox_later]
-        await _LATER(self._redis, keys, [payload, signal.to_json(), round(wait * 1000)])
+        """What was taken as `payload` could not be dealt with: it comes back as `signal` in `wait` seconds.
+
+        Several that are put off come back as one, when the first of them would.
+        """
+        k = self._keys
+        keys = [k.inbox_processing(consumer), k.inbox_later, k.later_payloads]
+        await _LATER(self._redis, keys, [payload, signal.topic, signal.to_json(), round(wait * 1000)])
 
     async def hold(self, consumer: str, payload: str, signal: Signal, *, places: Sequence[str]) -> None:
         """There is no room for the ticket: keep the signal until there is; `ripen` sees to that."""
@@ -205,7 +223,8 @@ class Signals:
 
     async def send_later(self, signal: Signal, *, wait: float) -> None:
         """Put a signal into the inbox once `wait` seconds have passed."""
-        await _SEND_LATER(self._redis, [self._keys.inbox_later], [signal.to_json(), round(wait * 1000)])
+        keys = [self._keys.inbox_later, self._keys.later_payloads]
+        await _SEND_LATER(self._redis, keys, [signal.topic, signal.to_json(), round(wait * 1000)])
 
     async def ripen(self, limits: Mapping[str, int] | None = None) -> float | None:
         """Move signals whose time has come into the inbox, and those for which there is room within `limits` by now.
@@ -213,7 +232,8 @@ class Signals:
         Answers the seconds until the next look is worth while.
         """
         k = self._keys
-        keys = [k.inbox, k.inbox_later, k.held, k.held_payloads, k.inbox_index, k.queue_index, k.running]
+        later = [k.inbox_later, k.later_payloads]
+        keys = [k.inbox, *later, k.held, k.held_payloads, k.inbox_index, k.queue_index, k.running]
         args = [k.places(""), json.dumps(dict(limits or {}))]
         left = float(await _RIPEN(self._redis, [*keys, k.reservations], args))
         return left / 1000 if left >= 0 else None

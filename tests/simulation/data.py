@@ -286,16 +286,17 @@ class Keyspace:
         return self._typed(key, SortedSet) or SortedSet()
 
     def do_zadd(self, key: bytes, *words: bytes) -> int:
-        only_new, only_known, rest = False, False, list(words)
-        while rest and rest[0].upper() in (b"NX", b"XX", b"CH"):
-            word = rest.pop(0).upper()
-            only_new, only_known = only_new or word == b"NX", only_known or word == b"XX"
+        rest, options = list(words), set()
+        while rest and rest[0].upper() in (b"NX", b"XX", b"CH", b"LT"):
+            options.add(rest.pop(0).upper())
         pairs = [(member, _score(score)) for score, member in zip(rest[::2], rest[1::2], strict=True)]
-        held = self._zset(key) if only_known else self._made(key, SortedSet)
+        held = self._zset(key) if b"XX" in options else self._made(key, SortedSet)
         added = 0
         for member, score in pairs:
             known = member in held
-            if known is not only_new if only_new or only_known else True:
+            if (b"XX" if not known else b"NX") in options:
+                continue
+            if not (known and b"LT" in options and held[member] <= score):
                 held[member] = score
                 added += not known
         return added

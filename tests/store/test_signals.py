@@ -65,7 +65,8 @@ async def test_a_signal_that_was_taken_merges_until_it_is_opened(store: Store) -
 async def test_a_signal_that_failed_comes_back_later(store: Store) -> None:
     await store.signals.send([a_signal(1)])
     payload = await take(store)
-    await store.signals.later("c1", payload, Signal.from_json(payload).again(), wait=0.03)
+    signal = await store.signals.opened(Signal.from_json(payload))
+    await store.signals.later("c1", payload, signal.again(), wait=0.03)
     assert await store.signals.in_hand("c1") == []
     assert await store.signals.count() == 1
 
@@ -85,10 +86,57 @@ async def test_later_after_a_lost_answer_makes_no_second_signal(store: Store) ->
     assert await store.signals.count() == 1
 
 
+async def test_signals_that_are_put_off_come_back_as_one_when_the_first_would(store: Store) -> None:
+    for wait in (60, 0, 120):
+        await store.signals.send([a_signal(1)])
+        payload = await take(store)
+        await store.signals.opened(a_signal(1))
+        await store.signals.later("c1", payload, a_signal(1), wait=wait)
+    assert await store.signals.count() == 1
+    assert await store.signals.ripen() is None
+    assert await take(store) == a_signal(1).to_json()
+    assert await store.signals.count() == 0
+
+
+async def test_what_is_put_off_keeps_what_others_were_told(store: Store) -> None:
+    for labelled in (False, True, False):
+        await store.signals.send([a_signal(1, labelled=labelled)])
+        payload = await take(store)
+        signal = await store.signals.opened(Signal.from_json(payload))
+        await store.signals.later("c1", payload, signal, wait=0)
+    await store.signals.ripen()
+    assert Signal.from_json(await take(store)).labelled
+
+
+async def test_what_ripens_is_merged_into_what_waits(store: Store) -> None:
+    await store.signals.send([a_signal(1)])
+    payload = await take(store)
+    await store.signals.opened(a_signal(1))
+    await store.signals.send([a_signal(1)])
+    await store.signals.later("c1", payload, a_signal(1, labelled=True), wait=0)
+    await store.signals.ripen()
+    assert await store.signals.count() == 1
+    assert (await store.signals.opened(Signal.from_json(await take(store)))).labelled
+
+
+async def test_a_look_at_a_certain_time_is_not_given_up_for_an_earlier_one(store: Store) -> None:
+    await store.signals.send([a_signal(1)])
+    payload = await take(store)
+    await store.signals.opened(a_signal(1))
+    await store.signals.send_later(a_signal(1), wait=60)
+    await store.signals.later("c1", payload, a_signal(1), wait=0)
+    left = await store.signals.ripen()
+    assert left is not None
+    assert left > 50
+    assert await store.signals.count() == 2
+
+
 async def test_signals_ripen_in_the_order_of_their_times(store: Store, raw: Any) -> None:
-    for number, at in ((3, 30), (1, 10), (2, 20)):
-        await raw.zadd(store.keys.inbox_later, {a_signal(number).to_json(): at})
-    await store.signals.send_later(a_signal(4), wait=60)
+    for number in (3, 1, 2, 4):
+        await store.signals.send_later(a_signal(number), wait=60)
+    [name] = [name for name in await raw.zrange(store.keys.inbox_later, 0, -1) if name.endswith(a_signal(4).topic)]
+    for other in set(await raw.zrange(store.keys.inbox_later, 0, -1)) - {name}:
+        await raw.zadd(store.keys.inbox_later, {other: int(other[-1]) * 10})
     left = await store.signals.ripen()
     assert left is not None
     assert 50 < left <= 60
