@@ -7,9 +7,9 @@ knows that an earlier run is still alive, whatever anybody else believes.
 
 from __future__ import annotations
 
+import _signal as signal  # type: ignore[import-not-found]  # `signal`, with its enums, would double the time to start
 import fcntl
 import os
-import signal
 import sys
 import time
 
