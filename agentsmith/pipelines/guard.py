@@ -272,6 +272,14 @@ def confine(order: dict[str, Any]) -> None:
         os.setuid(user["uid"])
 
 
+def open_file(order: dict[str, Any], name: str, inlet: int) -> int:
+    """What a command has as its standard input or output: the file that the order names, else nothing or the pipe."""
+    if name == "stdin":
+        return os.open(order.get(name) or os.devnull, os.O_RDONLY)
+    path = order.get(name)
+    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600) if path else inlet
+
+
 class Step:
     """One command, from its start until nothing of it is left."""
 
@@ -289,19 +297,22 @@ class Step:
             if os.getppid() != guard:  # it died before that took hold
                 os._exit(1)
 
+        files = [inlet]
         try:
-            with open(order.get("stdin") or os.devnull, "rb") as stdin:
-                self.process = subprocess.Popen(
-                    order["argv"], env=order["env"], cwd=order["cwd"], process_group=0,
-                    stdin=stdin, stdout=inlet, stderr=inlet,
-                    preexec_fn=prepare,  # safe: this process has one thread
-                )  # fmt: skip
+            for name in ("stdin", "stdout", "stderr"):
+                files.append(open_file(order, name, inlet))
+            self.process = subprocess.Popen(
+                order["argv"], env=order["env"], cwd=order["cwd"], process_group=0,
+                stdin=files[1], stdout=files[2], stderr=files[3],
+                preexec_fn=prepare,  # safe: this process has one thread
+            )  # fmt: skip
         except BaseException:
             os.close(self.pipe)
             self.output.close()
             raise
         finally:
-            os.close(inlet)
+            for file in set(files):
+                os.close(file)
         self.started = self.heard = boottime()
         self.deadline = float("inf") if order["timeout"] is None else self.started + order["timeout"]
         self.patience = order.get("stall") or float("inf")
@@ -351,6 +362,8 @@ def why_not_started(error: Exception, order: dict[str, Any]) -> str:
         return f"cannot write the log {order['log']}: {error.strerror}"
     if error.filename and error.filename == order.get("stdin"):
         return f"cannot read its input {order['stdin']}: {error.strerror}"
+    if error.filename and error.filename in (order.get("stdout"), order.get("stderr")):
+        return f"cannot write its output {error.filename}: {error.strerror}"
     if not os.path.isdir(cwd):
         return f"working directory not found: {cwd}"
     if not os.access(cwd, os.X_OK):

@@ -159,12 +159,15 @@ class Guard:
         timeout: float | None = None,
         stall: float | None = None,
         stdin: Path | None = None,
+        stdout: Path | None = None,
+        stderr: Path | None = None,
         confinement: Confinement | None = None,
         on_line: Callable[[str], None] | None = None,
     ) -> Exit:
         """Runs one command and returns when nothing of it is left; if cancelled, it stops the command first.
 
-        `env` is the command's whole environment. It is stopped after `timeout` seconds, or `stall` without output.
+        `env` is the command's whole environment. What it writes goes to the log, or to the files `stdout` and `stderr`.
+        It is stopped after `timeout` seconds, or `stall` without output.
         `on_line` gets each line of output that begins with `::`; what it raises stops the command and is raised here.
         """
         if self._closing or self._over.done():
@@ -172,11 +175,12 @@ class Guard:
         if self._step is not None:
             raise RuntimeError("a guard runs one command at a time")
         step = self._step = _Step(on_line)
+        files = {"stdin": stdin, "stdout": stdout, "stderr": stderr}
         self._tell(
             "start",
             argv=list(argv), env=dict(env), cwd=str(cwd), log=str(log),
             log_limit=log_limit, tail_limit=tail_limit, timeout=timeout, stall=stall,
-            stdin=str(stdin) if stdin else None, **asdict(confinement or Confinement()),
+            **{name: str(file) for name, file in files.items() if file}, **asdict(confinement or Confinement()),
         )  # fmt: skip
         try:
             await self._until(step.outcome)

@@ -12,7 +12,6 @@ from typing import Final, Protocol
 
 from agentsmith.pipelines.guarded import CommandNotStarted, Guard
 
-_REDIRECT: Final = 'out="$1" err="$2" in="$3"; shift 3; exec "$@" <"$in" >"$out" 2>"$err"'
 _LOG_LIMIT: Final = 64 * 1024
 
 
@@ -83,11 +82,14 @@ class GuardShell:
         stderr: Path,
         timeout: float,
     ) -> Ended:
-        """See GitShell. The guard joins the two outputs, so a shell takes them apart first."""
+        """See GitShell."""
         ended = await self._guard.run(
-            ("/bin/sh", "-c", _REDIRECT, "sh", str(stdout), str(stderr), str(stdin), *argv),
+            argv,
             env=env,
             cwd=cwd,
+            stdin=stdin,
+            stdout=stdout,
+            stderr=stderr,
             log=self._scratch / "shell.log",
             log_limit=_LOG_LIMIT,
             timeout=timeout,

@@ -61,6 +61,7 @@ class Vault:
         self._saved = path / "agentsmith.saved"
         self._unready = path / "agentsmith.unready"
         self._origin: Origin | None = None
+        self._trees: dict[str, str] = {}
         self.submodules: Mapping[str, Path] = {}
         """The mirrors of submodules that are checked out, by path."""
         self.lfs = False
@@ -68,7 +69,7 @@ class Vault:
     def with_git(self, git: Git) -> Vault:
         """The same vault, worked on through another shell."""
         other = Vault(self.path, git, self.workspace)
-        other._origin, other.submodules, other.lfs = self._origin, self.submodules, self.lfs
+        other._origin, other.submodules, other.lfs, other._trees = self._origin, self.submodules, self.lfs, self._trees
         return other
 
     # What is written beside git's own files
@@ -127,10 +128,12 @@ class Vault:
 
     async def tree_of(self, commit: str) -> str:
         """The tree of a commit."""
-        (tree,) = await self.resolve(f"{commit}^{{tree}}")
-        if tree is None:
-            raise GitFailed(f"the commit {commit[:12]} is not whole")
-        return tree
+        if commit not in self._trees:
+            (tree,) = await self.resolve(f"{commit}^{{tree}}")
+            if tree is None:
+                raise GitFailed(f"the commit {commit[:12]} is not whole")
+            self._trees[commit] = tree
+        return self._trees[commit]
 
     async def set_refs(self, refs: Mapping[str, str | None]) -> None:
         """Point refs somewhere, or remove them, all or none."""
