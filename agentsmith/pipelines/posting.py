@@ -172,14 +172,19 @@ class _Barracks:
         self.close()
         ours, theirs = socket.socketpair()
         with theirs:
-            self._process = subprocess.Popen(
-                [sys.executable, "-I", "-S", program.__file__, guard.__file__],
-                stdin=theirs.fileno(),
-                stdout=subprocess.DEVNULL,
-                start_new_session=True,  # nothing that a terminal or a shell sends to our group may reach it
-            )
+            self._process = begin(theirs)
         self._gate, self._of = ours, wanted
         return ours
+
+
+def begin(gate: socket.socket) -> subprocess.Popen[bytes]:
+    """Starts barracks with this gate."""
+    return subprocess.Popen(
+        [sys.executable, "-I", "-S", program.__file__, guard.__file__],
+        stdin=gate.fileno(),
+        stdout=subprocess.DEVNULL,
+        start_new_session=True,  # nothing that a terminal or a shell sends to our group may reach it
+    )
 
 
 _barracks = _Barracks()

@@ -19,6 +19,8 @@ from tests.chaos.faults import KINDS
 from tests.support.wait import wait_until
 
 ROOT: Final = Path(__file__).parents[2]
+FEW: Final = ("--tickets", "3", "--faults", "webhook-late")
+"""Enough to be interrupted."""
 PROMISED: Final = ("overlapping", "lost", "foreign", "fenced_writes", "unrepaired")
 
 
@@ -83,7 +85,7 @@ async def test_a_hundred_tickets_survive_every_kind_of_fault(tmp_path: Path) -> 
 
 @pytest.mark.timeout(240)
 async def test_interrupted_it_ends_every_process(tmp_path: Path) -> None:
-    async with chaos(tmp_path, "--tickets", "50") as process:
+    async with chaos(tmp_path, *FEW) as process:
         await wait_until(lambda: any(tmp_path.rglob("work-*.jsonl")), what="work to begin", within=120)
         assert left_behind(tmp_path)
         process.send_signal(signal.SIGINT)
@@ -96,7 +98,7 @@ async def test_interrupted_it_ends_every_process(tmp_path: Path) -> None:
 
 @pytest.mark.timeout(240)
 async def test_killed_it_leaves_no_process_behind_either(tmp_path: Path) -> None:
-    async with chaos(tmp_path, "--tickets", "50") as process:
+    async with chaos(tmp_path, *FEW) as process:
         await wait_until(lambda: any(tmp_path.rglob("work-*.jsonl")), what="work to begin", within=120)
         process.kill()
         await process.communicate()

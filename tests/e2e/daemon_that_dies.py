@@ -61,4 +61,4 @@ def _note_guards(folder: Path) -> None:
 
 if __name__ == "__main__":
     warm_up()
-    Nursery(_prepare).serve()
+    Nursery(_prepare, lend=True).serve()

@@ -25,6 +25,7 @@ import json
 import os
 import selectors
 import signal
+import socket
 import sys
 import threading
 from collections.abc import Awaitable, Callable, Mapping
@@ -40,14 +41,19 @@ import typer.main
 import agentsmith.cli.app
 import agentsmith.cli.up
 import agentsmith.daemon
+import agentsmith.run
 import agentsmith.store.store
 import agentsmith.ticketlock
+from agentsmith import farewell
 from agentsmith.config.models import for_platforms
 from agentsmith.consumer import Consumer
 from agentsmith.intake import Intake
 from agentsmith.keeping import KeptLease
+from agentsmith.pipelines import barracks as barracks_program
+from agentsmith.pipelines import guard as guard_program
+from agentsmith.pipelines import posting
 from agentsmith.pipelines.guard import prctl
-from agentsmith.pipelines.guarded import Exit, Guard
+from agentsmith.pipelines.guarded import Exit, Farewell, Guard
 from agentsmith.recover import Recovery
 from agentsmith.store.commands import Commands
 from agentsmith.store.scripting import Script
@@ -57,9 +63,11 @@ from agentsmith.trackers.http import open_http
 from agentsmith.trackers.local.database import Database
 from agentsmith.trackers.local.tracker import LocalTracker
 from agentsmith.work import RunContext
+from tests.e2e import shared_barracks
 from tests.support.wait import wait_until
 
 _PDEATHSIG: Final = 1
+_FAREWELL_CALL: Final = Path(__file__).with_name("farewell_call.py")
 _TRACKER_CALLS: Final = ("get", "move", "tidy", "read_sticky", "write_sticky", "labelled_by")
 _NOT_COUNTED: Final = ("eval", "evalsha", "info", "ping", "aclose")
 """Scripts are counted where they have a name; the others ask nothing about a ticket."""
@@ -298,9 +306,14 @@ def _family(key: object) -> str:
 class Nursery:
     """Forks daemons and tells what becomes of them; kills all that are left when nobody gives orders any more."""
 
-    def __init__(self, prepare: Callable[[dict[str, Any]], None]) -> None:
-        """`prepare` does to a daemon that was just forked whatever an order asks for, before it begins."""
+    def __init__(self, prepare: Callable[[dict[str, Any]], None], *, lend: bool = False) -> None:
+        """`prepare` does to a daemon that was just forked whatever an order asks for, before it begins.
+
+        With `lend`, daemons get their barracks and farewells as forks of warm processes too. Those are then no
+        descendants of their daemon.
+        """
         self._prepare = prepare
+        self._lender = _Lender() if lend else None
         self._numbers: dict[int, int] = {}
         self._selector = selectors.DefaultSelector()
         ear, bell = os.pipe()
@@ -309,6 +322,8 @@ class Nursery:
         signal.set_wakeup_fd(bell, warn_on_full_buffer=False)
         self._selector.register(0, selectors.EVENT_READ)
         self._selector.register(ear, selectors.EVENT_READ)
+        if self._lender is not None:
+            self._selector.register(self._lender.farewells, selectors.EVENT_READ)
         self._unread = b""
 
     def serve(self) -> None:
@@ -316,7 +331,10 @@ class Nursery:
         while True:
             ready = {int(key.fd) for key, _ in self._selector.select()}
             for fd in ready - {0}:
-                os.read(fd, 65536)
+                if self._lender is not None and fd == self._lender.farewells.fileno():
+                    self._lender.say_farewell()
+                else:
+                    os.read(fd, 65536)
             if 0 in ready and not self._listen():
                 break
             self._look_after()
@@ -339,6 +357,8 @@ class Nursery:
         if pid == 0:
             code = 70
             try:
+                if self._lender is not None:
+                    self._lender.lend()
                 code = _daemon(order, self._prepare, parent=os.getppid())
             finally:
                 os._exit(code)
@@ -349,6 +369,8 @@ class Nursery:
         with suppress(ChildProcessError):
             while (found := os.waitpid(-1, os.WNOHANG | os.WUNTRACED | os.WCONTINUED)) != (0, 0):
                 pid, status = found
+                if pid not in self._numbers:
+                    continue  # who said a farewell
                 if os.WIFSTOPPED(status) or os.WIFCONTINUED(status):
                     self._tell("stopped" if os.WIFSTOPPED(status) else "continued", pid)
                 else:
@@ -358,6 +380,43 @@ class Nursery:
     def _tell(self, event: str, pid: int, **fields: int) -> None:
         told = {"event": event, "number": self._numbers[pid], "pid": pid, **fields}
         os.write(1, json.dumps(told).encode() + b"\n")
+
+
+class _Lender:
+    """Has ready what most daemons of tests need once, and what costs more to start than all that they do."""
+
+    def __init__(self) -> None:
+        self._barracks = shared_barracks.Barracks(barracks_program.__file__, guard_program.__file__)
+        self._address = f"agentsmith-farewells-{os.getpid()}"
+        self.farewells = socket.socket(socket.AF_UNIX)
+        self.farewells.bind("\0" + self._address)
+        self.farewells.listen(64)
+
+    def lend(self) -> None:
+        """Let this daemon, which was just forked, use it."""
+        argv = (sys.executable, "-I", "-S", str(_FAREWELL_CALL), self._address)
+
+        def farewell_for(*args: Any, **named: Any) -> Farewell:
+            return Farewell(argv, farewell.farewell_for(*args, **named).input)
+
+        for owner, name, value in (
+            (posting, "begin", self._barracks.begin),
+            (agentsmith.run, "farewell_for", farewell_for),
+        ):
+            setattr(owner, name, value)
+
+    def say_farewell(self) -> None:
+        """Say the farewell that somebody asks for, in a process of its own."""
+        line, _ = self.farewells.accept()
+        with line:
+            if os.fork() == 0:
+                try:
+                    for fd in (1, 2):  # the guard lets nobody hear a farewell, and events go to the first of them
+                        os.dup2(os.open(os.devnull, os.O_WRONLY), fd)
+                    told = b"".join(iter(lambda: line.recv(65536), b""))
+                    asyncio.run(farewell._release(json.loads(told)))
+                finally:
+                    os._exit(0)
 
 
 def _daemon(order: dict[str, Any], prepare: Callable[[dict[str, Any]], None], *, parent: int) -> int:
@@ -405,4 +464,4 @@ def warm_up() -> None:
 
 if __name__ == "__main__":
     warm_up()
-    Nursery(lambda order: Steps(Plan(**order["plan"])).install()).serve()
+    Nursery(lambda order: Steps(Plan(**order["plan"])).install(), lend=True).serve()
