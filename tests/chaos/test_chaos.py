@@ -16,7 +16,7 @@ import pytest
 
 from tests.chaos.checker import check, read
 from tests.chaos.faults import KINDS
-from tests.support.wait import wait_until
+from tests.support.wait import slowly, wait_until
 
 ROOT: Final = Path(__file__).parents[2]
 FEW: Final = ("--tickets", "3", "--faults", "webhook-late")
@@ -86,7 +86,7 @@ async def test_a_hundred_tickets_survive_every_kind_of_fault(tmp_path: Path) -> 
 @pytest.mark.timeout(240)
 async def test_interrupted_it_ends_every_process(tmp_path: Path) -> None:
     async with chaos(tmp_path, *FEW) as process:
-        await wait_until(lambda: any(tmp_path.rglob("work-*.jsonl")), what="work to begin", within=120)
+        await wait_until(slowly(lambda: any(tmp_path.rglob("work-*.jsonl"))), what="work to begin", within=120)
         assert left_behind(tmp_path)
         process.send_signal(signal.SIGINT)
         told, shown = await process.communicate()
@@ -99,11 +99,11 @@ async def test_interrupted_it_ends_every_process(tmp_path: Path) -> None:
 @pytest.mark.timeout(240)
 async def test_killed_it_leaves_no_process_behind_either(tmp_path: Path) -> None:
     async with chaos(tmp_path, *FEW) as process:
-        await wait_until(lambda: any(tmp_path.rglob("work-*.jsonl")), what="work to begin", within=120)
+        await wait_until(slowly(lambda: any(tmp_path.rglob("work-*.jsonl"))), what="work to begin", within=120)
         process.kill()
         await process.communicate()
     # Nobody is left to end them: daemons die with their parent, and their guards end the work.
-    await wait_until(lambda: not left_behind(tmp_path), what="everything to end by itself", within=60)
+    await wait_until(slowly(lambda: not left_behind(tmp_path)), what="everything to end by itself", within=60)
 
 
 @pytest.mark.parametrize("arguments", [("--tickets", "0"), ("--tickets", "many"), ("--speed", "-1"), ("--what",)])

@@ -17,7 +17,7 @@ from typing import Any, Final, Self
 
 from agentsmith.pipelines.guard import process_table, session_of
 from tests.e2e.faulty_daemon import Plan
-from tests.support.wait import wait_until
+from tests.support.wait import slowly, wait_until
 
 ROOT: Final = Path(__file__).parents[2]
 _OF_A_RUN: Final = ("pipelines/guard.py", "agentsmith.farewell", "work.py")
@@ -60,7 +60,7 @@ class DaemonProcess:
 
     async def said(self, event: str, *, within: float = 20.0) -> dict[str, Any]:
         """The first log line of this event, once it is there."""
-        await wait_until(lambda: bool(self.lines(event)), what=f"{self} to say {event!r}", within=within)
+        await wait_until(slowly(lambda: bool(self.lines(event))), what=f"{self} to say {event!r}", within=within)
         return self.lines(event)[0]
 
     async def port(self) -> int:
@@ -224,7 +224,7 @@ class Daemons:
         for daemon in self._mine:
             await daemon.ended()
         with suppress(AssertionError):
-            await wait_until(lambda: not self.left_behind(), what="guards to end", within=5)
+            await wait_until(slowly(lambda: not self.left_behind()), what="guards to end", within=5)
         for pid in self.left_behind():
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)

@@ -6,12 +6,11 @@ of 2.4 s, trusted for 2 s and renewed every 0.6 s, stands it when four test proc
 
 from __future__ import annotations
 
-import asyncio
 import fcntl
 import os
 import sqlite3
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass, field
 from functools import cache
@@ -27,7 +26,7 @@ from agentsmith.store import Store
 from agentsmith.trackers import registry
 from agentsmith.trackers.local.desk import Desk
 from agentsmith.trackers.local.settings import DEFAULT_FILE
-from tests.support.wait import wait_until
+from tests.support.wait import slowly, wait_until
 from tests.support.world import TRIGGER
 
 FACTOR: Final = 1 / 50
@@ -234,16 +233,6 @@ class Place:
     def ticket_id(self, key: str = "1") -> TicketId:
         """The canonical name of a ticket."""
         return TicketId(f"local/tickets#{key}")
-
-
-def slowly(predicate: Callable[[], bool]) -> Callable[[], Awaitable[bool]]:
-    """For `wait_until`: asks less often, where asking costs more than a look at a variable."""
-
-    async def ask() -> bool:
-        await asyncio.sleep(0.03)
-        return predicate()
-
-    return ask
 
 
 _TICKET: Final = "(SELECT id FROM tickets WHERE project = 'tickets' AND number = ?)"

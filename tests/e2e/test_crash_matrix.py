@@ -30,10 +30,10 @@ from agentsmith.store import Store
 from agentsmith.store.keys import PERMANENT, PERMANENT_FAMILIES
 from tests.e2e.daemons import DaemonProcess, Daemons
 from tests.e2e.faulty_daemon import RUNNING, Plan
-from tests.e2e.place import DONE, WITHIN, Place, slowly
+from tests.e2e.place import DONE, WITHIN, Place
 from tests.support.declared_keys import complaints
 from tests.support.redis_server import RedisServer, Tenant
-from tests.support.wait import wait_until
+from tests.support.wait import slowly, wait_until
 
 AT_ONCE: Final = int(os.environ.get("AGENTSMITH_CRASH_AT_ONCE", "4"))
 TRIES: Final = 4

@@ -15,11 +15,11 @@ import pytest
 from agentsmith.boottime import boottime
 from agentsmith.config import Config
 from tests.e2e.daemons import DaemonProcess, Daemons
-from tests.e2e.place import FOREIGN, WITHIN, Place, slowly
+from tests.e2e.place import FOREIGN, WITHIN, Place
 from tests.support.embedded import servers_of
 from tests.support.redis_server import RedisServer, free_port
 from tests.support.stores import Flush, PrivateServer
-from tests.support.wait import wait_until
+from tests.support.wait import slowly, wait_until
 from tests.support.world import TRIGGER
 
 # Long enough to live through a restart of Redis on a busy machine; what is waited for still comes soon.

@@ -22,8 +22,8 @@ from agentsmith.simulators import Running, serve
 from agentsmith.simulators.github import GitHubSimulator
 from tests.e2e.daemons import DaemonProcess, Daemons
 from tests.e2e.faulty_daemon import Plan
-from tests.e2e.place import WITHIN, Place, slowly
-from tests.support.wait import wait_until
+from tests.e2e.place import WITHIN, Place
+from tests.support.wait import slowly, wait_until
 from tests.support.world import TRIGGER
 
 REPOSITORY: Final = "acme/web"

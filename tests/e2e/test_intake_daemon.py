@@ -20,10 +20,10 @@ from agentsmith.simulators import serve
 from agentsmith.simulators.stage import Stage
 from agentsmith.simulators.stages import STAGES
 from tests.e2e.daemons import Daemons
-from tests.e2e.place import FOREIGN, WITHIN, Place, slowly
+from tests.e2e.place import FOREIGN, WITHIN, Place
 from tests.support.cli import quiet_logs
 from tests.support.senders import SENDERS
-from tests.support.wait import wait_until
+from tests.support.wait import slowly, wait_until
 from tests.support.world import TRIGGER
 
 DONE: Final = "agent-smith:done"

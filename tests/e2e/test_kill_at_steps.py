@@ -35,8 +35,8 @@ from agentsmith.trackers import forges, registry
 from tests.e2e.daemon_that_dies import AFTER, BEFORE
 from tests.e2e.daemons import Daemons
 from tests.e2e.faulty_daemon import Plan
-from tests.e2e.place import WITHIN, slowly, sped_up
-from tests.support.wait import wait_until
+from tests.e2e.place import WITHIN, sped_up
+from tests.support.wait import slowly, wait_until
 
 STEPS: Final = ("checkout", "agent", "verify", "commit", "push", "pull_request")
 ALL: Final = [(step, when) for step in STEPS for when in (BEFORE, AFTER)]

@@ -22,8 +22,8 @@ import pytest
 from agentsmith.domain.signal import Signal
 from tests.e2e.daemons import Daemons
 from tests.e2e.faulty_daemon import Plan
-from tests.e2e.place import Place, slowly
-from tests.support.wait import wait_until
+from tests.e2e.place import Place
+from tests.support.wait import slowly, wait_until
 
 ANNOUNCED: Final = 2
 FULL: Final = bool(os.environ.get("AGENTSMITH_CRASH_FULL"))
