@@ -5,8 +5,8 @@ job on the same Redis and the same tickets. A dry run finds out which steps ther
 step in the product is tried without a word here. A victim that was stopped stays so until every lease and lock of it
 has lapsed and the other is done; then it goes on, and must not write any more.
 
-By default an evenly spread fifth of the gaps from claim to settle gets its kill -9, a tenth its SIGSTOP, the way of
-a recovery, by a leader that dies too, half of that; every beginning and end is among them. `make crashes` leaves none
+By default an evenly spread eighth of the gaps from claim to settle gets its kill -9, half of that its SIGSTOP, and the
+way of a recovery, by a leader that dies too, half of either; every beginning and end is among them. `make crashes` leaves none
 out.
 
 What each case checks: `_Case.check`. Many cases run at once, each in a namespace of its own.
@@ -284,9 +284,9 @@ class _Case:
 
 def chosen(deed: str, gaps: Iterable[Gap]) -> list[Gap]:
     """An even part, and every beginning and end; AGENTSMITH_CRASH_FULL=1 tries all."""
-    every = {"recover": 10}.get if deed == "SIGKILL" else {"recover": 20}.get
-    usual = 5 if deed == "SIGKILL" else 10
-    return [gap for gap in gaps if FULL or gap.number % every(gap.way, usual) == 0 or gap.name in _BOUNDARIES]
+    usual = 8 if deed == "SIGKILL" else 16
+    every = {"recover": 2 * usual}
+    return [gap for gap in gaps if FULL or gap.number % every.get(gap.way, usual) == 0 or gap.name in _BOUNDARIES]
 
 
 async def present(store: Store, name: str) -> bool:

@@ -29,7 +29,7 @@ from tests.support.world import TRIGGER
 REPOSITORY: Final = "acme/web"
 TOKEN: Final = "github_pat_11INTAKE0000_intakeintakeintake"
 SECRET: Final = "intake"
-TICKETS: Final = int(os.environ.get("AGENTSMITH_INTAKE_TICKETS", "60"))
+TICKETS: Final = int(os.environ.get("AGENTSMITH_INTAKE_TICKETS", "40"))
 """A thousand of them are `make intake`: every ticket is some fifteen requests and ten deliveries over HTTP."""
 BACKGROUND: Final = "2s" if TICKETS <= 100 else "5s"
 

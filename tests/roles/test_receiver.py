@@ -270,7 +270,7 @@ async def test_a_body_that_never_comes_is_408_and_one_cut_short_does_no_harm(sto
 HEADER = st.text(st.characters(min_codepoint=33, max_codepoint=126), max_size=80)
 
 
-@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     headers=st.dictionaries(
         st.sampled_from(["x-hub-signature-256", "x-github-event", "x-github-delivery", "x-hub-signature"]), HEADER
@@ -289,7 +289,7 @@ JSON = st.recursive(
 )
 
 
-@settings(max_examples=500)
+@settings(max_examples=300)
 @given(
     event=st.sampled_from(["issues", "issue_comment", "ping", ""]),
     data=JSON | st.fixed_dictionaries({"action": JSON, "issue": JSON, "repository": JSON}, optional={"label": JSON}),
