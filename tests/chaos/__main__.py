@@ -84,7 +84,7 @@ def _terms(wanted: argparse.Namespace) -> Terms:
     if wanted.tickets <= _FEW:
         return Terms(wanted.tickets, window=14, breath=0.5, once=True, limit=wanted.limit or 300.0)
     limit = wanted.limit or 300.0 + wanted.tickets * 0.15
-    return Terms(wanted.tickets, window=56, breath=10.0, once=False, limit=limit, patience=180.0)
+    return Terms(wanted.tickets, window=80, breath=10.0, once=False, limit=limit, patience=180.0)
 
 
 def _prepare() -> None:
