@@ -5,9 +5,9 @@ job on the same Redis and the same tickets. A dry run finds out which steps ther
 step in the product is tried without a word here. A victim that was stopped stays so until every lease and lock of it
 has lapsed and the other is done; then it goes on, and must not write any more.
 
-By default an evenly spread eighth of the gaps from claim to settle gets its kill -9, half of that its SIGSTOP, and the
-way of a recovery, by a leader that dies too, half of either; every beginning and end is among them. `make crashes` leaves none
-out.
+By default an evenly spread eighth of the gaps from claim to settle gets its kill -9 and half as many their SIGSTOP, on
+the way of a recovery, by a leader that dies too, half of either; every beginning and end is among them. `make crashes`
+leaves none out.
 
 What each case checks: `_Case.check`. Many cases run at once, each in a namespace of its own.
 """
