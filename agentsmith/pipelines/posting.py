@@ -52,13 +52,21 @@ class Posted:
     @classmethod
     async def post(cls, ear: Ear, cgroup: Path | None) -> Posted:
         """Starts a guard, which puts its commands into the cgroup, if there is one."""
+        try:
+            try:
+                return await cls._post(ear, cgroup)
+            except ConnectionError:  # the barracks were killed in the same moment, so this guard never came to be
+                _barracks.close()
+                return await cls._post(ear, cgroup)
+        except OSError as error:  # a TimeoutError, which says nothing by itself, is one too
+            raise NotPosted(f"the guard did not start: {str(error) or 'it takes too long'}") from error
+
+    @classmethod
+    async def _post(cls, ear: Ear, cgroup: Path | None) -> Posted:
         posted = cls(ear)
         try:
             await posted._start(cgroup)
             await asyncio.wait_for(asyncio.shield(posted._known), _START_LIMIT)
-        except OSError as error:  # a TimeoutError, which says nothing by itself, is one too
-            posted.close()
-            raise NotPosted(f"the guard did not start: {str(error) or 'it takes too long'}") from error
         except BaseException:
             posted.close()
             raise
@@ -102,11 +110,18 @@ class Posted:
         self._orders, _ = await self._loop.connect_write_pipe(asyncio.BaseProtocol, giving)
         self._pipes.append(self._orders)
 
+    @property
+    def _is_posted(self) -> bool:
+        """Whether there is, or was, a guard to tell of: nobody hears of one that never came to be."""
+        return self._known.done() and not self._known.cancelled() and self._known.exception() is None
+
     def _told(self, data: bytes) -> None:
         """The barracks tell the keeper's pid, then how it ended."""
         for word in map(int, data.split()):
             if not self._known.done():
                 self._known.set_result(word)
+                if self._silent:
+                    self._ear.fell_silent()
             elif self.returncode is None:
                 self.returncode = word
                 self._ear.keeper_ended()
@@ -116,14 +131,15 @@ class Posted:
         self._unwatched = True
         if not self._known.done():
             self._known.set_exception(ConnectionError("the process that starts guards is gone"))
-        elif self._silent and self.returncode is None:
+        elif self._is_posted and self._silent and self.returncode is None:
             self._ear.keeper_ended()
 
     def _fell_silent(self) -> None:
         self._silent = True
-        if self._unwatched and self.returncode is None:
-            self._ear.keeper_ended()
-        self._ear.fell_silent()
+        if self._is_posted:
+            if self._unwatched and self.returncode is None:
+                self._ear.keeper_ended()
+            self._ear.fell_silent()
 
 
 class _Line(asyncio.Protocol):
