@@ -224,7 +224,8 @@ class Daemons:
         for daemon in self._mine:
             await daemon.ended()
         with suppress(AssertionError):
-            await wait_until(slowly(lambda: not self.left_behind()), what="guards to end", within=5)
+            nothing = slowly(lambda: not self.left_behind())
+            await wait_until(nothing, what="guards to end", within=5)  # time: we end them otherwise
         for pid in self.left_behind():
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)

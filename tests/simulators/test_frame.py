@@ -119,7 +119,7 @@ def test_time_jumps_forward_only() -> None:
     assert woken == [1005.0]
     with pytest.raises(ValueError, match="forward"):
         clock.advance(-1)
-    assert abs(Clock().now() - time.time()) < 5
+    assert abs(Clock().now() - time.time()) < 60
 
 
 def test_one_simulator_may_live_in_several_loops() -> None:

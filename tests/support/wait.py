@@ -22,7 +22,7 @@ async def wait_until(predicate: Callable[[], bool | Awaitable[bool]], *, what: s
         if holds:
             return
         assert time.monotonic() < give_up, f"waited {within} s in vain: {what}"
-        await asyncio.sleep(0.005)
+        await asyncio.sleep(0.005)  # time: between two looks
 
 
 async def quickest(measured: Callable[[], Awaitable[float]], *, than: float) -> float:
@@ -42,7 +42,7 @@ def slowly(predicate: Callable[[], bool]) -> Callable[[], Awaitable[bool]]:
     """For `wait_until`: asks less often, where asking costs more than a look at a variable."""
 
     async def ask() -> bool:
-        await asyncio.sleep(0.03)
+        await asyncio.sleep(0.03)  # time: between two looks
         return predicate()
 
     return ask
