@@ -17,7 +17,7 @@ EARLY: Final = 30.0
 """Seconds that a busy machine may take for anything."""
 CLOCKS: Final = ("time.monotonic()", "time.perf_counter()", "time.time()", "boottime()")
 SLEEPS: Final = ("time.sleep", "asyncio.sleep")
-WAITS: Final = {"asyncio.timeout": 0, "asyncio.wait_for": 1, "wait_until": "within"}
+WAITS: Final = ("asyncio.timeout", "asyncio.wait_for", "wait_until")
 
 
 def number(node: ast.expr | None) -> float | None:
@@ -42,11 +42,9 @@ def complaints(source: str) -> Iterator[tuple[int, str]]:
             name = ast.unparse(node.func)
             if name in SLEEPS and number(node.args[0]) != 0:
                 yield node.lineno, "sleeps; wait for what you wait for (tests/support/wait.py)"
-            if (place := WAITS.get(name)) is not None:
-                named = next((word.value for word in node.keywords if word.arg == place), None)
-                bound = number(named if isinstance(place, str) else node.args[place])
-                if bound is not None and bound < EARLY:
-                    yield node.lineno, f"gives up after {bound} s; a minute costs nothing where all is well"
+            given = [*node.args, *(word.value for word in node.keywords)] if name in WAITS else []
+            if any(bound < EARLY for bound in map(number, given) if bound is not None):
+                yield node.lineno, "gives up early; a minute costs nothing where all is well"
         if isinstance(node, ast.Compare):
             operands = [node.left, *node.comparators]
             for left, op, right in zip(operands, node.ops, node.comparators, strict=False):
