@@ -206,7 +206,9 @@ class Output:
         self._tail_limit = int(order["tail_limit"])
         self._tail = bytearray()
         self._line = b""
-        self._lines_left = LINES_PER_STEP
+        self._say = order["env"].get("AGENTSMITH_SAY", "::").encode()
+        self._lines_left = {True: LINES_PER_STEP, False: LINES_PER_STEP}
+        """Of the worker's own, and of others, which must not use up the worker's."""
         self._on_line = on_line
 
     def feed(self, data: bytes) -> None:
@@ -220,8 +222,7 @@ class Output:
             if self._room < 0:
                 self.truncated = True
                 self.note(f"output truncated at {self._limit} bytes")
-        if self._lines_left:
-            self._sieve(data)
+        self._sieve(data)
 
     def note(self, text: str) -> None:
         """Adds a line of the guard's own to the log."""
@@ -247,10 +248,11 @@ class Output:
         data = self._line + data
         if data.startswith(b"::") or b"\n::" in data:
             *lines, data = data.split(b"\n")
-            wanted = [line for line in lines if line.startswith(b"::")][: self._lines_left]
-            self._lines_left -= len(wanted)
-            for line in wanted:
-                self._on_line(printable(line[:LINE_LIMIT].rstrip(b"\r")))
+            for line in lines:
+                own = line.startswith(self._say)
+                if line.startswith(b"::") and self._lines_left[own]:
+                    self._lines_left[own] -= 1
+                    self._on_line(printable(line[:LINE_LIMIT].rstrip(b"\r")))
         start = data.rfind(b"\n") + 1
         self._line = data[start : start + LINE_LIMIT]  # of a line that goes on, only the beginning matters
 
