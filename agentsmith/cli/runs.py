@@ -172,7 +172,7 @@ async def _retry(case: Case) -> Answer:
         if not gate.passed:
             return case.answer("not possible", f"{case.id} cannot run: {gate.saw}; {gate.remedy}", ok=False)
     store = case.store
-    before = await store.runs.last_ended(case.id), await store.reasons.of(case.id)
+    before = await store.intents.last_ended(case.id), await store.reasons.of(case.id)
     signal = Signal(
         case.tracker.name, case.ticket.key, case.id, kind=SignalKind.RETRY, cause=f"retried by {case.who}", by=case.who
     )
@@ -207,7 +207,7 @@ async def _taken_on(case: Case, ended: str | None, looks: list[Look]) -> Answer 
             told = f"{case.id}: {explain.summary(look)}; {shut.remedy}"
             return case.answer("not claimed", told, ok=look.outcome == "Held")
     # It may have run between two looks of ours, and to the same end as before: nothing passes by that is not counted.
-    over = await store.runs.last_ended(case.id) not in (None, ended)
+    over = await store.intents.last_ended(case.id) not in (None, ended)
     if not (over and any(look.outcome == "Claimed" for look in since)) or await _in_hand(case):
         return None
     now = await store.intents.last_published(case.id)

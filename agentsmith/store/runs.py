@@ -353,10 +353,6 @@ class Runs:
         value = await self._redis.hget(self._keys.running, ticket)
         return RunLease.parse(ticket, value) if value else None
 
-    async def last_ended(self, ticket: TicketId) -> str | None:
-        """What tells the ticket's last run that ended within the last hour from every other one."""
-        return await self._redis.get(self._keys.ended(ticket))
-
     async def released(self) -> list[TicketId]:
         """Tickets whose guard let the lease go."""
         return [TicketId(t) for t in await self._redis.zrange(self._keys.released, 0, -1)]
