@@ -25,6 +25,7 @@ from agentsmith.pipelines.git.errors import (
     GitStopped,
     GitTooOld,
     NoSpace,
+    NotUnderstood,
     RepositoryGone,
     RepositoryUnreachable,
     TooLarge,
@@ -115,7 +116,7 @@ _GONE: Final = re.compile(
     r"|does not appear to be a git repository|project you were looking for could not be found|TF401019",
     re.I,
 )
-_AWAY: Final = re.compile(
+AWAY: Final = re.compile(
     r"Could not resolve|Failed to connect|Couldn't connect|Connection (?:refused|reset|timed out|closed)|timed? ?out"
     r"|Operation too slow|Empty reply|early EOF|hung up unexpectedly|unexpected disconnect|RPC failed"
     r"|returned error: (?:408|429|5\d\d)\b|SSL|TLS|certificate|Host key verification|Network is unreachable"
@@ -201,6 +202,7 @@ class Git:
         into: Path | None = None,
         busy: Path | None = None,
         config: Sequence[tuple[str, str]] = (),
+        env: Mapping[str, str] | None = None,
         fine: Sequence[int] = (0,),
     ) -> Answer:
         """Run a command that may speak to the server, and to nobody else, with a credential for this one command.
@@ -214,10 +216,10 @@ class Git:
         if busy is not None:
             argv = (*HOLD, str(busy), *argv)
         async with courier(credential, address, ancestor=self.shell.ancestor) as (helper, secrets):
-            env = self._env(repo, work_tree, None, address.protocol, (*stall, *helper, *config))
-            env.pop("GIT_NO_LAZY_FETCH")
+            whole = self._env(repo, work_tree, None, address.protocol, (*stall, *helper, *config)) | (env or {})
+            whole.pop("GIT_NO_LAZY_FETCH")
             return await self._run(
-                argv, env, work_tree or repo, stdin, into, self.limits.network, fine, secrets=secrets
+                argv, whole, work_tree or repo, stdin, into, self.limits.network, fine, secrets=secrets
             )
 
     async def program(self, argv: Sequence[str], *, stdin: bytes = b"", into: Path | None = None) -> Answer:
@@ -324,10 +326,10 @@ def trouble(argv: Sequence[str], ended: Ended, said: str, *, timeout: float, onl
         )
     if online and _GONE.search(said):
         return RepositoryGone(f"there is no such repository, or it is hidden from us. The server says: {said}")
-    if online and _AWAY.search(said):
+    if online and AWAY.search(said):
         return RepositoryUnreachable(f"the server cannot be reached: {said}")
     how = "was killed" if ended.code is None else f"failed with exit code {ended.code}"
-    return GitFailed(f"{what} {how}: {said or 'it said nothing'}")
+    return (NotUnderstood if online else GitFailed)(f"{what} {how}: {said or 'it said nothing'}")
 
 
 def _words(err: Path, secrets: Sequence[str]) -> str:
