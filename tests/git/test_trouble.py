@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -87,10 +86,8 @@ async def test_nobody_listens(bench: Bench) -> None:
 
 async def test_server_that_goes_silent_is_given_up(http_bench: Bench, server: GitHttp) -> None:
     server.hold = lambda request: request.method == "POST"
-    began = time.monotonic()
     with pytest.raises(RepositoryUnreachable):
-        await http_bench.open(bounds=replace(QUICK, stall=1.0))
-    assert time.monotonic() - began < 15
+        await http_bench.open(bounds=replace(QUICK, stall=1.0, network=3600))
 
 
 async def test_command_that_takes_too_long_is_stopped(http_bench: Bench, server: GitHttp) -> None:
