@@ -62,7 +62,7 @@ def desk(sender: Sender) -> Desk:
 async def post(store: Store, desk: Desk) -> AsyncIterator[Post]:
     async with posting(store, {"web": desk}) as client:
 
-        async def send(delivery: tuple[Headers, bytes], **changes: str | bytes | None) -> httpx.Response:
+        async def send(delivery: tuple[Headers, bytes], **changes: str | None) -> httpx.Response:
             headers, body = delivery
             changed = {name.replace("_", "-"): value for name, value in changes.items()}
             kept = {name: value for name, value in {**headers, **changed}.items() if value is not None}
@@ -197,8 +197,8 @@ async def test_too_much_is_413(
     assert desk.reader.largest <= Receiver(store, {}).room.most, "there must be room for it"
     for length in (str(desk.reader.largest + 1), "9" * 5000):
         assert (await post((headers, body), content_length=length)).status_code == 413
-    for length in ("many", "-1", "²"):
-        assert (await post((headers, body), content_length=length.encode())).status_code == 400
+    for length in ("many", "-1", "1_0"):
+        assert (await post((headers, body), content_length=length)).status_code == 400
     # Without a length it is found out while reading.
     monkeypatch.setattr(type(desk.reader), "largest", 10)
     assert (await post((headers, body), content_length="0")).status_code == 413

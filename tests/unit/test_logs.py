@@ -374,7 +374,7 @@ class Minutes:
 @pytest.fixture
 def minutes(monkeypatch: pytest.MonkeyPatch) -> Minutes:
     clock = Minutes()
-    monkeypatch.setattr(logs.time, "monotonic", clock)
+    monkeypatch.setattr("agentsmith.logs.time.monotonic", clock)
     return clock
 
 
