@@ -19,6 +19,8 @@ from agentsmith.trackers.signatures import Proved, Reader, Signed, same_secret
 from agentsmith.trackers.untrusted import Part, read_object
 
 SIGNING: Final = "whsec_"
+_SHORTEST_KEY: Final = 24
+"""Bytes, as Standard Webhooks demands."""
 _TOLERANCE: Final = 300.0
 """Seconds that a signed time may be away from ours."""
 _EVENTS: Final = frozenset({"Issue Hook", "Confidential Issue Hook", "Note Hook", "Confidential Note Hook"})
@@ -124,9 +126,15 @@ def _changed(changes: Part | None) -> frozenset[str] | None:
 def signing_key(secret: str) -> bytes:
     """What a signing token holds; raises ValueError for what cannot be one."""
     try:
-        return base64.b64decode(secret.removeprefix(SIGNING), validate=True)
+        key = base64.b64decode(secret.removeprefix(SIGNING), validate=True)
     except (ValueError, binascii.Error):
         raise ValueError("a signing token is whsec_ and base64; was it copied whole?") from None
+    if len(key) < _SHORTEST_KEY:
+        raise ValueError(
+            f"a signing token holds at least {_SHORTEST_KEY} bytes, this one {len(key)}: with so few anybody can sign; "
+            "copy it whole from the webhook's page, or let GitLab make another"
+        )
+    return key
 
 
 def _remark(attributes: Part, actor: Actor | None) -> Remark:
