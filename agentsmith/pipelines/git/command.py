@@ -51,6 +51,8 @@ _PASSED_ON: Final = (
     "SSH_AUTH_SOCK",
     "TMPDIR",
 )
+_TRUSTED: Final = (("GIT_SSL_CAINFO", "SSL_CERT_FILE"), ("GIT_SSL_CAPATH", "SSL_CERT_DIR"))
+"""What git calls the certificates that everything else of ours trusts; git does not look there by itself."""
 _SURROUNDINGS: Final = {
     "LC_ALL": "C",  # we read what git says
     "GIT_CONFIG_NOSYSTEM": "1",
@@ -238,6 +240,9 @@ class Git:
         home = self.shell.scratch / "home"
         home.mkdir(exist_ok=True, mode=0o700)
         env = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
+        for theirs, ours in _TRUSTED:
+            if ours in env:
+                env.setdefault(theirs, env[ours])
         env |= _SURROUNDINGS
         env |= self.author
         env |= {"PATH": search_path(), "HOME": str(home), "GIT_ALLOW_PROTOCOL": allow, "GIT_NO_LAZY_FETCH": "1"}
