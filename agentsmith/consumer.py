@@ -201,6 +201,9 @@ class Consumer:
             letter = DeadLetter(payload, str(error), time.time())
             await self.store.outage.outlast(lambda: self.store.queue.bury(self.process.name, "", payload, letter))
             return
+        # It was put back and given to us again: the earlier run, whose lease is gone, may still be at its folder.
+        if earlier := [self._tasks[p] for p, scope in self._scopes.items() if scope.request.ticket == request.ticket]:
+            await asyncio.wait(earlier)
         if self._draining.is_set():
             return
         times = self.store.times

@@ -102,6 +102,7 @@ class Housekeeping:
 
         async def look_for_orphans() -> None:
             await self.store.presence.find_owners()
+            await self._heal()
             self._tell("enqueued reconciler", await self.look_at(Status.ENQUEUED))
             self._tell("due times", await self.look_at_waiting())
 
@@ -181,6 +182,12 @@ class Housekeeping:
                 continue
             requests, signals = await self.store.queue.put_back(name), await self.store.signals.put_back(name)
             swept.put_back += max(0, requests) + max(0, signals)
+
+    async def _heal(self) -> None:
+        """Let nothing that is kept beside something else outlive it: it would keep a ticket out for ever."""
+        owners = await self.store.presence.known()
+        if healed := await self.store.queue.heal(owners) + await self.store.signals.heal(owners):
+            log.warning("what stood for nothing any more was forgotten", entries=healed)
 
     async def _finish_intents(self, swept: Swept) -> None:
         found: dict[str, list[Task]] = {}

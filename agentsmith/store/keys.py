@@ -27,7 +27,7 @@
 | due                                  | zset   | waiting tickets, by the time they are due              | for ever |
 | where:{ticket}                       | string | tracker and key of a ticket that is parked or recovered | 30 days |
 | signals:inbox                        | list   | signals that wait                                      | for ever |
-| signals:index                        | hash   | ticket and kind of every waiting signal, to merge them | for ever |
+| signals:index                        | hash   | ticket and kind of a waiting signal -> its entry's name | for ever |
 | signals:later                        | zset   | signals put off, by the time to look again             | for ever |
 | signals:later-payloads               | hash   | the same signals                                       | for ever |
 | signals:held                         | zset   | signals held back for want of room, by time            | for ever |

@@ -16,22 +16,26 @@ from agentsmith.domain.request import PipelineRequest
 from agentsmith.domain.ticket import TicketId
 from agentsmith.store.commands import Commands, Value
 from agentsmith.store.dead_letters import DeadLetter
+from agentsmith.store.entries import ENTRIES
 from agentsmith.store.intents import RECORD, flat_fields
 from agentsmith.store.keys import COUNTERS_MS, ENDED_MS, FENCE_MS, HISTORY_MS, STOP_MS, Keys
 from agentsmith.store.scripting import Script
 
 HISTORY_KEPT: Final = 5
 
-_ACQUIRE: Final = Script(f"""
+_ACQUIRE: Final = Script(
+    ENTRIES
+    + f"""
 local processing, index, heartbeat, fence, running, counters, suspects, released = unpack(KEYS)
 local ticket, payload, run, consumer, tracker, key, ttl, limit, asked_by, labelled = unpack(ARGV)
 if not redis.call('LPOS', processing, payload) then return {{'superseded'}} end
 if redis.call('HGET', index, ticket) ~= payload then return {{'superseded'}} end
-local held = redis.call('GET', heartbeat)
+local held, entry = redis.call('GET', heartbeat), name_of(payload)
 if held then
-  -- Our own lease, if only the answer to the first call was lost.
+  -- Our own lease, if only the answer to the first call was lost. Not so if it is that of our earlier run, whose
+  -- request was put back.
   local lease = cjson.decode(held)
-  if lease.run == run and lease.consumer == consumer then
+  if lease.run == run and lease.consumer == consumer and (lease.entry or '') == entry then
     redis.call('PEXPIRE', heartbeat, ttl)
     return {{'acquired', lease.fence, held, redis.call('HGET', counters, 'attempts') or '0',
       redis.call('HGET', counters, 'deliveries') or '1'}}
@@ -45,13 +49,15 @@ local mine = text(raise_fence(fence))
 local since = text(now_us() / 1000)
 local value = cjson.encode({{
   run = run, consumer = consumer, tracker = tracker, key = key, fence = mine, since = since,
-  asked_by = asked_by ~= '' and asked_by or nil, labelled = labelled ~= '' and labelled or nil}})
+  asked_by = asked_by ~= '' and asked_by or nil, labelled = labelled ~= '' and labelled or nil,
+  entry = entry ~= '' and entry or nil}})
 redis.call('SET', heartbeat, value, 'PX', ttl)
 redis.call('HSET', running, ticket, value)
 redis.call('ZREM', suspects, ticket)
 redis.call('ZREM', released, ticket)
 return {{'acquired', mine, value, redis.call('HGET', counters, 'attempts') or '0', tostring(deliveries)}}
-""")
+"""
+)
 _RENEW: Final = Script("""
 local heartbeat, fence, running, ended = unpack(KEYS)
 local ticket, mine, value, ttl = unpack(ARGV)
@@ -91,6 +97,7 @@ return 1
 """)
 _SETTLE: Final = Script(
     RECORD
+    + ENTRIES
     + f"""
 local heartbeat, fence, running, intent, intents, stop, counters, processing, index, ended, queue, dead = unpack(KEYS)
 local ticket, mine, value, look_in, uncount, fence_ms, payload, letter = unpack(ARGV)
@@ -110,10 +117,11 @@ if redis.call('EXISTS', counters) == 1 then
   if uncount == '1' and first_time then redis.call('HINCRBY', counters, 'attempts', -1) end
 end
 local in_hand = redis.call('LREM', processing, 1, payload) > 0
-if redis.call('HGET', index, ticket) == payload then
+local waiting = redis.call('HGET', index, ticket)
+if waiting and same_message(waiting, payload) then
   redis.call('HDEL', index, ticket)
-  -- We were taken for dead meanwhile, and it was put back: nobody may begin what has just ended.
-  if not in_hand then redis.call('LREM', queue, 1, payload) end
+  -- We were taken for dead meanwhile, and it was put back, under another name: nobody may begin what has just ended.
+  if not in_hand or waiting ~= payload then redis.call('LREM', queue, 1, waiting) end
 end
 if letter ~= '' and first_time then redis.call('RPUSH', dead, letter) end
 if #ARGV > 8 then record(intent, intents, ticket, tonumber(mine), tonumber(look_in), from(9)) end

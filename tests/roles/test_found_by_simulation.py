@@ -14,6 +14,7 @@ from agentsmith.domain.intent import Intent
 from agentsmith.domain.lifecycle import Status
 from agentsmith.domain.request import PipelineRequest
 from agentsmith.domain.signal import Signal, SignalKind, Taken
+from agentsmith.run import RunScope
 from agentsmith.store import Acquired, Begun, Store
 from agentsmith.ticketlock import holding
 from tests.support.stuck import finish, started_by
@@ -297,7 +298,99 @@ async def test_a_retry_is_granted_only_to_whoever_has_its_signal_in_hand(world: 
     woken = await world.parts.claims.consider(signal, taken=Taken("sleeper", payload))
     assert isinstance(woken, AlreadyClaimed)
     assert await world.statuses(key) == {Status.FAILED}
-    assert await world.store.signals.take(world.process.name, wait=0.1) == payload
-    await world.parts.claims.consider(signal, taken=Taken(world.process.name, payload))
+    again = await world.store.signals.take(world.process.name, wait=0.1)
+    assert again is not None
+    await world.parts.claims.consider(signal, taken=Taken(world.process.name, again))
     assert await world.statuses(key) == {Status.PENDING}
     assert await world.store.signals.in_hand(world.process.name) == [], "granted and dealt with in one step"
+
+
+async def test_a_request_that_comes_back_while_it_is_in_hand_does_not_stay_there(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Seed 9015229: a consumer that was taken for dead took what was put back, and believed to have it in hand."""
+    key = await world.open_ticket()
+    await world.claim(key)
+    name, queue = world.process.name, world.store.queue
+    payload = await queue.take(name, wait=0.1)
+    assert payload is not None
+    assert await queue.put_back(name) == 1
+    acknowledge = type(queue).acknowledge_and_take
+    second: list[str] = []
+
+    async def slow(self: Any, consumer: str, done: Any, *, room: int) -> list[str]:
+        taken = await acknowledge(self, consumer, done, room=room)
+        if not second:
+            second.append(await queue.take(name, wait=0.1) or "")
+            world.consumer._begin(second[0])
+        return taken
+
+    monkeypatch.setattr(type(queue), "acknowledge_and_take", slow)
+    await world.consumer.run(payload)
+    if second[0] in world.consumer._tasks:
+        await asyncio.wait({world.consumer._tasks[second[0]]})
+    assert await queue.in_hand(name) == []
+    assert await world.statuses(key) == {Status.DONE}
+
+
+async def test_one_run_of_a_ticket_at_a_time_in_one_process(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was put back and taken again: the earlier run may still be busy with the same folder."""
+    ending, go_on = asyncio.Event(), asyncio.Event()
+
+    async def slow(_: Any) -> None:
+        ending.set()
+        await go_on.wait()
+
+    key = await world.open_ticket()
+    await world.claim(key)
+    name, queue = world.process.name, world.store.queue
+    payload = await queue.take(name, wait=0.1)
+    assert payload is not None
+    with monkeypatch.context() as patched:
+        patched.setattr(RunScope, "carry_out", slow)
+        earlier = asyncio.create_task(world.consumer.run(payload))
+        await ending.wait()
+    await world.store.redis.delete(world.store.keys.heartbeat(world.ticket_id(key)))
+    assert await queue.put_back(name) == 1
+    again = await queue.take(name, wait=0.1)
+    assert again is not None
+    later = asyncio.create_task(world.consumer.run(again))
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert again in world.consumer._tasks
+    assert again not in world.consumer._scopes
+    go_on.set()
+    await asyncio.wait({earlier, later})
+    assert await world.statuses(key) == {Status.DONE}
+
+
+async def test_a_consumer_that_was_taken_for_dead_acknowledges_nothing_that_it_was_given_again(world: World) -> None:
+    """Seed 9003304: it acknowledged another copy of the same text, and the mark of that one stayed for ever."""
+    key, signals, name = await world.open_ticket(), world.store.signals, world.process.name
+    await signals.send([world.signal(key)])
+    before = await signals.take(name, wait=0.1)
+    assert before is not None
+    await signals.opened(Signal.from_json(before))
+    assert await signals.put_back(name) == 1
+    again = await signals.take(name, wait=0.1)
+    await signals.acknowledge(name, before)
+    assert await signals.in_hand(name) == [again], "it still has to be dealt with"
+    world.intake.look_in_hand()
+    serving = asyncio.create_task(world.intake.serve())
+
+    async def claimed() -> bool:
+        return await world.statuses(key) == {Status.ENQUEUED}
+
+    await wait_until(claimed, what="the ticket is claimed")
+    serving.cancel()
+    await asyncio.wait({serving})
+    assert await signals.send([world.signal(key)]) == 1
+
+
+async def test_a_ticket_whose_signal_stands_for_nothing_is_looked_at_again(world: World, raw: Any) -> None:
+    """Seeds 9018916, 9027091 and 9027708: a mark without its signal swallowed every later one."""
+    key = await world.open_ticket()
+    await raw.hset(world.store.keys.inbox_index, world.signal(key).topic, "1")
+    assert await world.store.signals.send([world.signal(key)]) == 0
+    await world.housekeeping._heal()
+    assert await world.store.signals.send([world.signal(key)]) == 1

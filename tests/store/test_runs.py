@@ -96,8 +96,10 @@ async def test_a_request_that_was_put_back_meanwhile_is_superseded(store: Store)
     await taken(store)
     assert await store.queue.put_back("c1") == 1
     assert await try_acquire(store) == NotAcquired("superseded")
-    assert await store.queue.take("c2", wait=1) is not None
-    assert isinstance(await try_acquire(store, consumer="c2"), Acquired)
+    payload = await store.queue.take("c2", wait=1)
+    assert payload is not None
+    again = await store.runs.acquire(a_request(1), payload, consumer="c2", ttl=60, max_deliveries=3)
+    assert isinstance(again, Acquired)
 
 
 async def test_a_ticket_that_runs_elsewhere_is_leased(store: Store, raw: Any) -> None:
@@ -365,6 +367,27 @@ async def test_nobody_begins_a_request_that_was_put_back_and_then_settled(store:
     assert await store.queue.put_back("c1") == 1
     assert await store.runs.settle(lease, payload, DONE, look_in=0)
     assert await store.queue.waiting() == []
+    assert not await store.queue.holds(TICKET)
+
+
+async def test_a_request_that_was_put_back_does_not_get_the_lease_of_its_earlier_run(store: Store, raw: Any) -> None:
+    """The same run of the same consumer: only the name of the entry tells a second taking from a lost answer."""
+    lease, _ = await begin(store)
+    await raw.delete(store.keys.heartbeat(TICKET))
+    assert await store.queue.put_back("c1") == 1
+    assert await store.runs.renew(lease, ttl=60) == "restored"
+    payload = await store.queue.take("c1", wait=1)
+    assert payload is not None
+    again = await store.runs.acquire(a_request(1), payload, consumer="c1", ttl=60, max_deliveries=3)
+    assert again == NotAcquired("leased")
+
+
+async def test_settling_takes_a_request_along_that_was_put_back(store: Store, raw: Any) -> None:
+    lease, payload = await begin(store)
+    await raw.delete(store.keys.heartbeat(TICKET))
+    assert await store.queue.put_back("c1") == 1
+    assert await store.runs.settle(lease, payload, DONE, look_in=0)
+    assert await store.queue.depth() == 0
     assert not await store.queue.holds(TICKET)
 
 
