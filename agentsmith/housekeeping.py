@@ -209,11 +209,13 @@ class Housekeeping:
         return lambda: self._attempt(swept, ticket, finish)
 
     async def _bring_back(self, swept: Swept) -> None:
+        # The marks first: what is marked later is found the next time, with its run.
+        marked = (*await self.store.runs.released(), *await self.store.runs.suspects())
         running = {lease.ticket: lease for lease in await self.store.runs.running()}
         alive = {process.name for process in await self.store.presence.alive()}
         orphaned = [lease.ticket for lease in running.values() if lease.consumer not in alive]
         found: dict[str, list[Task]] = {}
-        for ticket in dict.fromkeys((*await self.store.runs.released(), *await self.store.runs.suspects(), *orphaned)):
+        for ticket in dict.fromkeys((*marked, *orphaned)):
             lease = running.get(ticket)
             where = (lease.tracker, lease.key) if lease else await self.store.intents.where(ticket)
             if where is None:

@@ -394,3 +394,24 @@ async def test_a_ticket_whose_signal_stands_for_nothing_is_looked_at_again(world
     assert await world.store.signals.send([world.signal(key)]) == 0
     await world.housekeeping._heal()
     assert await world.store.signals.send([world.signal(key)]) == 1
+
+
+async def test_a_guard_that_lets_go_while_its_ticket_is_looked_at_is_heard(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Seed 9003486: who had seen the run alive forgot the mark of its end, and it was in progress for ever."""
+    key = await world.open_ticket()
+    lease = await started_by(world, key, consumer=world.process.name)
+    await world.store.presence.tick(world.process, ttl=60, running={})
+    look, lock_key = type(world.store.runs).look, world.store.keys.claim_lock("local", lease.ticket)
+
+    async def then_it_ends(self: Any, *args: Any, **options: Any) -> Any:
+        life = await look(self, *args, **options)
+        assert await self.release_dead(lease, lock_key=f"{lock_key} of another")
+        return life
+
+    with monkeypatch.context() as patched:
+        patched.setattr(type(world.store.runs), "look", then_it_ends)
+        await world.parts.recovery.recover("local", key, lease.ticket)
+    assert (await world.housekeeping.sweep()).recovered == 1
+    await finish(world, key)

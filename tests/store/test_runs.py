@@ -6,6 +6,7 @@ import asyncio
 import json
 import re
 import time
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -422,6 +423,8 @@ async def test_a_guard_releases_the_lease_and_the_runs_lock(store: Store) -> Non
     assert await store.runs.look(TICKET, patient=True) is Life.DEAD
     assert await store.runs.release_dead(lease, lock_key=lock.key), "the same again after a lost answer"
     await store.runs.forget_suspicion(TICKET)
+    assert await store.runs.released() == [TICKET], "who looked before that does not know of it"
+    await store.runs.forget(TICKET)
     assert await store.runs.released() == []
 
 
@@ -512,6 +515,40 @@ async def test_a_consumer_that_lives_vouches_for_its_run(store: Store, raw: Any)
     await store.presence.tick(a_process("c1"), ttl=60, running={})
     assert await store.runs.look(TICKET, patient=True) is Life.ALIVE
     assert await store.runs.suspects() == [], "the doubt starts anew"
+
+
+async def test_a_consumer_that_lives_vouches_no_longer_than_a_lease_lasts(make_store: MakeStore, raw: Any) -> None:
+    store = make_store(ttl=0.05, renew_every=0.01)
+    await store.presence.settling()
+    await raw.delete(store.keys.settling)
+    await begin(store)
+    await store.presence.tick(a_process("c1"), ttl=600, running={})
+    await raw.delete(store.keys.heartbeat(TICKET))
+    assert await store.runs.look(TICKET, patient=True) is Life.ALIVE
+
+    async def dead() -> bool:
+        return await store.runs.look(TICKET, patient=True) is Life.DEAD
+
+    await wait_until(dead, what="nobody believes that it runs any more")
+
+
+async def test_a_renewal_or_another_run_ends_what_was_held_against_a_living_consumer(
+    make_store: MakeStore, raw: Any
+) -> None:
+    store = make_store(ttl=0.05, renew_every=0.01)
+    await store.presence.settling()
+    await raw.delete(store.keys.settling)
+    lease, _ = await begin(store)
+    await store.presence.tick(a_process("c1"), ttl=600, running={})
+    for again in (lease, replace(lease, fence=lease.fence + 1)):
+        value = json.dumps({**json.loads(lease.value), "fence": str(again.fence)})
+        await raw.hset(store.keys.running, TICKET, value)
+        await raw.delete(store.keys.heartbeat(TICKET))
+        await raw.set(store.keys.unrenewed(TICKET), f"1 {lease.fence}")
+        if again is lease:
+            await store.runs.renew(lease, ttl=60)
+            await raw.delete(store.keys.heartbeat(TICKET))
+        assert await store.runs.look(TICKET, patient=True) is Life.ALIVE
 
 
 async def test_a_heartbeat_ends_the_doubt(store: Store, raw: Any) -> None:
