@@ -340,7 +340,7 @@ async def under_lock(
 ) -> ClaimOutcome:
     """What `look` makes of the ticket that the signal names; what a tracker fails at is tried again later."""
     try:
-        async with holding(store, tracker.platform, signal.ticket, token=uuid.uuid4().hex) as lock:
+        async with holding(store, tracker.platform, signal.ticket) as lock:
             return await look(lock)
     except LockBusy:
         return Deferred("somebody else is looking at it", min(backoff, _WHILE_BUSY), failed=False, looked=False)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
@@ -265,9 +264,7 @@ class Consumer:
             note=f"It was {letter.reason}.",
         )
         try:
-            async with holding(
-                self.store, tracker.platform, request.ticket, token=uuid.uuid4().hex, wait=self.store.times.lock
-            ) as lock:
+            async with holding(self.store, tracker.platform, request.ticket, wait=self.store.times.lock) as lock:
                 begun = await self.store.intents.decide(
                     request.ticket, intent, lock_key=lock.key, token=lock.token, look_in=0, letter=letter
                 )

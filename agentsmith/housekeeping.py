@@ -7,7 +7,6 @@ others: everything that asks a tracker is done for all trackers at once.
 from __future__ import annotations
 
 import asyncio
-import uuid
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -202,7 +201,7 @@ class Housekeeping:
 
     def _finishing(self, swept: Swept, tracker: Tracker, ticket: TicketId) -> Task:
         async def finish() -> None:
-            async with holding(self.store, tracker.platform, ticket, token=uuid.uuid4().hex) as lock:
+            async with holding(self.store, tracker.platform, ticket) as lock:
                 await self.recovery.finish_intent(ticket, tracker, lock)
             swept.finished += 1
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import time
-import uuid
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
@@ -68,7 +67,7 @@ class Recovery:
         tracker = self._trackers.get(tracker_name)
         if tracker is None:
             return Leave(f"no tracker is called {tracker_name!r}")
-        async with holding(self._store, tracker.platform, ticket, token=uuid.uuid4().hex) as lock:
+        async with holding(self._store, tracker.platform, ticket) as lock:
             try:
                 seen = await tracker.get(key)
             except TicketNotFound as error:
@@ -179,7 +178,7 @@ class Recovery:
         tracker = self._trackers.get(tracker_name)
         if tracker is None:
             return False
-        async with holding(self._store, tracker.platform, ticket, token=uuid.uuid4().hex):
+        async with holding(self._store, tracker.platform, ticket):
             seen = await tracker.get(key)
             if tracker.labels.statuses(seen.labels) != {Status.WAITING} or await self._store.runs.remembers(ticket):
                 return False
@@ -200,7 +199,7 @@ class Recovery:
         tracker = self._trackers.get(tracker_name)
         if tracker is None:
             return
-        async with holding(self._store, tracker.platform, ticket, token=uuid.uuid4().hex) as lock:
+        async with holding(self._store, tracker.platform, ticket) as lock:
             try:
                 seen = await tracker.get(key)
             except TicketNotFound:

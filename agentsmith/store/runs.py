@@ -131,8 +131,8 @@ return 'settled'
 )
 _RELEASE_DEAD: Final = Script(f"""
 local heartbeat, running, released, lock, ended = unpack(KEYS)
-local ticket, mine, value, token = unpack(ARGV)
-if redis.call('GET', lock) == token then redis.call('DEL', lock) end
+local ticket, mine, value, holder = unpack(ARGV)
+if (redis.call('GET', lock) or ''):sub(1, #holder) == holder then redis.call('DEL', lock) end
 if redis.call('HGET', running, ticket) ~= value then return 0 end
 local held = redis.call('GET', heartbeat)
 if held and held ~= value then return 0 end
@@ -216,9 +216,9 @@ class RunLease:
     """By which event its trigger was set, and the trigger, as in the request; empty where that is not known."""
 
     @property
-    def lock_token(self) -> str:
-        """Under which the run holds its ticket's lock; a request that is taken again is a run of the same name."""
-        return f"{self.run}.{self.fence}"
+    def lock_holder(self) -> str:
+        """How every token begins under which the run holds its ticket's lock; taken again it has the same name."""
+        return f"{self.run}.{self.fence}."
 
     @classmethod
     def parse(cls, ticket: TicketId, value: str) -> RunLease:
@@ -333,7 +333,7 @@ class Runs:
         """The guard's farewell: the run is over and its children are gone; housekeeping may have the ticket."""
         k, t = self._keys, lease.ticket
         keys = [k.heartbeat(t), k.running, k.released, lock_key, k.ended(t)]
-        return bool(await _RELEASE_DEAD(self._redis, keys, [t, lease.fence, lease.value, lease.lock_token]))
+        return bool(await _RELEASE_DEAD(self._redis, keys, [t, lease.fence, lease.value, lease.lock_holder]))
 
     async def look(self, ticket: TicketId, *, patient: bool) -> Life:
         """Whether the ticket's run lives. `patient` asks for two looks before calling it dead."""

@@ -114,7 +114,7 @@ async def test_a_trigger_that_was_taken_off_still_tells_whose_ticket_it_is(world
     tracker, store = world.trackers["local"], world.store
     ticket = await tracker.get(key)
     intent = Intent(ticket.id, "local", key, 1, Status.ENQUEUED, None, "run", outcome="withdrawn")
-    async with holding(store, tracker.platform, ticket.id, token="me") as lock:
+    async with holding(store, tracker.platform, ticket.id) as lock:
         await world.parts.publisher.comment(tracker, ticket, None, intent, lock=lock)
     sticky = await tracker.read_sticky(ticket)
     assert sticky is not None
@@ -126,9 +126,9 @@ async def test_a_claim_that_died_is_remembered_until_something_can_be_done_about
     """Seed 241: it was forgotten while Redis settled, then a person closed the ticket, and nobody looked again."""
     key = await world.open_ticket("agent-smith:enqueued")
     tracker, store, ticket = world.trackers["local"], world.store, world.ticket_id(key)
-    async with holding(store, tracker.platform, ticket, token="me") as lock:
+    async with holding(store, tracker.platform, ticket) as lock:
         claim = Intent(ticket, "local", key, 0, Status.PENDING, Status.ENQUEUED, "run-1")
-        begun = await store.intents.decide(ticket, claim, lock_key=lock.key, token="me", look_in=0)
+        begun = await store.intents.decide(ticket, claim, lock_key=lock.key, token=lock.token, look_in=0)
         assert begun.word == "decided"
         await raw.set(store.keys.settling, "1", px=60_000)
         await world.parts.recovery.attend(tracker, await tracker.get(key), lock)
@@ -157,7 +157,7 @@ async def test_a_signal_that_finds_the_lock_taken_has_not_failed(world: World) -
     key = await world.open_ticket()
     tracker, signals = world.trackers["local"], world.store.signals
     await signals.send([world.signal(key)])
-    async with holding(world.store, tracker.platform, world.ticket_id(key), token="somebody else"):
+    async with holding(world.store, tracker.platform, world.ticket_id(key)):
         for _ in range(3):
             payload = await _taken_signal(world)
             assert Signal.from_json(payload).tries == 0
@@ -197,9 +197,9 @@ async def test_a_dead_run_whose_request_was_taken_again_is_left_to_its_taker(wor
     fence = await raw.get(world.store.keys.fence(request.ticket))
     await world.housekeeping.sweep()
     assert await world.statuses(key) == {Status.IN_PROGRESS}
-    async with holding(world.store, "local", request.ticket, token="me") as lock:
+    async with holding(world.store, "local", request.ticket) as lock:
         begun = await world.store.intents.decide(
-            request.ticket, None, lock_key=lock.key, token="me", look_in=0, after_settling=True
+            request.ticket, None, lock_key=lock.key, token=lock.token, look_in=0, after_settling=True
         )
     assert begun.word == "queued", "nor does a recovery whose facts are old"
     assert await raw.get(world.store.keys.fence(request.ticket)) == fence
@@ -243,11 +243,11 @@ async def test_a_retry_whose_signal_is_dealt_with_twice_runs_once(world: World) 
     key = await world.open_ticket("agent-smith:failed")
     tracker, store, ticket = world.trackers["local"], world.store, world.ticket_id(key)
     retry = world.signal(key, kind=SignalKind.RETRY, by="mona")
-    async with holding(store, tracker.platform, ticket, token="me") as lock:
+    async with holding(store, tracker.platform, ticket) as lock:
         intent = Intent(
             ticket, "local", key, 0, Status.FAILED, Status.PENDING, "retry", outcome="retried by mona", by_person=True
         )
-        begun = await store.intents.decide(ticket, intent, lock_key=lock.key, token="me", look_in=0)
+        begun = await store.intents.decide(ticket, intent, lock_key=lock.key, token=lock.token, look_in=0)
         assert begun.word == "decided"
     assert isinstance(await world.parts.claims.consider(retry), AlreadyClaimed)
     assert isinstance(await world.claim(key), Deferred), "a look still waits for it"

@@ -414,7 +414,7 @@ async def test_the_note_of_an_outcome_may_hold_anything(store: Store) -> None:
 
 async def test_a_guard_releases_the_lease_and_the_runs_lock(store: Store) -> None:
     lease, _ = await begin(store)
-    lock = await locked(store, by=lease.lock_token)
+    lock = await locked(store, by=lease.lock_holder + "1")
     assert await store.runs.release_dead(lease, lock_key=lock.key)
     assert await store.runs.lease(TICKET) is None
     assert await store.runs.released() == [TICKET]
@@ -447,10 +447,10 @@ async def test_a_guard_does_not_release_the_lock_of_a_later_run_of_the_same_requ
     old = await acquired(store, a_request(1))
     await raw.delete(store.keys.heartbeat(TICKET))  # it lapsed, and the request was taken again
     new = await acquired(store, a_request(1))
-    assert (old.run, old.lock_token) != (new.run, new.lock_token)
-    lock = await locked(store, by=new.lock_token)
+    assert (old.run, old.lock_holder) != (new.run, new.lock_holder)
+    lock = await locked(store, by=new.lock_holder + "1")
     assert not await store.runs.release_dead(old, lock_key=lock.key)
-    assert await store.redis.get(lock.key) == new.lock_token
+    assert await store.redis.get(lock.key) == lock.token
 
 
 async def test_a_dead_run_that_needs_nothing_is_forgotten(store: Store, raw: Any) -> None:
