@@ -36,7 +36,7 @@ from agentsmith.domain.request import PipelineRequest, asked_for, text_hash
 from agentsmith.domain.signal import Taken
 from agentsmith.domain.ticket import Ticket, TicketId
 from agentsmith.domain.tracker import Tracker
-from agentsmith.publish import LOOK_AGAIN, Publisher
+from agentsmith.publish import LOOK_AGAIN, Publisher, shows
 from agentsmith.store import Begun, DeadLetter, Lease, Pushed, Store
 from agentsmith.ticketlock import LockBusy, holding
 
@@ -83,8 +83,8 @@ class Recovery:
             return Leave("its decided outcome was published")
         ticket, settled = await self._doubt(tracker, ticket)
         if settled is not None:
-            await tracker.tidy(ticket, keep=settled, deadline=lock.trust.until)
-            log.warning("a late write was repaired", ticket=ticket.id, kept=settled.value)
+            if await shows(tracker, ticket, settled, lock):
+                log.warning("a late write was repaired", ticket=ticket.id, kept=settled.value)
             return Tidy(settled)
         facts, run = await self._facts(tracker, ticket)
         if intent is not None and facts.life is not Life.SETTLING:

@@ -96,7 +96,7 @@ async def _answer(lock: Lease, taking: Coroutine[Any, Any, T]) -> T:
     """What the taking answers. Who does not hear it gives the lock back: it may be held, and nobody would know."""
     try:
         return await _to_its_end(taking)
-    except BaseException:
+    except (Exception, asyncio.CancelledError):
         await _give_back(lock)
         raise
 

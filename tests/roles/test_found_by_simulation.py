@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -14,6 +14,9 @@ from agentsmith.domain.intent import Intent
 from agentsmith.domain.lifecycle import Status
 from agentsmith.domain.request import PipelineRequest
 from agentsmith.domain.signal import Signal, SignalKind, Taken
+from agentsmith.domain.ticket import Ticket
+from agentsmith.domain.tracker import LostRace
+from agentsmith.publish import NotYet, Published
 from agentsmith.run import RunScope
 from agentsmith.store import Acquired, Begun, Store
 from agentsmith.ticketlock import holding
@@ -415,3 +418,64 @@ async def test_a_guard_that_lets_go_while_its_ticket_is_looked_at_is_heard(
         await world.parts.recovery.recover("local", key, lease.ticket)
     assert (await world.housekeeping.sweep()).recovered == 1
     await finish(world, key)
+
+
+async def test_an_outcome_that_was_not_written_is_not_published(
+    world: World, raw: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Seed 9019186: the labels changed under the repair, which wrote nothing, and the ticket stayed in progress."""
+    key = await world.open_ticket()
+    lease = await started_by(world, key, consumer=world.process.name)
+    tracker, store = world.trackers["local"], world.store
+    intent = Intent(lease.ticket, "local", key, lease.fence, Status.IN_PROGRESS, Status.DONE, lease.run, "succeeded")
+    assert await store.runs.settle(lease, "", intent, look_in=0)
+    with monkeypatch.context() as patched:
+        patched.setattr(type(tracker), "move", _loses_the_race)
+        patched.setattr(type(tracker), "tidy", _changes_nothing)
+        async with holding(store, "local", lease.ticket) as lock:
+            told = await world.parts.publisher.publish(intent, lock=lock)
+    assert isinstance(told, NotYet)
+    assert await store.intents.of(lease.ticket) is not None
+    await raw.zadd(store.keys.intents, {lease.ticket: 0})
+    await world.housekeeping.sweep()
+    assert await world.statuses(key) == {Status.DONE}
+    assert await store.intents.of(lease.ticket) is None
+
+
+async def _loses_the_race(tracker: Any, ticket: Ticket, _: object) -> LostRace:
+    return LostRace(await tracker.get(ticket.key))
+
+
+async def _changes_nothing(tracker: Any, ticket: Ticket, **_: object) -> Ticket:
+    return cast(Ticket, await tracker.get(ticket.key))
+
+
+@pytest.mark.parametrize("by_person", [False, True])
+async def test_what_comes_late_leaves_one_label_and_a_retry_is_not_late(world: World, by_person: bool) -> None:
+    """Seed 9013712: done stood beside in-progress, both stayed, and a person's retry was dropped."""
+    key = await world.open_ticket("agent-smith:done", "agent-smith:in-progress")
+    store, ticket = world.store, world.ticket_id(key)
+    async with holding(store, "local", ticket) as lock:
+        intent = Intent(ticket, "local", key, 0, Status.DONE, Status.PENDING, "retry", "again", by_person=by_person)
+        begun = await store.intents.decide(ticket, intent, lock_key=lock.key, token=lock.token, look_in=0)
+        told = await world.parts.publisher.publish(replace(intent, fence=begun.fence), lock=lock)
+    assert told == Published(Status.PENDING if by_person else Status.DONE)
+    assert await world.statuses(key) == {told.status}
+
+
+async def test_a_withdrawal_that_could_not_be_decided_is_not_forgotten(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The lock may be lost in the very moment in which it decides; the signal is all that is known of it."""
+    key = await world.open_ticket()
+    await world.claim(key)
+    await world.desk.unlabel(key, TRIGGER, actor="mona")
+
+    async def unlocked(*_: object, **__: object) -> Begun:
+        return Begun("unlocked")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(type(world.store.intents), "decide", unlocked)
+        assert isinstance(await world.claim(key), Deferred)
+    await world.claim(key)
+    assert await world.statuses(key) == set()
