@@ -108,6 +108,11 @@ class Store:
         """What time the server thinks it is, in seconds since the epoch."""
         return int(await _NOW(self.redis, [])) / 1_000_000
 
+    async def replication(self) -> tuple[int, bool]:
+        """How many replicas follow the server, and whether it takes no writes without some of them."""
+        told = await self.redis.info("replication")
+        return int(told.get("connected_slaves", 0)), "min_slaves_good_slaves" in told
+
     async def keeps_a_log(self) -> bool:
         """Whether the server writes down what it acknowledged, so that a restart forgets nothing."""
         return bool(int((await self.redis.info("persistence")).get("aof_enabled", 0)))

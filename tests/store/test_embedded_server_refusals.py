@@ -269,7 +269,7 @@ async def test_a_full_disk_is_waited_out_and_named(small_disk: Path) -> None:
 
             await wait_until(is_back, what="the server to be back", within=30)
         with connect(server.url) as client:
-            assert client.get("some") == "thing"
+            assert client.get("some") == b"thing"
         assert [line["log_level"] for line in logs if "no room" in line["event"]] == ["error"], "one line, not a flood"
         keeping.cancel()
 
