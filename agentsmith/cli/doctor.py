@@ -12,7 +12,7 @@ import shutil
 import socket
 import subprocess
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -43,6 +43,8 @@ from agentsmith.trackers import registry
 
 _PATIENCE: Final = 15.0
 _LITTLE_ROOM: Final = 1024**3
+_SHORTEST_SECRET: Final = 24
+"""Characters of a webhook_secret."""
 _SKEW: Final = 5.0
 """Seconds by which our clock and that of Redis may differ before due times are noticeably off."""
 _NEEDS_GIT: Final = frozenset({"checkout", "commit", "push", "pull_request"})
@@ -296,6 +298,17 @@ async def _code(config: Config) -> AsyncIterator[Check]:
                 yield Check(f"code of {name}", State.WRONG, saw, "is the network up, and the address right?")
 
 
+def _secrets(name: str, secrets: Sequence[str]) -> Iterator[Check]:
+    """Whoever has one signed delivery can try secrets at home, as many as they like."""
+    shortest = min((len(secret) for secret in secrets), default=_SHORTEST_SECRET)
+    if shortest < _SHORTEST_SECRET:
+        saw = f"a webhook_secret has {shortest} characters, which can be guessed"
+        remedy = (
+            f"make one of {_SHORTEST_SECRET} or more, such as `openssl rand -hex 32` writes, and list both meanwhile"
+        )
+        yield Check(f"webhooks {name}", State.NOTE, saw, remedy)
+
+
 def _webhooks(config: Config) -> Iterator[Check]:
     server, known = config.server, registry.platforms()
     taken = {name for name, reader in webhook_readers(config).items() if reader is not None}
@@ -303,6 +316,7 @@ def _webhooks(config: Config) -> Iterator[Check]:
         if name in taken:
             saw = f"taken at /webhooks/{name}; also polled {settings.rhythm}"
             yield Check(f"webhooks {name}", State.OK, saw)
+            yield from _secrets(name, settings.webhook_secrets())
         elif known[settings.platform].takes_webhooks:
             saw = f"refused, so tickets are found by polling only, {settings.rhythm}"
             remedy = f"set trackers.{name}.webhook_secret to have work start at once"

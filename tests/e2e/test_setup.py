@@ -320,6 +320,15 @@ async def test_a_tracker_that_answers_and_one_whose_token_is_refused(cli: Cli, p
         assert "set trackers.web.webhook_secret" in found["webhooks web"].remedy
 
 
+@pytest.mark.parametrize(("secret", "noted"), [("x" * 23, True), (["x" * 30, "short"], True), ("x" * 24, False)])
+async def test_a_webhook_secret_that_can_be_guessed_is_noted(cli: Cli, secret: object, noted: bool) -> None:
+    block = {"platform": "github", "repository": "a/b", "token": "t", "base_url": "http://127.0.0.1:1"}
+    cli.configure(yaml.safe_dump({"trackers": {"web": {**block, "webhook_secret": secret}}, "server": {"port": 0}}))
+    found = [check async for check in _examined() if check.check == "webhooks web"]
+    assert any("can be guessed" in check.saw and "openssl rand" in check.remedy for check in found) == noted
+    assert not any("short" in f"{check.saw} {check.remedy}" for check in found), "the secret itself is not shown"
+
+
 async def test_a_tracker_that_is_away_is_wrong(cli: Cli) -> None:
     cli.configure("trackers: {web: {platform: github, repository: a/b, token: t, base_url: 'http://127.0.0.1:1'}}\n")
     found = {check.check: check async for check in _examined()}
