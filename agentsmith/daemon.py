@@ -121,7 +121,7 @@ def run_context(
         kill_grace=config.consumer.kill_grace,
         data_dir=config.data_dir,
         settings=config.run,
-        agents=config.agents,
+        agents=parts.book.agents,
         forges=forges,
         user=user,
         machine=Machine(

@@ -82,6 +82,8 @@ class RunRecord:
     artifacts: list[str] = field(default_factory=list)
     not_kept: list[str] = field(default_factory=list)
     """Artifacts that were left, and why."""
+    warnings: list[str] = field(default_factory=list)
+    """What whoever wrote the pipeline should mend; each once."""
     branch: str = ""
     pull_request: str = ""
     question: str = ""

@@ -22,6 +22,7 @@ from agentsmith.domain.request import PipelineRequest
 from agentsmith.domain.ticket import Ticket, slug
 from agentsmith.pipelines.guarded import User
 from agentsmith.pipelines.record import FOLDER, LOG
+from agentsmith.pipelines.worker import SAY, prefix
 
 WORKSPACES: Final = "workspaces"
 _ALWAYS_PASSED: Final = ("PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "USER", "LOGNAME", "SHELL", "TERM")
@@ -162,6 +163,7 @@ def environment(request: PipelineRequest, ticket: Ticket, platform: str, place: 
         "AGENTSMITH_ATTEMPT": str(request.attempt),
         "AGENTSMITH_WAKE_REASON": _variable(request.wake_reason or ""),
         "AGENTSMITH_STATUS_FILE": str(place.status_file),
+        SAY: prefix(),
         **({"TRACEPARENT": request.trace} if request.trace else {}),
         "HOME": str(place.home),
         "TMPDIR": str(place.temporary),

@@ -1,14 +1,12 @@
-"""What the platforms' webhook readers share: comparing secrets and reading JSON that a stranger may have sent."""
+"""What the platforms' webhook readers share: comparing secrets."""
 
 from __future__ import annotations
 
 import hashlib
 import hmac
-import json
 from collections.abc import Sequence
-from typing import Any
 
-from agentsmith.domain.webhook import BadPayload, BadSignature
+from agentsmith.domain.webhook import BadSignature
 
 
 def check_hmac(secrets: Sequence[str], body: bytes, signature: str | None, *, prefix: str = "sha256=") -> None:
@@ -29,14 +27,3 @@ def same_secret(secrets: Sequence[str], given: str | None) -> bool:
     for secret in secrets:
         found |= hmac.compare_digest(secret.encode(), seen)
     return bool(given) and found
-
-
-def read_object(body: bytes) -> dict[str, Any]:
-    """The JSON object in the body; BadPayload for anything else."""
-    try:
-        data = json.loads(body)
-    except (ValueError, RecursionError):
-        raise BadPayload("the body is not JSON") from None
-    if not isinstance(data, dict):
-        raise BadPayload("the body is not a JSON object")
-    return data

@@ -64,9 +64,10 @@ if helper == 0:
     os.setsid()
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     time.sleep(600)
+# Before anybody is told that we run: who hears of it may let others go, and only others.
+held = (folder / "hold").exists()
 (folder / f"running-{os.environ['AGENTSMITH_RUN_ID']}").touch()
 time.sleep(0.02)
-held = (folder / "hold").exists()
 while held and not (folder / "finish").exists():
     time.sleep(0.01)
 os.kill(helper, signal.SIGKILL)

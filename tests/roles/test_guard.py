@@ -258,6 +258,17 @@ async def test_marked_lines_are_passed_on_within_bounds(stage: Stage, guard: Gua
     stage.said.clear()
     await stage.run(guard, "yes ::y | head -n 5000")
     assert stage.said == ["::y"] * program.LINES_PER_STEP
+    assert "more than 1000 such lines: ::y" in stage.logged()
+
+
+async def test_P2_no_number_of_lines_of_one_kind_swallows_another(stage: Stage, guard: Guard) -> None:
+    flood = "seq -f '::progress %g' 5000; yes '::artifact x' | head -n 5000; yes ::other | head -n 5000"
+    await stage.run(guard, f"{flood}; echo '::question Which one?'; echo '::progress the last'")
+    assert "::question Which one?" in stage.said
+    assert stage.said.count("::artifact x") == program.LINES_PER_STEP
+    progress = [line for line in stage.said if line.startswith("::progress")]
+    assert progress[-1] == "::progress the last", "of progress only the newest counts"
+    assert len(progress) < 5000
 
 
 async def test_a_flood_is_neither_slow_nor_kept_in_memory(stage: Stage, guard: Guard) -> None:

@@ -364,3 +364,19 @@ async def test_P2_whatever_local_operation_of_a_checkout_fails_its_ticket_does_n
     async with open_code_world(tmp_path, store, redis_url, config=config) as code:
         code.world.consumer.context.machine.first_pause = 0.01
         await strikes(code.world, tmp_path, lambda count: sampled(count, take=6))
+
+
+async def test_no_files_left_is_not_taken_for_no_file(tmp_path: Path, store: Store, redis_url: str) -> None:
+    """A worker that wrote its question into the status file has not finished because we cannot open that file."""
+    step = sh('echo "::question Which one?" > "$AGENTSMITH_STATUS_FILE"')
+    async with opened(tmp_path, store, redis_url, step) as world:
+        key = await claimed(world)
+        with failing(world.config.data_dir) as faults:
+            await once(world)
+        assert await world.statuses(key) == {Status.WAITING}
+        [strike] = [n for n, what in enumerate(faults.seen) if what.startswith("open ") and what.endswith("/tmp/status")]
+        key = await claimed(world)
+        with failing(world.config.data_dir, errno=errno.EMFILE, strike=strike) as faults:
+            await once(world)
+        assert faults.seen[strike].endswith("/tmp/status")
+        await given_back(world, key)

@@ -241,7 +241,7 @@ class Checkout:
         )
         if said.code == 0:
             return Pushed(tip)
-        words = next((line for line in said.text.splitlines() if line.startswith("!")), said.err)
+        words = next((line for line in said.lines if line.startswith("!")), said.err)
         if not _RACE.search(words):
             raise PushRefused(f"the server refused the push: {words.rpartition(chr(9))[2]} {said.err}".strip())
         theirs = await git.online("ls-remote", "--", git.url, ref, repo=vault.path)

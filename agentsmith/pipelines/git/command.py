@@ -149,6 +149,11 @@ class Answer:
         return self.out.decode("utf-8", "replace").strip()
 
     @property
+    def lines(self) -> list[str]:
+        """Its output line by line, by git's own grammar: a ref may hold whatever else `str.splitlines` splits at."""
+        return [line.decode("utf-8", "surrogateescape") for line in self.out.split(b"\n") if line]
+
+    @property
     def items(self) -> list[str]:
         """Its output as NUL-separated names, which may be any bytes but NUL."""
         return [os.fsdecode(item) for item in self.out.split(b"\0") if item]
@@ -342,7 +347,7 @@ def _words(err: Path, secrets: Sequence[str]) -> str:
     for secret in secrets:
         text = text.replace(secret, "***")
     text = _USERINFO.sub("***@", text)
-    lines = [line.rpartition("\r")[2].strip() for line in text.splitlines()]
+    lines = [line.rstrip("\r").rpartition("\r")[2].strip() for line in text.split("\n")]
     flat = _NEXT_LINE.join(line for line in lines if line)
     flat = "".join(c if c.isprintable() else "?" for c in flat)
     return flat if len(flat) <= _LONGEST_WORDS else "…" + flat[-_LONGEST_WORDS:]

@@ -82,7 +82,7 @@ class Mirror:
     async def refs(self) -> dict[str, str]:
         """The server's branches and tags, by full name."""
         said = await self._git("for-each-ref", "--format=%(objectname) %(refname)", repo=self.path)
-        pairs = (line.partition(" ") for line in said.out.decode("utf-8", "surrogateescape").splitlines())
+        pairs = (line.partition(" ") for line in said.lines)
         return {ref: commit for commit, _, ref in pairs}
 
     async def hydrate(self, *commits: str, seen_from: Path) -> None:
@@ -90,7 +90,7 @@ class Mirror:
         said = await self._git(
             "rev-list", "--objects", "--no-walk", "--no-object-names", "--missing=print", *commits, repo=seen_from
         )
-        await self._bring([line[1:] for line in said.text.splitlines() if line.startswith("?")])
+        await self._bring([line[1:] for line in said.lines if line.startswith("?")])
 
     async def file(self, commit: str, path: str, *, limit: int) -> bytes | None:
         """A regular file of a commit; None when there is none, or a larger one."""
@@ -100,7 +100,7 @@ class Mirror:
         if len(entries) != 1:
             return None
         meta, _, found = entries[0].partition("\t")
-        mode, kind, blob = meta.split()
+        mode, kind, blob = meta.split(" ")
         if kind != "blob" or not mode.startswith("100") or found != path:
             return None
         await self._bring_missing(blob)

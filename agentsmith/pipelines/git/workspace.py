@@ -165,7 +165,7 @@ class Workspace:
         if loose is not None:
             return _id(loose.strip())
         ending = f" {ref}".encode()
-        for line in (_read(self.git, "packed-refs", _LARGE) or b"").splitlines():
+        for line in (_read(self.git, "packed-refs", _LARGE) or b"").split(b"\n"):
             if line.endswith(ending):
                 return _id(line[: -len(ending)].decode("ascii", "replace"))
         return None
