@@ -374,7 +374,9 @@ async def test_no_files_left_is_not_taken_for_no_file(tmp_path: Path, store: Sto
         with failing(world.config.data_dir) as faults:
             await once(world)
         assert await world.statuses(key) == {Status.WAITING}
-        [strike] = [n for n, what in enumerate(faults.seen) if what.startswith("open ") and what.endswith("/tmp/status")]
+        [strike] = [
+            n for n, what in enumerate(faults.seen) if what.startswith("open ") and what.endswith("/tmp/status")
+        ]
         key = await claimed(world)
         with failing(world.config.data_dir, errno=errno.EMFILE, strike=strike) as faults:
             await once(world)

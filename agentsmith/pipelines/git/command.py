@@ -225,7 +225,7 @@ class Git:
         if busy is not None:
             argv = (*HOLD, str(busy), *argv)
         async with courier(credential, address, ancestor=self.shell.ancestor) as (helper, secrets):
-            whole = self._env(repo, work_tree, None, address.protocol, (*stall, *helper, *config)) | (env or {})
+            whole = self._env(repo, work_tree, None, address.protocol, (*stall, *helper, *config)) | dict(env or {})
             whole.pop("GIT_NO_LAZY_FETCH")
             return await self._run(
                 argv, whole, work_tree or repo, stdin, into, self.limits.network, fine, secrets=secrets
