@@ -37,6 +37,7 @@ from agentsmith.domain.tracker import Access, Tracker
 from agentsmith.opening import open_forges, open_trackers, webhook_readers
 from agentsmith.pipelines.git.command import OLDEST as OLDEST_GIT
 from agentsmith.store import Store
+from agentsmith.store.connection import SENTINEL_SCHEME
 from agentsmith.store.server_binary import ServerUnavailable, find_binary
 from agentsmith.trackers import registry
 
@@ -180,8 +181,14 @@ async def _redis(config: Config) -> AsyncIterator[Check]:
                 yield Check("redis", State.OK, "our own; it starts with agentsmith up")
                 yield _no_daemon()
                 return
+            await opened.store.prove()
             yield Check("redis", State.OK, f"{opened.version}, {reach.shown_address(config) or 'our own'}")
-            for check in [*await _memory(opened.store, ours=ours), await _staff(opened.store)]:
+            sentinel = opened.url.startswith(f"{SENTINEL_SCHEME}:")
+            for check in [
+                *await _memory(opened.store, ours=ours),
+                *await _replicas(opened.store, sentinel=sentinel),
+                await _staff(opened.store),
+            ]:
                 yield check
     except (StoreUnavailable, ServerUnavailable, TimeoutError) as error:
         # Its message says what to do.
@@ -198,6 +205,21 @@ async def _memory(store: Store, *, ours: bool) -> list[Check]:
         saw = f"its clock and ours differ by {abs(skew):.0f} s"
         found.append(Check("clock", State.NOTE, saw, "set both by NTP; due times go by them"))
     return found
+
+
+async def _replicas(store: Store, *, sentinel: bool) -> list[Check]:
+    """Whether an old primary can go on taking writes after a failover, which would let a ticket run twice."""
+    replicas, guarded = await store.replication()
+    if not sentinel and not replicas:
+        return []
+    follow = f"{replicas} {'replica follows' if replicas == 1 else 'replicas follow'}"
+    if not guarded:
+        remedy = "set min-replicas-to-write 1 and min-replicas-max-lag 10 on all of its servers, with two replicas"
+        return [Check("redis replicas", State.NOTE, f"{follow}; an old primary would go on taking writes", remedy)]
+    if replicas < 2:
+        remedy = "add one: with min-replicas-to-write set, nothing goes on while the only replica is away"
+        return [Check("redis replicas", State.NOTE, f"{follow}; min-replicas-to-write is set", remedy)]
+    return [Check("redis replicas", State.OK, f"{follow}; min-replicas-to-write is set")]
 
 
 async def _staff(store: Store) -> Check:

@@ -19,7 +19,7 @@ from agentsmith.simulators.serving import serve
 from agentsmith.simulators.stages import STAGES
 from agentsmith.trackers import registry
 from tests.support.cli import Cli, quiet_logs
-from tests.support.redis_server import RedisServer
+from tests.support.redis_server import RedisServer, wait_for
 from tests.support.stores import PrivateServer
 
 PLATFORMS: dict[str, tuple[str, ...]] = {
@@ -246,6 +246,31 @@ def test_a_redis_that_forgets_and_one_that_does_not(
     assert states(answer(capsys, "doctor"))["redis memory"] == "note"
     _point_at(cli, private_server("--appendonly", "yes"))
     assert "redis memory" not in states(answer(capsys, "doctor"))
+
+
+def test_a_redis_that_refuses_writes(
+    cli: Cli, capsys: pytest.CaptureFixture[str], private_server: PrivateServer
+) -> None:
+    _point_at(cli, server := private_server())
+    server.command("CONFIG", "SET", "min-replicas-to-write", "1")
+    told = answer(capsys, "doctor", code=1)
+    (redis,) = [check for check in told["checks"] if check["check"] == "redis"]
+    assert (redis["state"], redis["saw"].split()[0]) == ("wrong", "NOREPLICAS")
+    assert "bring the replicas of Redis back" in redis["saw"]
+
+
+def test_an_old_primary_that_would_go_on_taking_writes(
+    cli: Cli, capsys: pytest.CaptureFixture[str], private_server: PrivateServer
+) -> None:
+    _point_at(cli, primary := private_server("--repl-diskless-sync-delay", "0", tcp=True))
+    assert "redis replicas" not in states(answer(capsys, "doctor"))
+    for count, minimum, state in ((1, 0, "note"), (1, 1, "note"), (2, 1, "ok")):
+        replicas = int(primary.command("INFO", "replication")["connected_slaves"])
+        for _ in range(count - replicas):
+            private_server("--replicaof", "127.0.0.1", str(primary.port))
+        wait_for(lambda n=count: primary.command("WAIT", str(n), "100") == n, what="it follows", within=30)  # type: ignore[misc]
+        primary.command("CONFIG", "SET", "min-replicas-to-write", str(minimum))
+        assert states(answer(capsys, "doctor"))["redis replicas"] == state
 
 
 def _point_at(cli: Cli, server: RedisServer) -> None:

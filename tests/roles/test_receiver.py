@@ -252,7 +252,7 @@ async def raw_request(port: int, head: bytes, *, end: bool = False) -> bytes:
     if end:
         writer.write_eof()
     try:
-        return await asyncio.wait_for(reader.read(65536), 10)
+        return await asyncio.wait_for(reader.read(65536), 60)
     finally:
         writer.close()
 
