@@ -15,6 +15,7 @@ PUBLISHING: Final = frozenset({"publish", "decide_and_publish"})
 SILENT: Final = {
     ("claim.py", "drop"): "a claim that did not come about; an intent that is another's by now stands",
     ("recover.py", "drop"): "the same",
+    ("claim.py", "request_stop"): "what has ended meanwhile needs no stop",
     ("consumer.py", "acknowledge_and_take"): "takes nothing; what is not in our list needs no acknowledgement",
     ("run.py", "acknowledge_and_take"): "the same",
     ("consumer.py", "bury"): "what is not in our list is somebody else's to bury",
