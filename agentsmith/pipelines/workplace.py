@@ -21,10 +21,11 @@ from agentsmith.domain.request import PipelineRequest
 from agentsmith.domain.ticket import Ticket, slug
 from agentsmith.pipelines.guarded import User
 from agentsmith.pipelines.record import FOLDER, LOG
-from agentsmith.pipelines.worker import SAY, prefix
+from agentsmith.pipelines.worker import SAY, prefix, read_text
 
 WORKSPACES: Final = "workspaces"
 _ALWAYS_PASSED: Final = ("PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "USER", "LOGNAME", "SHELL", "TERM")
+_LARGEST_MEMORY: Final = 1024 * 1024
 _LONGEST_VARIABLE: Final = 100_000
 """Linux refuses a single variable over 128 KiB; the whole text is in the ticket file."""
 
@@ -119,7 +120,7 @@ class Workplace:
     def remembered(self) -> Memory:
         """What the last run of this ticket left, if it was on this machine."""
         try:
-            data = json.loads((self.ticket / "memory.json").read_text())
+            data = json.loads(read_text(self.ticket / "memory.json", limit=_LARGEST_MEMORY))
             error, sessions = data["previous_error"], data["sessions"]
         except (OSError, ValueError, KeyError, TypeError, RecursionError):
             return Memory()

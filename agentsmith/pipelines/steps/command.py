@@ -137,9 +137,8 @@ async def _take_in(context: StepContext, said: Said) -> None:
     context.recorder.spent(context.index, said.usage)
     context.summary = said.summary or context.summary
     record.question, record.summary = said.question, context.summary
-    if said.ignored and _IGNORED not in record.warnings:
-        record.warnings.append(_IGNORED)
-        log.warning("a line did not count", run=record.run, step=context.step.name, remedy=_IGNORED)
+    if said.ignored:
+        context.warn(_IGNORED)
     if not said.artifacts:
         return
     kept, left = await asyncio.to_thread(

@@ -20,8 +20,8 @@ T = TypeVar("T")
 
 _PROGRAMS: Final = frozenset({"svc", "aadsp", "s2s", "acs", "agg"})
 """How descriptors of service identities and service principals begin."""
-_NAMED: Final = re.compile(r"(?P<display>.*?)\s*<(?P<unique>[^<>]+)>\s*")
-_TAG: Final = re.compile(r"<[A-Za-z/!][^>]*>")
+_NAMED: Final = re.compile(r"(?P<display>.*?)<(?P<unique>[^<>]+)>\s*")
+_TAG: Final = re.compile(r"<[A-Za-z/!][^<>]*>")
 
 
 def read(shape: type[T] | Any, data: object, what: str) -> T:
@@ -56,7 +56,7 @@ def as_identity(value: object) -> object:
     found = _NAMED.fullmatch(value)
     if found is None:
         return {"displayName": value}
-    return {"displayName": found["display"], "uniqueName": found["unique"]}
+    return {"displayName": found["display"].rstrip(), "uniqueName": found["unique"]}
 
 
 _Identity = Annotated[Identity, BeforeValidator(as_identity)]
