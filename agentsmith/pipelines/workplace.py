@@ -24,7 +24,7 @@ from agentsmith.pipelines.record import FOLDER, LOG
 from agentsmith.pipelines.worker import SAY, prefix, read_text
 
 WORKSPACES: Final = "workspaces"
-_ALWAYS_PASSED: Final = ("PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "USER", "LOGNAME", "SHELL", "TERM")
+ALWAYS_PASSED: Final = ("PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "USER", "LOGNAME", "SHELL", "TERM")
 _LARGEST_MEMORY: Final = 1024 * 1024
 _LONGEST_VARIABLE: Final = 100_000
 """Linux refuses a single variable over 128 KiB; the whole text is in the ticket file."""
@@ -174,7 +174,7 @@ def environment(request: PipelineRequest, ticket: Ticket, platform: str, place: 
 
 def passed_on(names: tuple[str, ...], environ: Mapping[str, str] = os.environ) -> dict[str, str]:
     """The few variables of ours that a step may see: never a credential unless somebody named it (P8)."""
-    return {name: environ[name] for name in (*_ALWAYS_PASSED, *names) if name in environ}
+    return {name: environ[name] for name in (*ALWAYS_PASSED, *names) if name in environ}
 
 
 def with_session(memory: Memory, agent: str, session: str) -> Memory:
