@@ -18,6 +18,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from agentsmith.domain.errors import MachineTrouble
 from agentsmith.pipelines.worker import one_line, read_text
 
 if TYPE_CHECKING:
@@ -42,6 +43,8 @@ class NotUsable(Exception):
 
 async def evaluate(shell: GitShell, what: str, given: Mapping[str, object]) -> Any:
     """Do one of the things in the table below with what is given; TooMuch or NotUsable when that cannot be done."""
+    from agentsmith.pipelines.guarded import CommandNotStarted  # here, because the other process needs none of that
+
     stem = shell.scratch / f"apart-{os.getpid()}-{next(_numbers)}"
     stdin, stdout, stderr = (stem.with_suffix(suffix) for suffix in (".in", ".out", ".err"))
     try:
@@ -51,18 +54,23 @@ async def evaluate(shell: GitShell, what: str, given: Mapping[str, object]) -> A
         package = Path(__file__).parents[2]
         seconds = SECONDS[what]
         argv = (sys.executable, "-I", "-c", _START, str(package), what, str(math.ceil(seconds)))
-        ended = await shell.run(
-            argv, env={}, cwd=shell.scratch, stdin=stdin, stdout=stdout, stderr=stderr, timeout=seconds
-        )
+        try:
+            ended = await shell.run(
+                argv, env={}, cwd=shell.scratch, stdin=stdin, stdout=stdout, stderr=stderr, timeout=seconds
+            )
+        except CommandNotStarted as error:
+            raise MachineTrouble(f"a process for it could not be started: {error}") from error
         if ended.code is None:
             raise TooMuch(f"took longer than {seconds:g} s")
         if ended.code != 0:
-            *_, last = ["it said nothing", *read_text(stderr, limit=_LARGEST_ANSWER).splitlines()]
-            raise TooMuch(f"could not be evaluated: {one_line(last)}")
+            last = read_text(stderr, limit=_LARGEST_ANSWER).rstrip("\n").rpartition("\n")[2]
+            raise TooMuch(f"could not be evaluated: {one_line(last) or 'it said nothing'}")
         answer = json.loads(read_text(stdout, limit=_LARGEST_ANSWER))
     finally:
         for file in (stdin, stdout, stderr):
             file.unlink(missing_ok=True)
+    if "machine" in answer:
+        raise MachineTrouble(answer["machine"])
     if "too_much" in answer:
         raise TooMuch(f"needed more than {MEMORY // 1024**2} MiB of memory")
     if "not_usable" in answer:
@@ -107,6 +115,8 @@ def main() -> None:
         said = json.dumps({"result": TABLE[what](json.load(sys.stdin))})
     except NotUsable as error:
         said = json.dumps({"not_usable": str(error)})
+    except MachineTrouble as error:
+        said = json.dumps({"machine": str(error)})
     except MemoryError:
         said = json.dumps({"too_much": True})
     sys.stdout.write(said)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from agentsmith.domain.errors import pass_over
 from agentsmith.pipelines.worker import Usage, number, one_line
 
 _LONGEST_LINE: Final = 4 * 1024 * 1024
@@ -52,7 +53,8 @@ def read_output(told: Format, output: Path, *, start: int) -> AgentReport:
             stream.seek(start)
             while line := stream.readline(_LONGEST_LINE):
                 reading.take(line)
-    except OSError:
+    except OSError as error:
+        pass_over(error)
         return AgentReport()
     return AgentReport(reading.session, reading.usage, reading.answer)
 

@@ -14,6 +14,7 @@ says can break the run: what is not understood is left out.
 from __future__ import annotations
 
 import errno
+import hashlib
 import json
 import math
 import os
@@ -25,10 +26,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
+from agentsmith.domain.errors import pass_over
+
 _LONGEST: Final = 2_000
 _LONGEST_TEXT: Final = 16_000
 _MOST_ARTIFACTS: Final = 50
 _LARGEST_STATUS: Final = 64 * 1024
+_LONGEST_NAME: Final = 200
+"""In bytes; file systems take 255, some of them less."""
 SAY: Final = "AGENTSMITH_SAY"
 """The variable in which a worker finds the prefix of lines that count."""
 _BARE: Final = ("progress", "summary")
@@ -180,7 +185,8 @@ def read_text(file: Path, *, limit: int) -> str:
     try:
         with _open_file(file) as stream:
             return stream.read(limit).decode("utf-8", "replace").replace("\0", "")
-    except OSError:
+    except OSError as error:
+        pass_over(error)
         return ""
 
 
@@ -194,7 +200,10 @@ def _open_file(path: Path) -> BinaryIO:
 
 
 def keep_artifacts(names: list[str], *, inside: Path, folder: Path, limit: int) -> tuple[list[str], list[str]]:
-    """Copy files of the workspace into the run's folder; answers what was kept, and why the rest was not."""
+    """Copy files of the workspace into the run's folder; answers what was kept, and why the rest was not.
+
+    Whatever a file is called, and whatever becomes of its copy, is no reason for the work to fail.
+    """
     kept: list[str] = []
     left: list[str] = []
     room, root = limit, inside.resolve()
@@ -206,16 +215,31 @@ def keep_artifacts(names: list[str], *, inside: Path, folder: Path, limit: int) 
                 continue
             source = _open_file(path)
         except (OSError, ValueError, RuntimeError) as error:
+            pass_over(error)
             left.append(f"{one_line(name)}: {getattr(error, 'strerror', None) or 'not a file name'}")
             continue
         with source:
             size = os.fstat(source.fileno()).st_size
             if size > room:
                 left.append(f"{one_line(name)}: it is larger than the room that is left (run.artifact_limit)")
-            else:
-                room -= size
-                target = folder / str(path.relative_to(root)).replace(os.sep, "__")
+                continue
+            target = folder / _flat(str(path.relative_to(root)))
+            try:
                 folder.mkdir(mode=0o700, exist_ok=True)
                 target.write_bytes(source.read(size))
-                kept.append(target.name)
+            except OSError as error:
+                left.append(f"{one_line(name)}: it could not be copied: {error.strerror}")
+                continue
+            room -= size
+            kept.append(target.name)
     return kept, left
+
+
+def _flat(path: str) -> str:
+    """A file name for a path, its own: two paths never become one, and none is too long for a file system."""
+    name = path.replace(os.sep, "__")
+    if name.replace("__", os.sep) == path and len(os.fsencode(name)) <= _LONGEST_NAME:
+        return name
+    digest = hashlib.sha256(os.fsencode(path)).hexdigest()[:16]
+    beginning = os.fsencode(name)[: _LONGEST_NAME - len(digest) - 1].decode("utf-8", "ignore")
+    return f"{digest}-{beginning}"

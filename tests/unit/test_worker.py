@@ -151,6 +151,44 @@ def test_artifacts_are_copied_from_the_workspace_and_from_nowhere_else(tmp_path:
     assert "run.artifact_limit" in left[-2]
 
 
+def test_P2_no_name_of_an_artifact_fails_the_work_or_takes_anothers_place(tmp_path: Path) -> None:
+    work, folder = tmp_path / "work", tmp_path / "artifacts"
+    deep = "/".join(["d" * 200] * 10)
+    names = [
+        *(
+            "x/y",
+            "x__y",
+            "x/_y",
+            "x_/y",
+            "n" * 255,
+            "ü" * 127,
+            f"{deep}/f",
+            "new\nline",
+            "\udcff",
+            "-rf",
+            " ",
+            "a:b|c*?",
+        ),
+        *("\u2028", "\u202e", "con", "..x", "x/z__"),
+    ]
+    for name in names:
+        (work / name).parent.mkdir(parents=True, exist_ok=True)
+        (work / name).write_bytes(os.fsencode(name))
+    kept, left = keep_artifacts(names, inside=work, folder=folder, limit=100_000)
+    assert left == []
+    assert len(set(kept)) == len(names)
+    assert [(folder / name).read_bytes() for name in kept] == [os.fsencode(name) for name in names]
+    assert max(len(os.fsencode(name)) for name in kept) <= 200
+
+
+def test_P2_an_artifact_that_cannot_be_copied_is_left_and_named(tmp_path: Path) -> None:
+    (tmp_path / "work").mkdir()
+    (tmp_path / "work" / "report").write_text("fine")
+    (tmp_path / "artifacts").write_text("no folder can be made here")
+    kept, left = keep_artifacts(["report"], inside=tmp_path / "work", folder=tmp_path / "artifacts", limit=100)
+    assert (kept, left) == ([], ["report: it could not be copied: File exists"])
+
+
 def test_reading_is_bounded(tmp_path: Path) -> None:
     (tmp_path / "f").write_text("x" * 1000)
     assert read_text(tmp_path / "f", limit=10) == "x" * 10

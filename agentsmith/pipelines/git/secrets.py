@@ -80,8 +80,8 @@ def shown(path: str) -> str:
 def spellings(value: str) -> Iterator[bytes]:
     """The forms in which a value can stand in a file: as it is, escaped, and in base64 wherever in it it begins."""
     # Of a key of many lines, each line by itself: that is how it stands in a file.
-    lines = [line for line in value.replace("\\n", "\n").splitlines() if len(line) >= 16]
-    for text in lines if len(value.splitlines()) > 1 else [value, value.strip()]:
+    lines = value.strip().replace("\\n", "\n").replace("\r", "").split("\n")
+    for text in [line for line in lines if len(line) >= 16] if len(lines) > 1 else [value, value.strip()]:
         raw = text.encode("utf-8", "surrogateescape")
         yield raw
         yield text.encode("utf-16-le", "surrogatepass").replace(b"\0", b"")
