@@ -68,6 +68,9 @@ class Consumer:
 
     async def _keep_taking(self) -> None:
         while not self._draining.is_set():
+            await self.context.machine.until_well(self._draining)
+            if self._draining.is_set():
+                return
             self._freed.clear()
             free = self.slots - len(self._tasks)
             if free <= 0:
@@ -180,6 +183,8 @@ class Consumer:
         scope = self._scopes.pop(payload, None)
         self._leases.pop(payload, None)
         self._freed.set()
+        if scope is not None and scope.served:
+            self.context.machine.served()
         if scope is not None and scope.holds_request:
             # The lease was lost before the request was acknowledged. Nobody but us may take it out of our list.
             self._adopt = True
@@ -234,7 +239,7 @@ class Consumer:
 
     async def _give_up(self, request: PipelineRequest, payload: str, deliveries: int) -> None:
         """Poison: note the failure for housekeeping to publish, and put the request among the dead letters."""
-        why = f"taken {deliveries - 1} times, and each time the consumer died before it could start"
+        why = f"taken {deliveries - 1} times, and each time its consumer died, or lost its lease, before it could start"
         log.error("poison: giving up", ticket=request.ticket, run=request.run, why=why)
         letter = DeadLetter(payload, why, time.time())
         if await self._note_failure(request, letter):

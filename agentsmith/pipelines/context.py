@@ -18,6 +18,7 @@ from agentsmith.domain.ticket import Ticket
 from agentsmith.pipelines.git import Checkout, GitShell
 from agentsmith.pipelines.record import Recorder
 from agentsmith.pipelines.runner import Runner
+from agentsmith.pipelines.worker import SAY
 from agentsmith.pipelines.workplace import Memory, Workplace
 
 
@@ -117,6 +118,11 @@ class StepContext:
     """What a `verify` that only asks for a draft found."""
     summary: str = ""
     """The worker's own words about what it did."""
+
+    @property
+    def say(self) -> str:
+        """What a worker's lines begin with if they count."""
+        return self.env.get(SAY, "")
 
     @property
     def left(self) -> float:

@@ -9,6 +9,7 @@ run's own.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -21,6 +22,7 @@ from agentsmith.domain.request import PipelineRequest
 from agentsmith.domain.ticket import Ticket, slug
 from agentsmith.pipelines.guarded import User
 from agentsmith.pipelines.record import FOLDER, LOG
+from agentsmith.pipelines.worker import SAY, prefix
 
 WORKSPACES: Final = "workspaces"
 _ALWAYS_PASSED: Final = ("PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "USER", "LOGNAME", "SHELL", "TERM")
@@ -129,11 +131,9 @@ class Workplace:
     def remember(self, memory: Memory) -> None:
         """Leave this to the next run."""
         part = self.ticket / "memory.part"
-        try:
+        with contextlib.suppress(OSError):
             part.write_text(json.dumps(asdict(memory)), errors="replace")
             os.replace(part, self.ticket / "memory.json")
-        except OSError:
-            part.unlink(missing_ok=True)
 
 
 def environment(request: PipelineRequest, ticket: Ticket, platform: str, place: Workplace) -> dict[str, str]:
@@ -163,6 +163,7 @@ def environment(request: PipelineRequest, ticket: Ticket, platform: str, place: 
         "AGENTSMITH_ATTEMPT": str(request.attempt),
         "AGENTSMITH_WAKE_REASON": _variable(request.wake_reason or ""),
         "AGENTSMITH_STATUS_FILE": str(place.status_file),
+        SAY: prefix(),
         **({"TRACEPARENT": request.trace} if request.trace else {}),
         "HOME": str(place.home),
         "TMPDIR": str(place.temporary),

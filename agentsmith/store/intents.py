@@ -389,6 +389,10 @@ class Intents:
         found = await self._redis.get(self._keys.published(ticket))
         return Status(found) if found else None
 
+    async def last_ended(self, ticket: TicketId) -> str | None:
+        """What tells the ticket's last run that ended within the last hour from every other one."""
+        return await self._redis.get(self._keys.ended(ticket))
+
     async def note_published(self, ticket: TicketId, status: Status) -> None:
         """Remember what the label says now; the caller holds the ticket's lock and just wrote it."""
         await self._redis.set(self._keys.published(ticket), status.value, px=PUBLISHED_MS)

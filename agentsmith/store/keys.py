@@ -51,6 +51,7 @@
 | jira-label-lock:{ticket}             | string | wraps Jira's label write inside the claim window       | 10 s     |
 | epoch                                | string | run id of the server whose state we trust              | for ever |
 | settling                             | string | stands while nothing may be declared dead              | 50 s     |
+| probe                                | string | nothing; whether it can be written says something      | 1 min    |
 
 "For ever" lists, hashes and sorted sets shrink to nothing as work is settled: Redis deletes them when empty.
 """
@@ -85,6 +86,7 @@ PLACES_MS: Final = 30 * DAY_MS
 QUOTA_MS: Final = 2 * HOUR_MS
 LABEL_LOCK_MS: Final = 10_000
 SPENT_MS: Final = DAY_MS
+PROBE_MS: Final = 60_000
 
 PERMANENT: Final = frozenset(
     {
@@ -190,6 +192,10 @@ class Keys:
     @property
     def settling(self) -> str:
         return self._name("settling")
+
+    @property
+    def probe(self) -> str:
+        return self._name("probe")
 
     @property
     def credentials(self) -> str:

@@ -129,6 +129,16 @@ if #ARGV > 8 then record(intent, intents, ticket, tonumber(mine), tonumber(look_
 return 'settled'
 """
 )
+_REQUEST_STOP: Final = Script(f"""
+local stop, heartbeat, running, index, ended, fence = unpack(KEYS)
+local ticket, reason = unpack(ARGV)
+local runs = redis.call('EXISTS', heartbeat) + redis.call('HEXISTS', running, ticket)
+local known = runs + redis.call('HEXISTS', index, ticket)
+-- The last run has ended and nothing waits: the request would stop a run that nobody has asked for yet.
+if known == 0 and tonumber(redis.call('GET', ended) or '-1') == newest(fence) then return 0 end
+redis.call('SET', stop, reason, 'PX', {STOP_MS})
+return 1
+""")
 _RELEASE_DEAD: Final = Script(f"""
 local heartbeat, running, released, lock, ended = unpack(KEYS)
 local ticket, mine, value, holder = unpack(ARGV)
@@ -396,9 +406,11 @@ class Runs:
         k = self._keys
         await _FORGET(self._redis, [k.heartbeat(ticket), k.running, k.suspects, k.released], [ticket])
 
-    async def request_stop(self, ticket: TicketId, reason: str) -> None:
-        """Ask whoever runs the ticket to stop; it stands until the run ended."""
-        await self._redis.set(self._keys.stop(ticket), reason, px=STOP_MS)
+    async def request_stop(self, ticket: TicketId, reason: str) -> bool:
+        """Ask whoever runs the ticket to stop; it stands until the run ended. False when it has ended already."""
+        k = self._keys
+        keys = [k.stop(ticket), k.heartbeat(ticket), k.running, k.queue_index, k.ended(ticket), k.fence(ticket)]
+        return bool(await _REQUEST_STOP(self._redis, keys, [ticket, reason]))
 
     async def stop_requested(self, ticket: TicketId) -> str | None:
         """The reason why the ticket's run is to stop, if somebody asked."""

@@ -585,6 +585,22 @@ async def test_nothing_released_is_dead_while_redis_settles(store: Store, flush:
 # Stop requests and follow-ups.
 
 
+async def test_a_stop_that_comes_after_the_end_stops_nobody(store: Store) -> None:
+    """Neither when it was meant for the run that has just settled, nor the run that somebody asks for next."""
+    lease, payload = await begin(store)
+    assert await store.runs.settle(lease, payload, DONE, look_in=0)
+    assert not await store.runs.request_stop(TICKET, "cancelled by Ann")
+    assert await store.runs.stop_requested(TICKET) is None
+
+
+async def test_a_stop_survives_the_death_of_its_run(store: Store) -> None:
+    """Whoever goes on with the work hears of it."""
+    lease, _ = await begin(store)
+    assert await store.runs.release_dead(lease, lock_key=store.keys.claim_lock("local", TICKET))
+    assert await store.runs.request_stop(TICKET, "cancelled by Ann")
+    assert await store.runs.stop_requested(TICKET) == "cancelled by Ann"
+
+
 async def test_a_stop_request_stands_until_withdrawn_or_settled(store: Store) -> None:
     assert await store.runs.stop_requested(TICKET) is None
     await store.runs.request_stop(TICKET, "cancelled by Ann")

@@ -16,6 +16,7 @@ from agentsmith.pipelines.outcome import StepEnd, Verdict
 from agentsmith.pipelines.prompt import BUILT_IN, PromptFacts, make_prompt
 from agentsmith.pipelines.steps.command import carry_out
 from agentsmith.pipelines.templates import LARGEST_SOURCE, BadTemplate
+from agentsmith.pipelines.worker import quoted
 from agentsmith.pipelines.workplace import with_session
 
 _TAIL: Final = 64 * 1024
@@ -59,7 +60,8 @@ async def _work(
     report = await asyncio.to_thread(read_output, preset, log, start=start)
     if report.usage and not said.usage:
         context.recorder.spent(context.index, report.usage)
-    return end, replace(report, session=safe_session(said.session) or report.session)
+    session = safe_session(said.session) or report.session
+    return end, replace(report, session=session, answer=quoted(report.answer, context.say))
 
 
 async def write_prompt(context: StepContext, settings: AgentSettings) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import re
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -18,7 +19,7 @@ from agentsmith.pipelines.context import StepContext
 from agentsmith.pipelines.guarded import CommandNotStarted, Exit
 from agentsmith.pipelines.outcome import ExitCode, StepEnd, Verdict, done
 from agentsmith.pipelines.runner import TAIL, Command
-from agentsmith.pipelines.worker import Said, keep_artifacts
+from agentsmith.pipelines.worker import SAY, Said, keep_artifacts, quoted
 from agentsmith.pipelines.workplace import passed_on
 
 log = structlog.get_logger()
@@ -27,6 +28,10 @@ _SHELL: Final = ("/bin/sh",)
 _LARGEST_SCRIPT: Final = 1024 * 1024
 _CREDENTIAL: Final = re.compile(r"(?:KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?)$")
 _SHORTEST_SECRET: Final = 8
+_IGNORED: Final = (
+    "A line of output began with `::` and did not count, since it could come from the ticket or from a file. A worker "
+    f'says such things with `echo "${{{SAY}}}question Which one?"`, or in the status file.'
+)
 
 
 async def run(context: StepContext, settings: RunSettings) -> StepEnd:
@@ -89,7 +94,7 @@ async def carry_out(
         return StepEnd(Verdict.BAD_CONFIGURATION, note), Said()
     allowed = passed_on((*context.pipeline.env, *names, *settings.env))
     _keep_quiet_about(allowed)
-    said = Said(on_progress=lambda text: context.recorder.progress(context.index, text))
+    said = Said(say=context.say, on_progress=lambda text: context.recorder.progress(context.index, text))
     with contextlib.suppress(OSError):
         place.status_file.unlink()
     command = Command(
@@ -110,7 +115,7 @@ async def carry_out(
         return StepEnd(Verdict.FAILED, f"Step `{shown(context.step.name)}` could not start: {error}"), said
     said.read_status(place.status_file)
     await _take_in(context, said)
-    return judge(context.step.name, ended, said), said
+    return judge(context.step.name, replace(ended, tail=quoted(ended.tail, context.say)), said), said
 
 
 @contextlib.asynccontextmanager
@@ -132,6 +137,9 @@ async def _take_in(context: StepContext, said: Said) -> None:
     context.recorder.spent(context.index, said.usage)
     context.summary = said.summary or context.summary
     record.question, record.summary = said.question, context.summary
+    if said.ignored and _IGNORED not in record.warnings:
+        record.warnings.append(_IGNORED)
+        log.warning("a line did not count", run=record.run, step=context.step.name, remedy=_IGNORED)
     if not said.artifacts:
         return
     kept, left = await asyncio.to_thread(
@@ -164,7 +172,8 @@ def judge(step: str, ended: Exit, said: Said) -> StepEnd:
         case ExitCode.DONE if not said.question:
             return StepEnd(Verdict.DONE, code=0, truncated=ended.truncated)
         case ExitCode.QUESTION | ExitCode.DONE:
-            return end(Verdict.QUESTION, said.question or f"Step `{name}` has a question for a person.")
+            asked = f"Step `{name}` has a question for a person.{f' {_IGNORED}' if said.ignored else ''}"
+            return end(Verdict.QUESTION, said.question or asked)
         case ExitCode.TRY_LATER:
             return end(Verdict.TRY_LATER, f"Step `{name}` asked to be tried again later.")
         case ExitCode.NOT_PERMITTED:
