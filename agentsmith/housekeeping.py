@@ -75,6 +75,8 @@ class Housekeeping:
     lease: LeaderLease | None = None
     """The leadership under which cycles are noted; without one nobody contends."""
     _was_settling: bool = False
+    _lost: dict[str, str] = field(default_factory=dict)
+    """Requests that were in no list when we last looked."""
     _foreign: dict[TicketId, str] = field(default_factory=dict)
     """Revisions of tickets that turned out to be another installation's: until they change, they stay so."""
 
@@ -185,7 +187,10 @@ class Housekeeping:
     async def _heal(self) -> None:
         """Let nothing that is kept beside something else outlive it: it would keep a ticket out for ever."""
         owners = await self.store.presence.known()
-        if healed := await self.store.queue.heal(owners) + await self.store.signals.heal(owners):
+        lost = await self.store.queue.lost(owners)
+        twice = {ticket: request for ticket, request in lost.items() if self._lost.get(ticket) == request}
+        self._lost = lost
+        if healed := await self.store.queue.forget_lost(owners, twice) + await self.store.signals.heal(owners):
             log.warning("what stood for nothing any more was forgotten", entries=healed)
 
     async def _finish_intents(self, swept: Swept) -> None:

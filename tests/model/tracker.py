@@ -63,8 +63,8 @@ class Page:
     open: bool = True
     revision: int = 0
     sticky: Sticky | None = None
-    before: frozenset[str] | None = None
-    """The labels before the latest write, for those who read from a copy that lags behind."""
+    before: tuple[frozenset[str], int] | None = None
+    """Labels and revision before the latest write, for those who read from a copy that lags behind."""
 
     @property
     def id(self) -> TicketId:
@@ -141,8 +141,8 @@ class Board:
         if write.add:
             page.labels.add(write.add)
         if page.labels != before:
+            page.before = frozenset(before), page.revision
             page.revision += 1
-            page.before = frozenset(before)
         self.say(f"{write.by}: {write} on {page.key} -> {self.shown(page.key)}")
         return True
 
@@ -315,6 +315,9 @@ class BoardTracker(Generic[C]):
         page = self._board.pages.get(key)
         if page is None:
             raise TicketNotFound(f"there is no ticket {key}")
+        labels, revision = frozenset(page.labels), page.revision
+        if stale and page.before is not None:
+            labels, revision = page.before
         return Ticket(
             id=page.id,
             key=key,
@@ -322,9 +325,9 @@ class BoardTracker(Generic[C]):
             title=f"Ticket {key}",
             body="please",
             url=f"https://model.example/{key}",
-            labels=page.before if stale and page.before is not None else frozenset(page.labels),
+            labels=labels,
             open=page.open,
-            revision=str(page.revision),
+            revision=str(revision),
         )
 
     def _write_for(self, ticket: Ticket, move: Move) -> Write:
