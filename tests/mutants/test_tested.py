@@ -44,7 +44,14 @@ def test_every_mutant_still_applies_and_names_its_tests(name: str) -> None:
 def outcome(mutant: Mutant, tests: Sequence[str]) -> subprocess.CompletedProcess[str]:
     """What the tests say of a copy of the tree in which the mutant lives."""
     with mutant.alive() as root:
-        for part in ("tests/conftest.py", "tests/roles", "tests/unit", "tests/store", "tests/mutants", "pyproject.toml"):
+        for part in (
+            "tests/conftest.py",
+            "tests/roles",
+            "tests/unit",
+            "tests/store",
+            "tests/mutants",
+            "pyproject.toml",
+        ):
             (root / part).parent.mkdir(parents=True, exist_ok=True)
             if not (root / part).exists():
                 (root / part).symlink_to(ROOT / part)
