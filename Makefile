@@ -46,7 +46,6 @@ simulate: $(STAMP)
 
 mutants: $(STAMP)
 	$(BIN)/python -m tests.mutants
-	AGENTSMITH_MUTANTS=all $(BIN)/pytest -q tests/mutants/test_tested.py
 
 # Kill -9 and SIGSTOP between every two steps of a claim, a run, its end and a recovery, and around every git command.
 crashes: $(STAMP)

@@ -140,6 +140,7 @@ async def _staff(opened: Opened) -> dict[str, Any]:
                 "version": process.version,
                 "started": _iso(process.started),
                 "problem": process.problem or None,
+                "trouble": process.trouble or None,
             }
             for process in sorted(processes, key=lambda process: process.started)
         ],

@@ -76,6 +76,9 @@ def _staff(seen: dict[str, Any], *, fancy: bool) -> Iterator[RenderableType]:
     for process in processes:
         if process["problem"]:
             yield Text(output.clean(f"  {process['host']} {process['pid']}: {process['problem']}"), style="red")
+        if process["trouble"]:
+            words = f"  {process['host']} {process['pid']} takes no work: {process['trouble']}"
+            yield Text(output.clean(words), style="red")
     yield from _part(
         "Leaders",
         ("Role", "Held by", "For", "Last successful cycle"),

@@ -12,9 +12,28 @@ AgentSmithError
   StoreUnavailable            Redis does not answer or cannot be used
     StoreRefused              it answers, but does not work for now
   LeaseLost                   somebody else owns the ticket now, or the trust window closed (P6)
+  MachineTrouble              the machine that we run on fails us: a full disk, no files left, no process to be had
 """
 
 from __future__ import annotations
+
+import errno
+from typing import Final
+
+OF_THE_MACHINE: Final = frozenset(
+    {
+        errno.ENOSPC,
+        errno.EDQUOT,
+        errno.EMFILE,
+        errno.ENFILE,
+        errno.EROFS,
+        errno.ENOMEM,
+        errno.EIO,
+        errno.EAGAIN,
+    }
+)
+"""What the system says when the machine is at fault, whatever it was asked to do. Others (no such file, not permitted)
+may be about the file: whether they are ours depends on whose it is."""
 
 
 class AgentSmithError(Exception):
@@ -39,6 +58,25 @@ class StoreRefused(StoreUnavailable):
 
 class LeaseLost(AgentSmithError):
     """A newer fence stands, or the trust window closed: stop, and begin no further write."""
+
+
+class MachineTrouble(AgentSmithError):
+    """This machine cannot do its part. It says nothing about the ticket, which is given back uncounted (P2)."""
+
+
+def pass_over(error: BaseException) -> None:
+    """For whoever takes a file that cannot be read for no file at all: MachineTrouble if the machine is at fault."""
+    if isinstance(error, OSError) and error.errno in OF_THE_MACHINE:
+        raise MachineTrouble(told(error)) from error
+
+
+def told(error: BaseException) -> str:
+    """What broke, in words for a log or a ticket; of an error that nobody foresaw no more than its name."""
+    if isinstance(error, AgentSmithError):
+        return str(error)
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.strerror}: {error.filename}" if isinstance(error.filename, str) else error.strerror
+    return type(error).__name__
 
 
 class TrackerError(AgentSmithError):

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from agentsmith.config import Agent
 from agentsmith.config.agents import PROMPT_FILE, SESSION
+from agentsmith.domain.errors import pass_over
 from agentsmith.pipelines.worker import Usage, number, one_line
 
 _LONGEST_LINE: Final = 4 * 1024 * 1024
@@ -48,7 +49,8 @@ def read_output(agent: Agent, output: Path, *, start: int) -> AgentReport:
             stream.seek(start)
             while line := stream.readline(_LONGEST_LINE):
                 reading.take(line)
-    except OSError:
+    except OSError as error:
+        pass_over(error)
         return AgentReport()
     return AgentReport(reading.session, reading.usage, reading.answer)
 

@@ -41,6 +41,10 @@ CHUNK = 64 * 1024
 LAST_DRAIN = 16 * 1024 * 1024  # more than a pipe holds; bounds the drain if a stranger keeps writing into it
 IDLE_TICK = 0.5  # select() counts on a clock that stops during suspend, so it must not sleep for long
 ENDING_TICK = 0.01
+# The same as in domain/errors.py: the machine is at fault, whatever it was asked to do.
+OF_THE_MACHINE = (
+    errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.EROFS, errno.ENOMEM, errno.EIO, errno.EAGAIN,
+)  # fmt: skip
 
 # Why the guard leaves: what it says, what it exits with, whether the farewell is its to run.
 ENDED = ("the run was closed", 0, False)
@@ -375,6 +379,14 @@ class Step:
         }
 
 
+def is_ours(error: Exception, order: dict[str, Any]) -> bool:
+    """Whether a command could not be started because of this machine or of us, rather than of what it is."""
+    if not isinstance(error, OSError):
+        return isinstance(error, subprocess.SubprocessError)
+    ours = [order.get(name) for name in ("log", "stdin", "stdout", "stderr")]
+    return error.errno in OF_THE_MACHINE or bool(error.filename and error.filename in ours)
+
+
 def why_not_started(error: Exception, order: dict[str, Any]) -> str:
     """Says what to mend when a command could not be started; quotes neither arguments nor environment."""
     program, cwd = (order["argv"] or [""])[0], order["cwd"]
@@ -481,12 +493,12 @@ class Guard:
         if self.leaving:
             return  # the handle is about to hear that we are gone
         if self.step:
-            self.events.send("failed", error="another command still runs")
+            self.events.send("failed", error="another command still runs", ours=True)
             return
         try:
             step = self.step = Step(order, lambda line: self.events.send("said", line=line))
         except (OSError, ValueError, subprocess.SubprocessError) as error:
-            self.events.send("failed", error=why_not_started(error, order))
+            self.events.send("failed", error=why_not_started(error, order), ours=is_ours(error, order))
             return
         self.selector.register(step.pipe, selectors.EVENT_READ, lambda: self.pump(step))
         self.events.send("started", pid=step.process.pid)

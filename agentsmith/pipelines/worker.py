@@ -26,6 +26,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
+from agentsmith.domain.errors import pass_over
+
 _LONGEST: Final = 2_000
 _LONGEST_TEXT: Final = 16_000
 _MOST_ARTIFACTS: Final = 50
@@ -183,7 +185,8 @@ def read_text(file: Path, *, limit: int) -> str:
     try:
         with _open_file(file) as stream:
             return stream.read(limit).decode("utf-8", "replace").replace("\0", "")
-    except OSError:
+    except OSError as error:
+        pass_over(error)
         return ""
 
 
@@ -212,6 +215,7 @@ def keep_artifacts(names: list[str], *, inside: Path, folder: Path, limit: int) 
                 continue
             source = _open_file(path)
         except (OSError, ValueError, RuntimeError) as error:
+            pass_over(error)
             left.append(f"{one_line(name)}: {getattr(error, 'strerror', None) or 'not a file name'}")
             continue
         with source:

@@ -9,6 +9,7 @@ run's own.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -130,11 +131,9 @@ class Workplace:
     def remember(self, memory: Memory) -> None:
         """Leave this to the next run."""
         part = self.ticket / "memory.part"
-        try:
+        with contextlib.suppress(OSError):
             part.write_text(json.dumps(asdict(memory)), errors="replace")
             os.replace(part, self.ticket / "memory.json")
-        except OSError:
-            part.unlink(missing_ok=True)
 
 
 def environment(request: PipelineRequest, ticket: Ticket, platform: str, place: Workplace) -> dict[str, str]:

@@ -22,6 +22,7 @@ from typing import Any
 import pytest
 
 from agentsmith.boottime import boottime
+from agentsmith.domain.errors import MachineTrouble
 from agentsmith.pipelines import guard as program
 from agentsmith.pipelines import guarded, posting
 from agentsmith.pipelines.guarded import CommandNotStarted, Exit, Farewell, Guard, GuardDied
@@ -307,11 +308,12 @@ async def test_a_command_that_cannot_start_says_why(stage: Stage, guard: Guard) 
         ("echo", "not a valid command: illegal environment variable name", {"env": {"A=B": "secret"}}),
         ("/bin/echo", "cannot run /bin/echo: its arguments and environment are too long", {"env": too_long}),
         ("echo", "working directory not found: /no/such/place", {"cwd": Path("/no/such/place")}),
-        ("echo", "cannot write the log /no/such/log: No such file or directory", {"log": Path("/no/such/log")}),
     ]
     for command, message, options in cases:
         with pytest.raises(CommandNotStarted, match=f"^{re.escape(message)}$"):
             await stage.run(guard, command, "argument", **options)
+    with pytest.raises(MachineTrouble, match="cannot write the log /no/such/log: No such file or directory"):
+        await stage.run(guard, "echo", log=Path("/no/such/log"))  # which is ours
     assert (await stage.run(guard, "exit 0")).code == 0  # the guard goes on
 
 
@@ -698,7 +700,7 @@ async def test_the_barracks_do_not_outlive_their_consumer(stage: Stage) -> None:
 
 async def test_a_guard_that_cannot_be_started_says_so(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(program, "__file__", str(stage.place / "missing.py"))
-    with pytest.raises(GuardDied, match="did not start"):
+    with pytest.raises(MachineTrouble, match="did not start"):
         await stage.open()
     monkeypatch.undo()
     await (await stage.open()).close()

@@ -16,15 +16,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from agentsmith.domain.errors import MachineTrouble
 from agentsmith.domain.forge import GitCredential
 from agentsmith.pipelines.git.credentials import Address, courier
 from agentsmith.pipelines.git.errors import (
     CredentialRefused,
     GitError,
     GitFailed,
+    GitFailedHere,
     GitStopped,
     GitTooOld,
-    NoSpace,
     NotUnderstood,
     RepositoryGone,
     RepositoryUnreachable,
@@ -125,9 +126,15 @@ AWAY: Final = re.compile(
     r"|transfer closed|bytes of body are still expected|No route to host|unable to access|Recv failure|Send failure",
     re.I,
 )
-_FULL: Final = re.compile(r"No space left on device|Disk quota exceeded", re.I)
+_HERE: Final = re.compile(
+    r"(?:^|: )(?:No space left on device|Disk quota exceeded|Too many open files(?: in system)?|Read-only file system"
+    r"|Input/output error|Cannot allocate memory|Out of memory, \w+ failed.*|Resource temporarily unavailable)\.?$",
+    re.I,
+)
+"""At the end of a line that is git's own: what begins with `remote:` the server says about itself."""
 _USERINFO: Final = re.compile(r"(?<=://)[^/\s@]+@")
 _LONGEST_WORDS: Final = 600
+_NEXT_LINE: Final = " · "
 _counter = itertools.count(1)
 
 
@@ -218,7 +225,7 @@ class Git:
         if busy is not None:
             argv = (*HOLD, str(busy), *argv)
         async with courier(credential, address, ancestor=self.shell.ancestor) as (helper, secrets):
-            whole = self._env(repo, work_tree, None, address.protocol, (*stall, *helper, *config)) | (env or {})
+            whole = self._env(repo, work_tree, None, address.protocol, (*stall, *helper, *config)) | dict(env or {})
             whole.pop("GIT_NO_LAZY_FETCH")
             return await self._run(
                 argv, whole, work_tree or repo, stdin, into, self.limits.network, fine, secrets=secrets
@@ -314,7 +321,7 @@ def search_path(environ: Mapping[str, str] = os.environ) -> str:
     return os.pathsep.join(entries) or os.defpath
 
 
-def trouble(argv: Sequence[str], ended: Ended, said: str, *, timeout: float, online: bool) -> GitError:
+def trouble(argv: Sequence[str], ended: Ended, said: str, *, timeout: float, online: bool) -> GitError | MachineTrouble:
     """The error that says what happened, by git's words where the exit code says nothing."""
     words = [arg for arg in argv[argv.index("git") + 1 :] if not arg.startswith("-")] if "git" in argv else []
     what = f"git {words[0]}" if words else Path(argv[-1] if len(argv) < 3 else argv[2]).stem
@@ -323,8 +330,8 @@ def trouble(argv: Sequence[str], ended: Ended, said: str, *, timeout: float, onl
             f"did not end within {timeout:g} s and was stopped" if ended.timed_out else f"was stopped: {ended.stopped}"
         )
         return (RepositoryUnreachable if online else GitStopped)(f"{what} {how}")
-    if _FULL.search(said):
-        return NoSpace(f"the disk is full: {what} could not go on")
+    if here := [line for line in said.split(_NEXT_LINE) if not line.startswith("remote:") and _HERE.search(line)]:
+        return GitFailedHere(f"{what} could not go on: {here[0]}")
     if online and _CREDENTIAL.search(said):
         return CredentialRefused(
             f"the server does not let us in: check the token of this repository and its rights. It says: {said}"
@@ -333,8 +340,10 @@ def trouble(argv: Sequence[str], ended: Ended, said: str, *, timeout: float, onl
         return RepositoryGone(f"there is no such repository, or it is hidden from us. The server says: {said}")
     if online and AWAY.search(said):
         return RepositoryUnreachable(f"the server cannot be reached: {said}")
-    how = "was killed" if ended.code is None else f"failed with exit code {ended.code}"
-    return (NotUnderstood if online else GitFailed)(f"{what} {how}: {said or 'it said nothing'}")
+    if ended.code is None:  # not by us: by the kernel, for want of memory, or by hand
+        return GitFailedHere(f"{what} was killed: {said or 'it said nothing'}")
+    failed = f"{what} failed with exit code {ended.code}: {said or 'it said nothing'}"
+    return NotUnderstood(failed) if online else GitFailed(failed)
 
 
 def _words(err: Path, secrets: Sequence[str]) -> str:
@@ -347,7 +356,7 @@ def _words(err: Path, secrets: Sequence[str]) -> str:
         text = text.replace(secret, "***")
     text = _USERINFO.sub("***@", text)
     lines = [line.rstrip("\r").rpartition("\r")[2].strip() for line in text.split("\n")]
-    flat = " · ".join(line for line in lines if line)
+    flat = _NEXT_LINE.join(line for line in lines if line)
     flat = "".join(c if c.isprintable() else "?" for c in flat)
     return flat if len(flat) <= _LONGEST_WORDS else "…" + flat[-_LONGEST_WORDS:]
 

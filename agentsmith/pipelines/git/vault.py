@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from agentsmith.domain.errors import pass_over
 from agentsmith.pipelines.git.command import Git
 from agentsmith.pipelines.git.errors import BranchRefused, GitFailed
 from agentsmith.pipelines.git.repository import Origin, configuration, lay_out, packed_refs, remove, sweep, write
@@ -78,7 +79,8 @@ class Vault:
         """Whether this is a vault of that repository; None when there is none yet."""
         try:
             return bool(json.loads(self._note.read_text())["origin"] == url)
-        except (OSError, ValueError, KeyError):
+        except (OSError, ValueError, KeyError) as error:
+            pass_over(error)
             return None
 
     def lay_out(self, origin: Origin, objects: Path, refs: Mapping[str, str]) -> None:
@@ -337,7 +339,8 @@ class Vault:
             if folder not in known:
                 try:
                     link = stat.S_ISLNK(os.lstat(os.path.join(top, folder)).st_mode)
-                except OSError:
+                except OSError as error:
+                    pass_over(error)
                     link = False
                 known[folder] = link or linked(folder.rpartition("/")[0])
             return known[folder]
