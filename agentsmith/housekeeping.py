@@ -14,6 +14,7 @@ from typing import Any, Final
 
 import structlog
 
+from agentsmith.bounded import Bounded
 from agentsmith.domain.errors import LeaseLost, TrackerError
 from agentsmith.domain.lifecycle import Status
 from agentsmith.domain.recovery import Leave, Life, NotOurs
@@ -76,7 +77,7 @@ class Housekeeping:
     lease: LeaderLease | None = None
     """The leadership under which cycles are noted; without one nobody contends."""
     _was_settling: bool = False
-    _foreign: dict[TicketId, str] = field(default_factory=dict)
+    _foreign: Bounded[TicketId, str] = field(default_factory=lambda: Bounded(10_000))
     """Revisions of tickets that turned out to be another installation's: until they change, they stay so."""
 
     async def work(self) -> None:
