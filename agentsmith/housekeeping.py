@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import structlog
 
+from agentsmith.bounded import Bounded
 from agentsmith.domain.errors import LeaseLost, TrackerError
 from agentsmith.domain.lifecycle import Status
 from agentsmith.domain.recovery import Leave, Life, NotOurs
@@ -77,7 +78,7 @@ class Housekeeping:
     _was_settling: bool = False
     _lost: dict[str, str] = field(default_factory=dict)
     """Requests that were in no list when we last looked."""
-    _foreign: dict[TicketId, str] = field(default_factory=dict)
+    _foreign: Bounded[TicketId, str] = field(default_factory=lambda: Bounded(10_000))
     """Revisions of tickets that turned out to be another installation's: until they change, they stay so."""
 
     async def work(self) -> None:

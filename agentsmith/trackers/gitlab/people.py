@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any, Final
 from urllib.parse import quote
 
+from agentsmith.bounded import Bounded
 from agentsmith.domain.errors import Refused
 from agentsmith.domain.ticket import Actor
 from agentsmith.domain.tracker import Access, Labelling
@@ -34,7 +35,7 @@ _BOT: Final = re.compile(r"(?:project|group)_[0-9]+_bot(?:[0-9_].*)?|service_acc
 """How GitLab names the users of access tokens and its own programs."""
 _NUMBER: Final = re.compile(r"[0-9]{1,18}")
 _MOST_PAGES: Final = 100
-_MOST_REMEMBERED: Final = 10_000
+_MOST_REMEMBERED: Final = 1000
 
 
 class People:
@@ -48,7 +49,7 @@ class People:
         self._me: Actor | None = None
         self._my_id: str | None = None
         self._asking = asyncio.Lock()
-        self._bots: dict[str, bool] = {}
+        self._bots: Bounded[str, bool] = Bounded(_MOST_REMEMBERED)
 
     async def me(self, *, deadline: float | None = None) -> Actor:
         """Who the token belongs to; asked once."""
@@ -133,8 +134,6 @@ class People:
                     return replace(actor, bot=False)  # not remembered: next time it may be told
                 told: User = payloads.read(User, answer.data, "a user")
                 bot = told.bot
-            if len(self._bots) >= _MOST_REMEMBERED:
-                self._bots.clear()
             self._bots[actor.id] = bot
         return replace(actor, bot=self._bots[actor.id])
 
