@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import io
 import itertools
 import os
 from collections.abc import AsyncIterator, Callable
@@ -12,11 +13,16 @@ from pathlib import Path
 from typing import Final
 
 import pytest
+from pydantic import SecretStr
+from rich.console import Console
 from structlog.testing import capture_logs
 
+from agentsmith.cli.status import gather
+from agentsmith.cli.status_view import view
 from agentsmith.config import Consumer as ConsumerSettings
-from agentsmith.config import Grace, RunLimits, Step
+from agentsmith.config import Grace, Redis, RunLimits, Step
 from agentsmith.config import Run as RunSettings
+from agentsmith.daemon import Daemon, Role
 from agentsmith.domain.errors import MachineTrouble
 from agentsmith.domain.lifecycle import Status
 from agentsmith.domain.request import PipelineRequest
@@ -382,3 +388,21 @@ async def test_no_files_left_is_not_taken_for_no_file(tmp_path: Path, store: Sto
         await given_back(world, key)
         async with serving(world):
             assert await ends(world, key) is Status.WAITING
+
+
+async def test_status_and_readyz_say_what_is_wrong(tmp_path: Path, store: Store, redis_url: str) -> None:
+    async with opened(tmp_path, store, redis_url) as world:
+        daemon = Daemon(world.config, frozenset({Role.CONSUMER}))
+        machine = daemon._machine = Machine()
+        ready = daemon._ready(store)
+        assert await ready() is None
+        machine.broke("No space left on device: /data")
+        assert await ready() == "this machine is in trouble: No space left on device: /data"
+        await store.presence.tick(daemon._about_us(), ttl=30, running={})
+        [process] = await store.presence.alive()
+        assert process.trouble == "No space left on device: /data"
+        redis = Redis(url=SecretStr(redis_url), namespace=store.keys.namespace)
+        shown = await gather(world.config.model_copy(update={"redis": redis}))
+        screen = Console(file=io.StringIO(), width=200)
+        screen.print(*view(shown, fancy=False))
+        assert "takes no work: No space left on device" in screen.file.getvalue()  # type: ignore[attr-defined]
