@@ -16,7 +16,7 @@ SCRATCH = $(or $(MEMORY),$(TMPDIR),/tmp)
 # The tests start hundreds of processes: let each find what the first one compiled, whatever the shell prefers.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test live check collected simulate crashes races intake chaos mutants bench docs fmt install clean
+.PHONY: demo test live check collected simulate crashes races intake chaos failovers mutants bench docs fmt install clean
 
 demo: $(STAMP)
 	$(BIN)/agentsmith demo
@@ -46,6 +46,7 @@ simulate: $(STAMP)
 
 mutants: $(STAMP)
 	$(BIN)/python -m tests.mutants
+	AGENTSMITH_MUTANTS=all $(BIN)/pytest -q tests/mutants/test_tested.py
 
 # Kill -9 and SIGSTOP between every two steps of a claim, a run, its end and a recovery, and around every git command.
 crashes: $(STAMP)
@@ -63,6 +64,10 @@ intake: $(STAMP)
 # Real processes under every kind of fault; the last line is the result. More: make chaos TICKETS=1000 SEED=7
 chaos: $(STAMP)
 	@$(BIN)/python -m tests.chaos --tickets $(or $(TICKETS),100) $(if $(SEED),--seed $(SEED))
+
+# Sentinel failovers, planned and by kill, while tickets are in every state.
+failovers: $(STAMP)
+	AGENTSMITH_FAILOVERS=$(or $(FAILOVERS),20) $(BIN)/pytest -q tests/e2e/test_failover.py
 
 bench: $(STAMP)
 	$(BIN)/agentsmith bench

@@ -49,7 +49,7 @@ from agentsmith.domain.tracker import (
     Unknown,
     Words,
 )
-from agentsmith.publish import LOOK_AGAIN, Publisher
+from agentsmith.publish import LOOK_AGAIN, Publisher, shows
 from agentsmith.recover import Recovery
 from agentsmith.rulebook import Rulebook
 from agentsmith.store import Begun, Lease, Pushed, Store
@@ -172,8 +172,10 @@ class Claims:
             status = resolve(tracker.labels.statuses(ticket.labels))
             intent = Intent(ticket.id, tracker.name, ticket.key, 0, status, None, run="withdrawn", outcome=why)
             word = await self._recovery.decide_and_publish(intent, ticket=ticket, lock=lock, unqueue=True)
-            if word == "in-flight":
+            if word in ("in-flight", "leased"):
                 await self._store.runs.request_stop(ticket.id, f"withdrawn: {why}")
+            elif word != "decided":
+                return Deferred(f"not withdrawn yet: {word}", self.rules.retry_backoff)
             return AlreadyClaimed(why)
         action = await self._recovery.attend(tracker, ticket, lock)
         if isinstance(action, Leave) and await self._store.presence.settling():
@@ -221,8 +223,9 @@ class Claims:
                 return replace(done, gates=(*results, gates.runs_nowhere(), circles, room))
             case "leased" | "queued":
                 keep = Status.IN_PROGRESS if begun.word == "leased" else Status.ENQUEUED
-                await tracker.tidy(ticket, keep=keep, deadline=lock.trust.until)
                 shut = GateResult(Gate.LEASE, False, f"it is {keep.value}", "nothing: it is being worked on")
+                if not await shows(tracker, ticket, keep, lock):
+                    return Deferred(f"it is {keep.value}, and its labels were changed in the same moment", backoff)
                 return AlreadyClaimed(f"it is {keep.value}; the label was put back", (*results, shut))
             case "loop":
                 return await self._park(tracker, ticket, begun, results, lock)
@@ -254,7 +257,9 @@ class Claims:
             outcome="loop limit",
             note=f"{note}\n\nWhat to do: {shut.remedy}.",
         )
-        await self._recovery.decide_and_publish(intent, ticket=ticket, lock=lock)
+        word = await self._recovery.decide_and_publish(intent, ticket=ticket, lock=lock)
+        if word != "decided":
+            return Deferred(f"not parked yet: {word}", self.rules.retry_backoff)
         return Rejected((*results, gates.runs_nowhere(), shut))
 
     async def _take_on(
@@ -340,7 +345,7 @@ async def under_lock(
 ) -> ClaimOutcome:
     """What `look` makes of the ticket that the signal names; what a tracker fails at is tried again later."""
     try:
-        async with holding(store, tracker.platform, signal.ticket, token=uuid.uuid4().hex) as lock:
+        async with holding(store, tracker.platform, signal.ticket) as lock:
             return await look(lock)
     except LockBusy:
         return Deferred("somebody else is looking at it", min(backoff, _WHILE_BUSY), failed=False, looked=False)

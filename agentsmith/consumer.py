@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
@@ -206,6 +205,9 @@ class Consumer:
             letter = DeadLetter(payload, str(error), time.time())
             await self.store.outage.outlast(lambda: self.store.queue.bury(self.process.name, "", payload, letter))
             return
+        # It was put back and given to us again: the earlier run, whose lease is gone, may still be at its folder.
+        if earlier := [self._tasks[p] for p, scope in self._scopes.items() if scope.request.ticket == request.ticket]:
+            await asyncio.wait(earlier)
         if self._draining.is_set():
             return
         times = self.store.times
@@ -267,9 +269,7 @@ class Consumer:
             note=f"It was {letter.reason}.",
         )
         try:
-            async with holding(
-                self.store, tracker.platform, request.ticket, token=uuid.uuid4().hex, wait=self.store.times.lock
-            ) as lock:
+            async with holding(self.store, tracker.platform, request.ticket, wait=self.store.times.lock) as lock:
                 begun = await self.store.intents.decide(
                     request.ticket, intent, lock_key=lock.key, token=lock.token, look_in=0, letter=letter
                 )

@@ -23,7 +23,7 @@ from agentsmith import __version__, logs
 from agentsmith.claim import Claims, new_request, new_run_id
 from agentsmith.config import Config
 from agentsmith.consumer import Consumer
-from agentsmith.domain.errors import TrackerError
+from agentsmith.domain.errors import StoreRefused, TrackerError
 from agentsmith.domain.forge import Forge
 from agentsmith.domain.request import PipelineRequest
 from agentsmith.domain.ticket import Ticket
@@ -180,7 +180,7 @@ class Daemon:
             if listener is not None:
                 held.callback(listener.close)
             async with (
-                open_store(self._config) as opened,
+                open_store(self._config, until=self._stop) as opened,
                 open_trackers(self._config, opened.store) as reached,
                 open_forges(self._config, opened.store) as forges,
             ):
@@ -366,7 +366,9 @@ async def _introduce(desk: Desk) -> None:
 async def _answers(store: Store) -> str | None:
     try:
         async with asyncio.timeout(1):
-            await store.redis.ping()
+            await store.prove()
+    except StoreRefused as refused:
+        return f"Redis refuses: {refused}"
     except (*AWAY, TimeoutError):
         return "Redis does not answer"
     return None

@@ -418,7 +418,7 @@ class RunScope:
             self._context.store,
             tracker.platform,
             self.request.ticket,
-            token=self._lease.lock_token,
+            holder=self._lease.lock_holder,
             fence=self._lease.fence,
             wait=times.lock * 2,
         )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import uuid
 from collections.abc import AsyncIterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -94,8 +93,7 @@ def cancel(file: Path | None, text: str, *, actor: str | None, as_json: bool) ->
 
 async def _cancel(case: Case) -> Answer:
     store, reason = case.store, f"cancelled by {case.who}"
-    token = uuid.uuid4().hex
-    async with holding(store, case.tracker.platform, case.id, token=token, wait=store.times.lock) as lock:
+    async with holding(store, case.tracker.platform, case.id, wait=store.times.lock) as lock:
         case = replace(case, ticket=await case.tracker.get(case.ticket.key))
         word = await call_off(store, case.parts.recovery, case.tracker, case.ticket, reason=reason, lock=lock)
     if word is CalledOff.NOTHING:

@@ -10,6 +10,7 @@ AgentSmithError
     RateLimited               the platform asked us to wait until `retry_at`           retryable
     TrackerUnavailable        time-out, connection trouble, 5xx                        retryable
   StoreUnavailable            Redis does not answer or cannot be used
+    StoreRefused              it answers, but does not work for now
   LeaseLost                   somebody else owns the ticket now, or the trust window closed (P6)
   MachineTrouble              the machine that we run on fails us: a full disk, no files left, no process to be had
 """
@@ -45,6 +46,14 @@ class ConfigError(AgentSmithError):
 
 class StoreUnavailable(AgentSmithError):
     """Redis cannot be reached or does not meet the requirements; the message names the remedy."""
+
+
+class StoreRefused(StoreUnavailable):
+    """Redis is there and refuses. Trying again later can help, with a `remedy` only after a person acted on it."""
+
+    def __init__(self, reply: str, *, remedy: str = "", reconnect: bool = False, settings: bool = False) -> None:
+        super().__init__(f"{reply.rstrip('.')}; {remedy}" if remedy else reply)
+        self.reply, self.remedy, self.reconnect, self.settings = reply, remedy, reconnect, settings
 
 
 class LeaseLost(AgentSmithError):

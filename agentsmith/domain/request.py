@@ -81,6 +81,7 @@ class PipelineRequest:
         version = data.pop("version", None)
         if version != VERSION or isinstance(version, bool):
             raise MalformedRequest(f"version {version!r} is not understood; this release reads {VERSION}")
+        data.pop("entry", None)  # the name of its entry in a list; no part of the request
         known = {f.name for f in fields(cls)}
         if unknown := sorted(set(data) - known):
             raise MalformedRequest(f"unknown field {unknown[0]!r}")

@@ -1,12 +1,13 @@
 """The queue of requests: a list, a processing list per consumer, and an index over both.
 
 Taking is not losing: a request moves atomically from the queue to its taker's processing list and stays there,
-and in the index, until it is acknowledged. The index holds at most one request per ticket.
+and in the index, until it is acknowledged. The index holds at most one request per ticket. A request that is put back
+goes under another name (`entries`): whoever had it before has it no longer, whatever they say about it later.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from enum import StrEnum
 from typing import Final
 
@@ -14,10 +15,13 @@ from agentsmith.domain.request import PipelineRequest
 from agentsmith.domain.ticket import TicketId
 from agentsmith.store.commands import Commands, Value
 from agentsmith.store.dead_letters import DeadLetter
+from agentsmith.store.entries import ENTRIES, new_name
 from agentsmith.store.keys import PUBLISHED_MS, Keys
 from agentsmith.store.places import COUNTING, all_of
 from agentsmith.store.scripting import Script
 
+_AT_ONCE: Final = 100
+"""Tickets that are looked for in the lists in one step."""
 _PUSH: Final = Script(
     COUNTING
     + f"""
@@ -48,8 +52,10 @@ _ACKNOWLEDGE_AND_TAKE: Final = Script("""
 local queue, index, processing = unpack(KEYS)
 local room = tonumber(ARGV[1])
 for i = 2, #ARGV, 2 do
-  redis.call('LREM', processing, 1, ARGV[i + 1])
-  if redis.call('HGET', index, ARGV[i]) == ARGV[i + 1] then redis.call('HDEL', index, ARGV[i]) end
+  -- Who has it no longer has nothing to say about it.
+  if redis.call('LREM', processing, 1, ARGV[i + 1]) > 0 and redis.call('HGET', index, ARGV[i]) == ARGV[i + 1] then
+    redis.call('HDEL', index, ARGV[i])
+  end
 end
 local taken = {}
 while #taken < room do
@@ -59,9 +65,11 @@ while #taken < room do
 end
 return taken
 """)
-_PUT_BACK: Final = Script("""
+_PUT_BACK: Final = Script(
+    ENTRIES
+    + """
 local queue, index, processing, alive, consumers, epoch, settling_key, signals = unpack(KEYS)
-local consumer, settle, heartbeat_of = unpack(ARGV)
+local consumer, settle, heartbeat_of, name = unpack(ARGV)
 if redis.call('EXISTS', alive) == 1 or settling(epoch, settling_key, settle) then return -1 end
 local count = 0
 local held = redis.call('LRANGE', processing, 0, -1)
@@ -74,13 +82,25 @@ for i = #held, 1, -1 do
     redis.call('LREM', processing, -1, payload)
     -- A request that is not in the index was withdrawn or replaced; one that nobody can read is to be buried.
     if not ticket or redis.call('HGET', index, ticket) == payload then
-      redis.call('LPUSH', queue, payload)
+      local again = ticket and named(payload, name .. '.' .. i) or payload
+      redis.call('LPUSH', queue, again)
+      if ticket then redis.call('HSET', index, ticket, again) end
       count = count + 1
     end
   end
 end
 -- Remembered as long as it owns anything: nobody would look for its lists otherwise.
 if redis.call('EXISTS', processing, signals) == 0 then redis.call('ZREM', consumers, consumer) end
+return count
+"""
+)
+_FORGET_LOST: Final = Script("""
+local index, count = KEYS[1], 0
+for _, ticket in ipairs(ARGV) do
+  local payload, found = redis.call('HGET', index, ticket), false
+  for i = 2, #KEYS do found = found or payload and redis.call('LPOS', KEYS[i], payload) end
+  if payload and not found then count = count + redis.call('HDEL', index, ticket) end
+end
 return count
 """)
 _RESTORE: Final = Script("""
@@ -187,7 +207,7 @@ class Queue:
         return bool(await _RESTORE(self._redis, [k.queue_processing(consumer), k.queue_index], [ticket, payload]))
 
     async def put_back(self, consumer: str) -> int:
-        """Return a dead consumer's requests to the head of the queue; -1 when it may be alive."""
+        """Return a dead consumer's requests to the head of the queue, under new names; -1 when it may be alive."""
         k = self._keys
         keys = [
             k.queue,
@@ -199,7 +219,25 @@ class Queue:
             k.settling,
             k.inbox_processing(consumer),
         ]
-        return int(await _PUT_BACK(self._redis, keys, [consumer, self._settle_ms, k.heartbeat(TicketId(""))]))
+        args: list[Value] = [consumer, self._settle_ms, k.heartbeat(TicketId("")), new_name()]
+        return int(await _PUT_BACK(self._redis, keys, args))
+
+    async def heal(self, consumers: Iterable[str]) -> int:
+        """Forget requests that stand in the index and in no list, of ours or of these; answers how many.
+
+        Nobody would ever run them, and no other of their tickets could be queued. Looked for only where the index holds
+        more than the lists do.
+        """
+        index, lists = self._keys.queue_index, [self._keys.queue, *map(self._keys.queue_processing, consumers)]
+        held = 0
+        for key in lists:
+            held += await self._redis.llen(key)
+        if await self._redis.hlen(index) <= held:
+            return 0
+        tickets, count = await self._redis.hkeys(index), 0
+        for at in range(0, len(tickets), _AT_ONCE):
+            count += int(await _FORGET_LOST(self._redis, [index, *lists], tickets[at : at + _AT_ONCE]))
+        return count
 
     async def bury(self, consumer: str, ticket: TicketId | str, payload: str, letter: DeadLetter) -> bool:
         """Move a request that we hold to the dead letters."""

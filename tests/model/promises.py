@@ -17,6 +17,7 @@ from agentsmith.domain.tracker import Move
 from agentsmith.store import LeaseTimes
 from tests.model.tracker import TRIGGER, Board, Page, Write
 from tests.model.workers import Child, Floor
+from tests.support.entries import bare
 
 _NEVER: Final = 1e9
 _DECIDED: Final = {Status.DONE, Status.FAILED, Status.WAITING}
@@ -155,7 +156,7 @@ class Promises:
         """One waiting, one running: no request is pushed while another of its ticket waits or is in flight (P1)."""
         match script:
             case "queue.push" if answer == "pushed":
-                ticket, request = args[0], args[2]
+                ticket, request = args[0], bare(args[2])
                 if self._requests.setdefault(ticket, request) != request:
                     self.broken("P1", f"{actor} pushed a second request of {ticket} while the first one was in hand")
                 self._requests[ticket] = request
@@ -172,7 +173,7 @@ class Promises:
                 pass
 
     def _request_is_over(self, ticket: str, request: str) -> None:
-        if self._requests.get(ticket) == request:
+        if self._requests.get(ticket) == bare(request):
             del self._requests[ticket]
 
     def forgotten(self, child: Child) -> bool:

@@ -247,7 +247,7 @@ async def _until(code: CodeWorld, key: str, wanted: frozenset[Status]) -> None:
     async def there() -> bool:
         return await code.world.statuses(key) == wanted
 
-    await wait_until(there, what=f"the label {sorted(wanted)}", within=20)
+    await wait_until(there, what=f"the label {sorted(wanted)}")
 
 
 @pytest.mark.parametrize("reason", ["cancelled by mona", "withdrawn: the trigger was removed"])
@@ -256,7 +256,7 @@ async def test_a_stopped_run_saves_its_work(opened: Open, tmp_path: Path, servin
         key = await code.world.open_ticket()
         await code.world.claim(key)
         await serving(code)
-        await wait_until((tmp_path / "started").exists, what="the step to run", within=20)
+        await wait_until((tmp_path / "started").exists, what="the step to run")
         consumer = code.world.consumer
         consumer.stop_runs({code.world.ticket_id(key): reason}, asked=consumer.running)
         await _until(code, key, frozenset({Status.FAILED} if reason.startswith("cancelled") else ()))
@@ -268,7 +268,7 @@ async def test_a_drained_run_saves_its_work(opened: Open, tmp_path: Path) -> Non
         key = await code.world.open_ticket()
         await code.world.claim(key)
         task = asyncio.create_task(code.world.consumer.serve())
-        await wait_until((tmp_path / "started").exists, what="the step to run", within=20)
+        await wait_until((tmp_path / "started").exists, what="the step to run")
         await code.world.consumer.drain(timeout=0)
         await task
         assert await status(code, key) is Status.ENQUEUED
@@ -283,13 +283,13 @@ async def test_P6_a_fenced_off_run_pushes_nothing(opened: Open, tmp_path: Path, 
         key = await code.world.open_ticket()
         await code.world.claim(key)
         await serving(code)
-        await wait_until((tmp_path / "started").exists, what="the step to run", within=20)
+        await wait_until((tmp_path / "started").exists, what="the step to run")
         lease = await code.world.store.runs.lease(code.world.ticket_id(key))
         assert lease is not None
         # Somebody took the ticket over: a newer fence stands. The run has not noticed when its step ends.
         await code.world.store.redis.set(code.world.store.keys.fence(lease.ticket), lease.fence + 1, px=60_000)
         (tmp_path / "go").touch()
-        await wait_until(lambda: not code.world.consumer.running, what="the run to be over", within=20)
+        await wait_until(lambda: not code.world.consumer.running, what="the run to be over")
         assert not code.on_server(key)
         assert code.forge.proposed == []
         assert await status(code, key) is Status.IN_PROGRESS

@@ -43,6 +43,7 @@ from tests.simulation.hermetic import EPOCH, hermetic
 from tests.simulation.loop import OWNER, Clock, SimulatedLoop
 from tests.simulation.network import Network, ProcessWire
 from tests.simulation.processes import Host, Process
+from tests.simulation.refusals import Refusals
 from tests.simulation.server import SimulatedServer
 from tests.simulation.setting import IDLE_WAIT, NAMESPACE, TOPOLOGIES, configuration
 from tests.simulation.trace import Trace
@@ -101,6 +102,7 @@ class World:
         self.redis_ahead = 0.0
         self.server = SimulatedServer(lambda: round((EPOCH + self.clock.now + self.redis_ahead) * 1e6))
         self.network = Network(self.loop, self.clock, self.chance, self.server)
+        self.network.refusal = Refusals(seed, lambda: self.clock.now, lambda: self.weather.rough, self._refuses)
         self._moments = itertools.count(1)
         self.board = LiveBoard(self.config.labels, self.trace.say, flavour=self.chance.choice(list(Flavour)))
         self.board.world = self
@@ -247,6 +249,10 @@ class World:
                 process.kill()
         elif fault is Fault.PAUSE:
             self.pause(process, self.chance.choice((0.2, 1.0, 7.0, 22.0, 30.0)))
+
+    def _refuses(self, what: str) -> None:
+        self.weather.counts["Redis refuses"] += 1
+        self.trace.say(what)
 
     # ---- guards and children
 

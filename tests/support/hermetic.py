@@ -21,6 +21,8 @@ _OF_THE_MACHINE: Final = ("PATH", "TMPDIR", "LD_LIBRARY_PATH")
 _OF_THE_TOOLS: Final = ("PYTEST_", "PY_COLORS", "HYPOTHESIS_", "PYTHONHASHSEED", "COVERAGE_", "AGENTSMITH_LIVE_")
 _SAME_FOR_ALL: Final = {"LANG": "C.UTF-8", "TZ": "AHEAD-05:45"}
 """An odd zone, because what forgets to say which it means looks right in UTC."""
+_LONGEST_TMPDIR: Final = 60
+"""Letters: sockets stand below it, whose paths are short by nature."""
 _FILES_AT_LEAST: Final = 1024
 _LEFT_IGNORED: Final = (signal.SIGHUP, signal.SIGPIPE, signal.SIGXFSZ)
 """The first by `nohup`, so that tests live on when the terminal is gone; the others by Python, in every process."""
@@ -45,6 +47,9 @@ def _environment() -> None:
         for name, value in os.environ.items()
         if name in sizes or name in _OF_THE_MACHINE or name.startswith(_OF_THE_TOOLS)
     }
+    if len(kept.get("TMPDIR", "")) > _LONGEST_TMPDIR:
+        kept["TMPDIR"] = "/tmp"
+    tempfile.tempdir = kept.get("TMPDIR")
     # Workers get the home of the process that started them.
     home = os.environ["HOME"] if "PYTEST_XDIST_WORKER" in os.environ else _new_home()
     os.environ.clear()

@@ -26,6 +26,7 @@ from agentsmith.pipelines.git.errors import (
     GitFailedHere,
     GitStopped,
     GitTooOld,
+    NotUnderstood,
     RepositoryGone,
     RepositoryUnreachable,
     TooLarge,
@@ -51,6 +52,8 @@ _PASSED_ON: Final = (
     "SSH_AUTH_SOCK",
     "TMPDIR",
 )
+_TRUSTED: Final = (("GIT_SSL_CAINFO", "SSL_CERT_FILE"), ("GIT_SSL_CAPATH", "SSL_CERT_DIR"))
+"""What git calls the certificates that everything else of ours trusts; git does not look there by itself."""
 _SURROUNDINGS: Final = {
     "LC_ALL": "C",  # we read what git says
     "GIT_CONFIG_NOSYSTEM": "1",
@@ -116,7 +119,7 @@ _GONE: Final = re.compile(
     r"|does not appear to be a git repository|project you were looking for could not be found|TF401019",
     re.I,
 )
-_AWAY: Final = re.compile(
+AWAY: Final = re.compile(
     r"Could not resolve|Failed to connect|Couldn't connect|Connection (?:refused|reset|timed out|closed)|timed? ?out"
     r"|Operation too slow|Empty reply|early EOF|hung up unexpectedly|unexpected disconnect|RPC failed"
     r"|returned error: (?:408|429|5\d\d)\b|SSL|TLS|certificate|Host key verification|Network is unreachable"
@@ -208,6 +211,7 @@ class Git:
         into: Path | None = None,
         busy: Path | None = None,
         config: Sequence[tuple[str, str]] = (),
+        env: Mapping[str, str] | None = None,
         fine: Sequence[int] = (0,),
     ) -> Answer:
         """Run a command that may speak to the server, and to nobody else, with a credential for this one command.
@@ -221,10 +225,10 @@ class Git:
         if busy is not None:
             argv = (*HOLD, str(busy), *argv)
         async with courier(credential, address, ancestor=self.shell.ancestor) as (helper, secrets):
-            env = self._env(repo, work_tree, None, address.protocol, (*stall, *helper, *config))
-            env.pop("GIT_NO_LAZY_FETCH")
+            whole = self._env(repo, work_tree, None, address.protocol, (*stall, *helper, *config)) | dict(env or {})
+            whole.pop("GIT_NO_LAZY_FETCH")
             return await self._run(
-                argv, env, work_tree or repo, stdin, into, self.limits.network, fine, secrets=secrets
+                argv, whole, work_tree or repo, stdin, into, self.limits.network, fine, secrets=secrets
             )
 
     async def program(self, argv: Sequence[str], *, stdin: bytes = b"", into: Path | None = None) -> Answer:
@@ -243,6 +247,9 @@ class Git:
         home = self.shell.scratch / "home"
         home.mkdir(exist_ok=True, mode=0o700)
         env = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
+        for theirs, ours in _TRUSTED:
+            if ours in env:
+                env.setdefault(theirs, env[ours])
         env |= _SURROUNDINGS
         env |= self.author
         env |= {"PATH": search_path(), "HOME": str(home), "GIT_ALLOW_PROTOCOL": allow, "GIT_NO_LAZY_FETCH": "1"}
@@ -331,11 +338,12 @@ def trouble(argv: Sequence[str], ended: Ended, said: str, *, timeout: float, onl
         )
     if online and _GONE.search(said):
         return RepositoryGone(f"there is no such repository, or it is hidden from us. The server says: {said}")
-    if online and _AWAY.search(said):
+    if online and AWAY.search(said):
         return RepositoryUnreachable(f"the server cannot be reached: {said}")
     if ended.code is None:  # not by us: by the kernel, for want of memory, or by hand
         return GitFailedHere(f"{what} was killed: {said or 'it said nothing'}")
-    return GitFailed(f"{what} failed with exit code {ended.code}: {said or 'it said nothing'}")
+    failed = f"{what} failed with exit code {ended.code}: {said or 'it said nothing'}"
+    return NotUnderstood(failed) if online else GitFailed(failed)
 
 
 def _words(err: Path, secrets: Sequence[str]) -> str:

@@ -6,14 +6,15 @@ GitError
   WorkspaceBusy             another run still holds the workspace                        retryable
   RepositoryGone            no such repository, or no right to see it                    not retryable
   RepositoryUnreachable     the network, the server, or a time-out                       retryable
+    NotUnderstood           the server's answer makes no sense to git, or to us          retryable
   CredentialRefused         the server wants a credential, and refuses ours              not retryable
   BaseMissing               the branch to start from is not there                        not retryable
-  PushRefused               the server took the pack and said no: a rule or a hook       not retryable
+  PushRefused               the server took the pack and said no, by a rule of its own   not retryable
   TooLarge                  more than we are willing to take over or to scan             not retryable
   LfsMissing                LFS was asked for and `git-lfs` is not installed             not retryable
   SubmoduleRefused          a submodule asks for something that we do not do             not retryable
   GitStopped                git was stopped before it ended, by its time limit or with us  retryable
-  GitFailed                 git failed in a way that we have no word for                 not retryable
+  GitFailed                 git failed on this machine in a way that we have no word for  not retryable
 
 MachineTrouble              it is this machine's fault, not the repository's
   GitTooOld                 git is missing, or older than what we need
@@ -64,6 +65,10 @@ class RepositoryUnreachable(GitError):
     """The server does not answer, or not in time."""
 
     retryable = True
+
+
+class NotUnderstood(RepositoryUnreachable):
+    """Git and its server did not get along, and nothing says that this will stay so."""
 
 
 class CredentialRefused(GitError):

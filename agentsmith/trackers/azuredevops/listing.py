@@ -65,6 +65,13 @@ class Shelf:
     """When it was last read as a whole, on the boot-time clock."""
 
 
+@dataclass(slots=True)
+class Withheld:
+    """Whether a batch lacked something that the query had named: that is asked again the next time."""
+
+    any: bool = False
+
+
 class Listing:
     """Lists the work items of one project by tag."""
 
@@ -113,13 +120,14 @@ class Listing:
             where += f" AND [System.State] NOT IN ({', '.join(map(_quoted, closed))})"
         found: dict[str, Ticket] = {}
         as_of: datetime | None = None
+        withheld = Withheld()
         async for ids, at in self._query(where):
             as_of = as_of or at
-            async for _, ticket in self._read(ids):
+            async for _, ticket in self._read(ids, withheld):
                 if ticket is not None and ticket.key not in found and _carries(ticket, wanted):
                     found[ticket.key] = ticket
                     yield ticket
-        if as_of is not None and len(self._shelves) < _MOST_LABELS:
+        if as_of is not None and not withheld.any and len(self._shelves) < _MOST_LABELS:
             self._shelves[wanted] = Shelf(found, as_of, read_at)
 
     async def _catch_up(self, wanted: frozenset[str], shelf: Shelf) -> bool:
@@ -130,18 +138,20 @@ class Listing:
         since = (shelf.as_of - OVERLAP).astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         changed: dict[str, Ticket | None] = {}
         as_of: datetime | None = None
+        withheld = Withheld()
         async for ids, at in self._query(f"[System.ChangedDate] >= {_quoted(since)}", precise=True):
             as_of = as_of or at
             if len(changed) + len(ids) > _MOST_CHANGES * BATCH:
                 return False
-            async for key, ticket in self._read(ids):
+            async for key, ticket in self._read(ids, withheld):
                 changed[key] = ticket
         for key, ticket in changed.items():
             if ticket is not None and _carries(ticket, wanted):
                 shelf.tickets[key] = ticket
             else:
                 shelf.tickets.pop(key, None)
-        shelf.as_of = as_of or shelf.as_of
+        if not withheld.any:
+            shelf.as_of = as_of or shelf.as_of
         return True
 
     async def _query(self, where: str, *, precise: bool = False) -> AsyncIterator[tuple[list[int], datetime | None]]:
@@ -173,7 +183,7 @@ class Listing:
                 return
             last = ids[-1]
 
-    async def _read(self, ids: list[int]) -> AsyncIterator[tuple[str, Ticket | None]]:
+    async def _read(self, ids: list[int], withheld: Withheld) -> AsyncIterator[tuple[str, Ticket | None]]:
         """What the ids stand for; None for what is closed, gone, elsewhere or malformed."""
         for start in range(0, len(ids), self._batch):
             some = ids[start : start + self._batch]
@@ -182,6 +192,7 @@ class Listing:
             path = self._site.path("/wit/workitemsbatch") + f"?api-version={API_VERSION}"
             answer = await self._client.write("POST", path, body, repeatable=True, missing=Refused)
             page: Page = payloads.read(Page, answer.data, "a batch of work items")
+            withheld.any |= sum(record is not None for record in page.value) < len(some)
             missing = set(some)
             for record in page.value:
                 ticket = await self._listed(record, read_at)

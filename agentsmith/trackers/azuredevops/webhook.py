@@ -13,11 +13,11 @@ from collections.abc import Sequence
 from typing import Final
 
 from agentsmith.domain.ticket import Actor
-from agentsmith.domain.webhook import BadPayload, BadSignature, Incoming, Remark, TicketEvent, Uninteresting
+from agentsmith.domain.webhook import BadPayload, BadSignature, Incoming, Proof, Remark, TicketEvent, Uninteresting
 from agentsmith.trackers.azuredevops import payloads, tags
 from agentsmith.trackers.azuredevops.payloads import Identity, as_identity
 from agentsmith.trackers.azuredevops.site import Site
-from agentsmith.trackers.signatures import same_secret
+from agentsmith.trackers.signatures import Proved, Reader, same_secret
 from agentsmith.trackers.untrusted import Part, read_object
 
 HEADER: Final = "x-agentsmith-secret"
@@ -27,24 +27,26 @@ _EVENTS: Final = frozenset(
 _TAGS: Final = "System.Tags"
 
 
-class AzureDevOpsWebhooks:
+class AzureDevOpsWebhooks(Reader):
     """Verifies and reads the deliveries of one project."""
 
     telling: Final[frozenset[str]] = frozenset()
     """All that tells what a delivery is stands in its body."""
+    largest: Final = 10 * 1024 * 1024
+    """Microsoft documents none; a text of a work item has a million characters at most, and comes twice."""
 
     def __init__(self, site: Site, secrets: Sequence[str]) -> None:
         self._site, self._secrets = site, tuple(secrets)
 
-    def read(self, incoming: Incoming, *, now: float) -> TicketEvent | Uninteresting:  # noqa: ARG002 - no time is signed
+    def proof(self, head: Incoming, *, now: float) -> Proof:  # noqa: ARG002 - no time is signed
         """See WebhookReader."""
-        headers = incoming.headers
+        headers = head.headers
         if self._secrets:  # without one this reader exists only where the configuration says `insecure`
             by_login = same_secret(self._secrets, _password(headers.get("authorization", "")))
             by_header = same_secret(self._secrets, headers.get(HEADER))
             if not by_login and not by_header:
                 raise BadSignature("the secret is missing or wrong")
-        return self.understand(incoming)
+        return Proved()
 
     def understand(self, incoming: Incoming) -> TicketEvent | Uninteresting:
         """See WebhookReader."""

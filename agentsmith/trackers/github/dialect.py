@@ -16,6 +16,15 @@ _ANY_LIMIT: Final = re.compile(r"rate limit|too many requests", re.I)
 _REFUSAL: Final = re.compile(
     r"not accessible|must have|permission|forbidden|saml|suspended|blocked|archived|locked", re.I
 )
+_REUSABLE: Final = re.compile(r"/issues|/issues/\d+|/issues/\d+/comments|/labels")
+"""What lies below a repository, and may be kept: issues, their comments, and the names of labels."""
+_BELOW: Final = re.compile(r".*?/(?:repos/[^/]+/[^/]+|repositories/\d+)")
+
+
+def reusable(path: str) -> bool:
+    """Whether an answer may be kept for the next 304. No history, no permission, no account is among it."""
+    repository = _BELOW.match(path)
+    return repository is not None and _REUSABLE.fullmatch(path, repository.end()) is not None
 
 
 def quota(headers: Mapping[str, str]) -> Quota | None:
@@ -67,4 +76,5 @@ GITHUB: Final = Dialect(
     quota=quota,
     limit=limit,
     message=message,
+    reusable=reusable,
 )

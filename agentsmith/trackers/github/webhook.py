@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Final
 
 from agentsmith.domain.ticket import Actor
-from agentsmith.domain.webhook import BadPayload, Incoming, Remark, TicketEvent, Uninteresting
+from agentsmith.domain.webhook import BadPayload, Incoming, Proof, Remark, TicketEvent, Uninteresting
 from agentsmith.trackers.github.site import Site
-from agentsmith.trackers.signatures import check_hmac
+from agentsmith.trackers.signatures import Proved, Reader, hub_signature
 from agentsmith.trackers.untrusted import Part, read_object
 
 _ISSUE_ACTIONS: Final = frozenset(
@@ -17,19 +17,20 @@ _ISSUE_ACTIONS: Final = frozenset(
 _LABEL_ACTIONS: Final = frozenset({"labeled", "unlabeled"})
 
 
-class GitHubWebhooks:
+class GitHubWebhooks(Reader):
     """Verifies and reads the deliveries of one repository."""
 
     telling: Final = frozenset({"x-github-delivery", "x-github-event"})
+    largest: Final = 16 * 1024 * 1024
+    """GitHub sends up to 25 MB, of pushes; an issue's title, text and labels never come near this."""
 
     def __init__(self, site: Site, secrets: Sequence[str]) -> None:
         self._site, self._secrets = site, tuple(secrets)
 
-    def read(self, incoming: Incoming, *, now: float) -> TicketEvent | Uninteresting:  # noqa: ARG002 - no time is signed
+    def proof(self, head: Incoming, *, now: float) -> Proof:  # noqa: ARG002 - no time is signed
         """See WebhookReader."""
-        if self._secrets:  # without one this reader exists only where the configuration says `insecure`
-            check_hmac(self._secrets, incoming.body, incoming.headers.get("x-hub-signature-256"))
-        return self.understand(incoming)
+        # Without a secret this reader exists only where the configuration says `insecure`.
+        return hub_signature(self._secrets, head.headers.get("x-hub-signature-256")) if self._secrets else Proved()
 
     def understand(self, incoming: Incoming) -> TicketEvent | Uninteresting:
         """See WebhookReader."""

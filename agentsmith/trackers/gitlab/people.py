@@ -129,9 +129,10 @@ class People:
             if not bot:
                 denied = frozenset({403, 404})
                 answer = await self._client.get(f"/users/{actor.id}", allow=denied, missing=Refused)
-                if answer.status not in denied:
-                    told: User = payloads.read(User, answer.data, "a user")
-                    bot = told.bot
+                if answer.status in denied:
+                    return replace(actor, bot=False)  # not remembered: next time it may be told
+                told: User = payloads.read(User, answer.data, "a user")
+                bot = told.bot
             if len(self._bots) >= _MOST_REMEMBERED:
                 self._bots.clear()
             self._bots[actor.id] = bot

@@ -8,19 +8,19 @@ from __future__ import annotations
 
 import base64
 import binascii
-import hashlib
-import hmac
 from collections.abc import Mapping, Sequence
 from typing import Final
 
 from agentsmith.domain.ticket import Actor
-from agentsmith.domain.webhook import BadPayload, BadSignature, Incoming, Remark, TicketEvent, Uninteresting
+from agentsmith.domain.webhook import BadPayload, BadSignature, Incoming, Proof, Remark, TicketEvent, Uninteresting
 from agentsmith.trackers.gitlab.site import Site
 from agentsmith.trackers.gitlab.spelling import unscoped
-from agentsmith.trackers.signatures import same_secret
+from agentsmith.trackers.signatures import Proved, Reader, Signed, same_secret
 from agentsmith.trackers.untrusted import Part, read_object
 
 SIGNING: Final = "whsec_"
+_SHORTEST_KEY: Final = 24
+"""Bytes, as Standard Webhooks demands."""
 _TOLERANCE: Final = 300.0
 """Seconds that a signed time may be away from ours."""
 _EVENTS: Final = frozenset({"Issue Hook", "Confidential Issue Hook", "Note Hook", "Confidential Note Hook"})
@@ -29,21 +29,28 @@ _TYPES: Final = frozenset({"issue", "incident", "task", "test case", "ticket"})
 _ACTIONS: Final = frozenset({"open", "update", "close", "reopen"})
 
 
-class GitLabWebhooks:
+class GitLabWebhooks(Reader):
     """Verifies and reads the deliveries of one project."""
 
     telling: Final = frozenset({"idempotency-key", "webhook-id", "x-gitlab-event"})
+    largest: Final = 16 * 1024 * 1024
+    """GitLab sends up to 25 MB; an issue's text has a million characters at most, and may come three times."""
 
     def __init__(self, site: Site, secrets: Sequence[str]) -> None:
         self._site = site
         self._keys = tuple(signing_key(secret) for secret in secrets if secret.startswith(SIGNING))
         self._secrets = tuple(secret for secret in secrets if not secret.startswith(SIGNING))
 
-    def read(self, incoming: Incoming, *, now: float) -> TicketEvent | Uninteresting:
+    def proof(self, head: Incoming, *, now: float) -> Proof:
         """See WebhookReader."""
-        if self._keys or self._secrets:  # without any this reader exists only where the configuration says `insecure`
-            self._verify(incoming.headers, incoming.body, now)
-        return self.understand(incoming)
+        headers = head.headers
+        if not self._keys and not self._secrets:  # only where the configuration says `insecure`
+            return Proved()
+        if self._keys and "webhook-signature" in headers:
+            return self._signed(headers, now)
+        if not same_secret(self._secrets, headers.get("x-gitlab-token")):
+            raise BadSignature("the secret is missing or wrong")
+        return Proved()
 
     def understand(self, incoming: Incoming) -> TicketEvent | Uninteresting:
         """See WebhookReader."""
@@ -58,26 +65,13 @@ class GitLabWebhooks:
             return Uninteresting(delivery, event, f"{event} events are not looked at")
         return self._about_an_issue(delivery, data)
 
-    def _verify(self, headers: Mapping[str, str], body: bytes, now: float) -> None:
-        if self._keys and "webhook-signature" in headers:
-            if not self._signed(headers, body, now):
-                raise BadSignature("the signature is wrong or too old")
-            return
-        if not same_secret(self._secrets, headers.get("x-gitlab-token")):
-            raise BadSignature("the secret is missing or wrong")
-
-    def _signed(self, headers: Mapping[str, str], body: bytes, now: float) -> bool:
+    def _signed(self, headers: Mapping[str, str], now: float) -> Proof:
         stamp = headers.get("webhook-timestamp", "")
         if not stamp.isdecimal() or len(stamp) > 12 or abs(now - int(stamp)) > _TOLERANCE:
-            return False
-        text = f"{headers.get('webhook-id', '')}.{stamp}.".encode("utf-8", "replace") + body
-        given = [part.encode("utf-8", "replace") for part in headers["webhook-signature"].split(" ")]
-        genuine = False
-        for key in self._keys:
-            wanted = b"v1," + base64.b64encode(hmac.new(key, text, hashlib.sha256).digest())
-            for one in given[:10]:
-                genuine |= hmac.compare_digest(wanted, one)
-        return genuine
+            raise BadSignature("the signature is wrong or too old")
+        before = f"{headers.get('webhook-id', '')}.{stamp}.".encode("utf-8", "replace")
+        given = headers["webhook-signature"].split(" ")[:10]
+        return Signed(self._keys, given, written=lambda digest: b"v1," + base64.b64encode(digest), before=before)
 
     def _about_an_issue(self, delivery: str, data: Part) -> TicketEvent | Uninteresting:
         kind, attributes = data.at("object_kind").text(), data.at("object_attributes")
@@ -132,9 +126,15 @@ def _changed(changes: Part | None) -> frozenset[str] | None:
 def signing_key(secret: str) -> bytes:
     """What a signing token holds; raises ValueError for what cannot be one."""
     try:
-        return base64.b64decode(secret.removeprefix(SIGNING), validate=True)
+        key = base64.b64decode(secret.removeprefix(SIGNING), validate=True)
     except (ValueError, binascii.Error):
         raise ValueError("a signing token is whsec_ and base64; was it copied whole?") from None
+    if len(key) < _SHORTEST_KEY:
+        raise ValueError(
+            f"a signing token holds at least {_SHORTEST_KEY} bytes, this one {len(key)}: with so few anybody can sign; "
+            "copy it whole from the webhook's page, or let GitLab make another"
+        )
+    return key
 
 
 def _remark(attributes: Part, actor: Actor | None) -> Remark:

@@ -12,11 +12,11 @@ from collections.abc import Sequence
 from typing import Final
 
 from agentsmith.domain.ticket import Actor
-from agentsmith.domain.webhook import Incoming, Remark, TicketEvent, Uninteresting
+from agentsmith.domain.webhook import Incoming, Proof, Remark, TicketEvent, Uninteresting
 from agentsmith.trackers.jira import adf
 from agentsmith.trackers.jira.payloads import User
 from agentsmith.trackers.jira.site import Site
-from agentsmith.trackers.signatures import check_hmac, same_secret
+from agentsmith.trackers.signatures import Proved, Reader, hub_signature, same_secret
 from agentsmith.trackers.untrusted import Part, read_object
 
 _ISSUE_EVENTS: Final = frozenset({"jira:issue_created", "jira:issue_updated", "jira:issue_deleted"})
@@ -26,21 +26,23 @@ _REMARKED: Final = "issue_commented"
 _IDENTIFIER: Final = "x-atlassian-webhook-identifier"
 
 
-class JiraWebhooks:
+class JiraWebhooks(Reader):
     """Verifies and reads the deliveries about one project."""
 
     telling: Final = frozenset({_IDENTIFIER})
+    largest: Final = 5 * 1024 * 1024
+    """Atlassian documents none; a text of an issue has 32,767 characters unless an administrator allows more."""
 
     def __init__(self, site: Site, secrets: Sequence[str], addresses: Sequence[str] = ()) -> None:
         self._site, self._secrets = site, tuple(secrets)
         self._networks = tuple(ipaddress.ip_network(address, strict=False) for address in addresses)
 
-    def read(self, incoming: Incoming, *, now: float) -> TicketEvent | Uninteresting:  # noqa: ARG002 - no time is signed
+    def proof(self, head: Incoming, *, now: float) -> Proof:  # noqa: ARG002 - no time is signed
         """See WebhookReader."""
         # Without a secret this reader exists only where the configuration says `insecure`.
-        if self._secrets and not self._called_in_secret(incoming):
-            check_hmac(self._secrets, incoming.body, incoming.headers.get("x-hub-signature"))
-        return self.understand(incoming)
+        if not self._secrets or self._called_in_secret(head):
+            return Proved()
+        return hub_signature(self._secrets, head.headers.get("x-hub-signature"))
 
     def _called_in_secret(self, incoming: Incoming) -> bool:
         knows = same_secret(self._secrets, incoming.path_secret)
