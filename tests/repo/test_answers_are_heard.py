@@ -26,7 +26,6 @@ SILENT: Final = {
     ("consumer.py", "restore"): "a run's, which answers nothing",
     ("daemon.py", "restore"): "a consumer's, which answers nothing",
     ("daemon.py", "put_back"): "housekeeping puts back what we leave",
-    ("daemon.py", "ping"): "raises when there is no answer",
     ("housekeeping.py", "find_owners"): "only a number",
     ("housekeeping.py", "note_cycle"): "for people to read",
     ("poller.py", "note_cycle"): "for people to read",
