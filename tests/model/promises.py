@@ -1,4 +1,6 @@
-"""The promises P1 to P6, held against everything that happens: shared by the model and by the simulation.
+"""The promises P1 to P6, and that only vetted text runs (P7), held against everything that happens.
+
+Shared by the model and by the simulation.
 
 Hears every script that Redis carried out, every write as it begins and as it lands, and every child as it starts. What
 people did to a ticket is noted here too, because it decides what may happen to the ticket next.
@@ -7,7 +9,7 @@ people did to a ticket is noted here too, because it decides what may happen to 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
 from agentsmith.domain.lifecycle import EDGES, Owner, Status
@@ -48,6 +50,8 @@ class Story:
     """Children started since the count last began afresh."""
     finished: bool = False
     """A run ended for good, and no person has asked for another one since."""
+    vetted: set[str] = field(default_factory=set)
+    """What the ticket was called whenever somebody who may asked for a run."""
 
 
 class Promises:
@@ -103,10 +107,17 @@ class Promises:
     def opened(self, key: str, labels: set[str]) -> None:
         """A person opened a ticket with these labels."""
         self.stories[key] = Story(key, labels, unwanted_since=None if TRIGGER in labels else self._moment())
+        self.vetted(key)
+
+    def vetted(self, key: str) -> None:
+        """Somebody who may start work asks for it, having read the text as it is now."""
+        self.stories[key].vetted.add(self._board.pages[key].title)
 
     def tagged(self, key: str, label: str) -> None:
         """A person added a label that is not ours."""
         self.stories[key].foreign.add(label)
+        if label == TRIGGER:
+            self.vetted(key)
         self.reconsidered(key)
 
     def untagged(self, key: str, label: str) -> None:
@@ -119,6 +130,7 @@ class Promises:
         self.stories[key].final = None
         self.stories[key].starts = 0
         self.stories[key].finished = False
+        self.vetted(key)
 
     def reconsidered(self, key: str) -> None:
         """A person changed something that decides whether the ticket is to be worked on."""
@@ -224,6 +236,8 @@ class Promises:
             if self.ends_are_kept:
                 self.broken("P2", f"{child} does work again that was finished")
         story.finished = False
+        if child.title not in story.vetted:
+            self.broken("P7", f"{child} works on {child.title!r}, and nobody who may start work has seen that")
         story.starts += 1
         if story.starts > self._max_attempts:
             self.broken("P2", f"{child} starts for the {story.starts}th time; the limit is {self._max_attempts}")
@@ -256,10 +270,10 @@ class Promises:
         if owners == {Owner.PERSON}:
             # What a person asked for may be published again, if nobody knows whether it was.
             allowed = self.stories[key].retries > 0 or self.stories[key].final is None
-        elif owners in ({Owner.CLAIM}, {Owner.RUN} if move.to is Status.IN_PROGRESS else set()):
+        elif move.to is Status.IN_PROGRESS or (move.expect, move.to) == (Status.PENDING, Status.ENQUEUED):
             allowed = role in owners
         else:
-            allowed = bool(owners)  # what a run or housekeeping decided, anybody may publish
+            allowed = bool(owners)  # what a claim, a run or housekeeping decided, anybody may publish
         if not allowed:
             self.broken("P4", f"{actor} moves {key} from {move.expect} to {move.to}, which is not its edge")
 
