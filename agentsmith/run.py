@@ -324,9 +324,9 @@ class RunScope:
             note = f"Given back by `{consumer}`, which is in trouble: {why}"
             return Outcome(Status.ENQUEUED, "given back", note, give_back=True, step=self.step, ours=True)
         note = (
-            f"It was begun {troubles if troubles > 1 else 'a'} time{'s' * (troubles > 1)}, and something broke on our side, "
-            f"on a machine that had been well before: {why}. The log of `{consumer}` tells more, where it says "
-            f"`the run broke` and `{self.request.run}`. When that is mended, say `agentsmith retry`, or remove the label."
+            f"It was begun {f'{troubles} times' if troubles > 1 else 'once'}, and something broke on our side, on a "
+            f"machine that had been well before: {why}. The log of `{consumer}` tells more, where it says "
+            f"`the run broke` and `{self.request.run}`. Then say `agentsmith retry`, or remove the label."
         )
         return Outcome(Status.WAITING, "our own trouble", note, step=self.step, ours=True)
 
