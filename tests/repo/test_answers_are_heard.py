@@ -25,6 +25,7 @@ SILENT: Final = {
     ("run.py", "restore"): "what is there needs no putting back",
     ("consumer.py", "restore"): "a run's, which answers nothing",
     ("daemon.py", "restore"): "a consumer's, which answers nothing",
+    ("daemon.py", "settle_again"): "the same",
     ("daemon.py", "put_back"): "housekeeping puts back what we leave",
     ("housekeeping.py", "find_owners"): "only a number",
     ("housekeeping.py", "note_cycle"): "for people to read",
