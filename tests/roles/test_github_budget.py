@@ -141,7 +141,7 @@ async def test_replicas_share_what_they_have_read(github: Bench) -> None:
     assert len(github.simulator.counted_requests()) == 1
 
 
-async def test_asking_twice_who_may_what_is_free(github: Bench) -> None:
+async def test_asking_who_did_what_is_booked_apart_and_never_answered_from_a_cache(github: Bench) -> None:
     ledger = LocalLedger()
     tracker = github.tracker(shared=Shared(ledger=ledger))
     number = github.issue(TRIGGER)
@@ -151,11 +151,11 @@ async def test_asking_twice_who_may_what_is_free(github: Bench) -> None:
     assert [(s.purpose, s.counted) for s in ledger.spent()] == [("actor", 2), ("other", 1)]
     assert github.sent() == [
         f"GET /repos/acme/web/issues/{number} 200",
-        f"GET /repos/acme/web/issues/{number}/events 200",
+        "POST /graphql 200",
         "GET /repos/acme/web/collaborators/mona/permission 200",
     ]
     await tracker.labelled_by(ticket, TRIGGER)
-    assert github.simulator.counted_requests() == []
+    assert [r.raw_path for r in github.simulator.counted_requests()] == ["/graphql"]
 
 
 async def test_everything_that_was_said_is_what_github_published(github: Bench) -> None:
