@@ -17,7 +17,7 @@ from agentsmith.domain.signal import Signal, SignalKind, Taken
 from agentsmith.domain.ticket import TicketId
 from agentsmith.store.commands import Commands, Value
 from agentsmith.store.dead_letters import DeadLetter
-from agentsmith.store.keys import FENCE_MS, PUBLISHED_MS, WHERE_MS, Keys
+from agentsmith.store.keys import FENCE_MS, PUBLISHED_MS, REASONS_AFTER_END_MS, REASONS_MS, WHERE_MS, Keys
 from agentsmith.store.places import COUNTING, Place
 from agentsmith.store.scripting import Script
 
@@ -112,8 +112,8 @@ redis.call('ZADD', intents, now_us() / 1000 + tonumber(look_in), ticket)
 return redis.call('HGETALL', intent)
 """)
 _PUBLISHED: Final = Script(f"""
-local intent, intents, fence, published, counters, due, follow_up, inbox, inbox_index, where, reservations, history =
-  unpack(KEYS)
+local intent, intents, fence, published, counters, due, follow_up, inbox, inbox_index, where, reservations, history,
+  reasons, word = unpack(KEYS)
 local ticket, mine, status, fresh_start, due_ms, look, look_topic, wake, whereabouts, retry, retry_topic =
   unpack(ARGV)
 if newest(fence) > tonumber(mine) then return 'fenced' end
@@ -122,6 +122,10 @@ redis.call('ZREM', intents, ticket)
 redis.call('ZREM', reservations, ticket)
 redis.call('SET', published, status, 'PX', {PUBLISHED_MS})
 if fresh_start == '1' then redis.call('DEL', counters, history) end
+if status == 'done' or status == 'failed' then
+  redis.call('PEXPIRE', reasons, {REASONS_AFTER_END_MS})
+  redis.call('SET', word, status .. ' ' .. text(now_us() / 1000000), 'PX', {REASONS_MS})
+end
 if due_ms ~= '' then
   redis.call('ZADD', due, due_ms, ticket)
   redis.call('SET', where, whereabouts, 'PX', {WHERE_MS})
@@ -299,6 +303,8 @@ class Intents:
             k.where(t),
             k.reservations,
             k.history(t),
+            k.reasons(t),
+            k.last_word(t),
         ]
         follow_up = replace(wake, kind=SignalKind.RETRY, cause="asked for again while it was running")
         args: list[Value] = [
