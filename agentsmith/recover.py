@@ -15,7 +15,7 @@ import structlog
 
 from agentsmith.domain import recovery
 from agentsmith.domain.errors import TicketNotFound, TrackerError
-from agentsmith.domain.gates import Trigger, chosen, matching
+from agentsmith.domain.gates import Trigger, chosen, matching, still_wanted
 from agentsmith.domain.intent import Intent
 from agentsmith.domain.lifecycle import Status, resolve
 from agentsmith.domain.memo import Memo
@@ -32,7 +32,7 @@ from agentsmith.domain.recovery import (
     Tidy,
     Withdraw,
 )
-from agentsmith.domain.request import PipelineRequest, asked_for, text_hash
+from agentsmith.domain.request import PipelineRequest, Wanted, asked_for, text_hash
 from agentsmith.domain.signal import Taken
 from agentsmith.domain.ticket import Ticket, TicketId
 from agentsmith.domain.tracker import Tracker
@@ -232,10 +232,15 @@ class Recovery:
         # An enqueued ticket that is neither queued nor leased while we hold its lock is in nobody's hands; a
         # running one may merely have missed a beat.
         life = await self._store.runs.look(ticket.id, patient=status is Status.IN_PROGRESS)
-        triggered, remembered = self.routes(ticket), await self._store.runs.remembers(ticket.id)
+        routed, remembered = self.routes(ticket), await self._store.runs.remembers(ticket.id)
+        last = await self._store.runs.unsettled(ticket.id)
         # What Redis forgot stands on the ticket; it is asked only when something would be done about it.
-        asked = not remembered and (life is Life.DEAD or not triggered)
+        dead, forgotten = life is Life.DEAD, not remembered
+        asked = (forgotten and (dead or not routed)) or (dead and not routed and last is None)
         memo = await self._memo(tracker, ticket) if asked else None
+        started = Wanted(
+            (last.wanted.trigger if last is not None else "") or (memo.trigger if memo is not None else "")
+        )
         attempts = 0
         if life is Life.DEAD:
             attempts = await self._store.runs.attempts(ticket.id) or 0
@@ -246,7 +251,8 @@ class Recovery:
         facts = Facts(
             statuses=statuses,
             open=ticket.open,
-            triggered=triggered,
+            triggered=still_wanted(ticket, started, self._triggers),
+            routed=routed,
             life=life,
             queued=queued is not None,
             asked=queued is not None and asked_for(queued),
@@ -254,10 +260,11 @@ class Recovery:
             max_attempts=self._max_attempts,
             # An end that we published stands (P4), whatever a late write put beside it.
             intended=told if told is not None and told.final else None,
-            ours=triggered or remembered or (memo is not None and self._took_on(ticket, memo)),
-            text_changed=memo is not None and memo.text not in ("", text_hash(ticket.title, ticket.body)),
+            ours=routed or remembered or (memo is not None and self._took_on(ticket, memo)),
+            text_changed=memo is not None
+            and not remembered
+            and memo.text not in ("", text_hash(ticket.title, ticket.body)),
         )
-        last = await self._store.runs.unsettled(ticket.id)
         return facts, last.run if last is not None else memo.run if memo is not None else "unknown"
 
     async def _memo(self, tracker: Tracker, ticket: Ticket) -> Memo | None:
@@ -295,13 +302,16 @@ class Recovery:
             note="Its place in the queue was lost; it has a new one.",
             attempt=request.attempt,
             text=request.pinned.sha256,
+            trigger=request.wanted.trigger,
         )
         with contextlib.suppress(TrackerError):
             await self._publisher.comment(tracker, ticket, Status.ENQUEUED, intent, lock=lock)
 
     def _request(self, ticket: Ticket, fence: int, attempts: int) -> PipelineRequest:
-        wanted = chosen(ticket, self._triggers) or matching(ticket, self._triggers)
-        return self._make_request(ticket, wanted[0].pipeline, fence, attempts)
+        for wanted in chosen(ticket, self._triggers) or matching(ticket, self._triggers):
+            return replace(self._make_request(ticket, wanted.pipeline, fence, attempts), trigger=wanted.label)
+        # Another configuration's: what it runs we do not know, and only a letter about its end is to be written.
+        return self._make_request(ticket, "unknown", fence, attempts)
 
     async def _publish(
         self,

@@ -31,6 +31,7 @@ class Facts:
     statuses: frozenset[Status]
     open: bool
     triggered: bool
+    """Whether the label that it was taken on by is still there."""
     life: Life
     queued: bool
     attempts: int = 0
@@ -42,6 +43,8 @@ class Facts:
     """Redis lost the request, and the text that was pinned in it is not the ticket's text any more."""
     asked: bool = False
     """Whether the queued request was asked for by hand: no trigger would bring it about again."""
+    routed: bool = True
+    """Whether a trigger of the looker's own is on it: only then does the looker know what to run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +123,6 @@ def decide(facts: Facts) -> Action:
         return Fail(f"given up after {facts.attempts} attempts: the run died each time")
     if facts.text_changed:
         return Park("its text was changed while it was in hand, and what it said before is lost")
-    if status is Status.ENQUEUED:
+    if status is Status.ENQUEUED and facts.routed:
         return PushAgain()
-    return BackToPending("the run died")
+    return BackToPending("the run died" if status is Status.IN_PROGRESS else "its place in the queue was lost")

@@ -12,7 +12,7 @@ from typing import Final
 from agentsmith.boottime import boottime
 from agentsmith.domain.intent import Intent
 from agentsmith.domain.recovery import Life
-from agentsmith.domain.request import PipelineRequest
+from agentsmith.domain.request import PipelineRequest, Wanted
 from agentsmith.domain.ticket import TicketId
 from agentsmith.store.commands import Commands, Value
 from agentsmith.store.dead_letters import DeadLetter
@@ -27,7 +27,7 @@ _ACQUIRE: Final = Script(
     ENTRIES
     + f"""
 local processing, index, heartbeat, fence, running, counters, suspects, released = unpack(KEYS)
-local ticket, payload, run, consumer, tracker, key, ttl, limit, asked_by, labelled = unpack(ARGV)
+local ticket, payload, run, consumer, tracker, key, ttl, limit, asked_by, labelled, trigger = unpack(ARGV)
 if not redis.call('LPOS', processing, payload) then return {{'superseded'}} end
 if redis.call('HGET', index, ticket) ~= payload then return {{'superseded'}} end
 local held, entry = redis.call('GET', heartbeat), name_of(payload)
@@ -50,7 +50,7 @@ local since = text(now_us() / 1000)
 local value = cjson.encode({{
   run = run, consumer = consumer, tracker = tracker, key = key, fence = mine, since = since,
   asked_by = asked_by ~= '' and asked_by or nil, labelled = labelled ~= '' and labelled or nil,
-  entry = entry ~= '' and entry or nil}})
+  trigger = trigger ~= '' and trigger or nil, entry = entry ~= '' and entry or nil}})
 redis.call('SET', heartbeat, value, 'PX', ttl)
 redis.call('HSET', running, ticket, value)
 redis.call('ZREM', suspects, ticket)
@@ -224,11 +224,18 @@ class RunLease:
     """Who asked for this run by hand, without any trigger."""
     labelled: str = ""
     """By which event its trigger was set, and the trigger, as in the request; empty where that is not known."""
+    trigger: str = ""
+    """The label that started it; empty in a lease of an older release."""
 
     @property
     def lock_holder(self) -> str:
         """How every token begins under which the run holds its ticket's lock; taken again it has the same name."""
         return f"{self.run}.{self.fence}."
+
+    @property
+    def wanted(self) -> Wanted:
+        """What keeps the run wanted."""
+        return Wanted(self.trigger or self.labelled.partition(" ")[2], by_hand=bool(self.asked_by))
 
     @classmethod
     def parse(cls, ticket: TicketId, value: str) -> RunLease:
@@ -241,10 +248,11 @@ class RunLease:
             run=data["run"],
             consumer=data["consumer"],
             fence=int(data["fence"]),
-            since=float(data["since"]) / 1000,
+            since=float(data.get("since", 0)) / 1000,
             value=value,
             asked_by=data.get("asked_by", ""),
             labelled=data.get("labelled", ""),
+            trigger=data.get("trigger", ""),
         )
 
 
@@ -292,6 +300,7 @@ class Runs:
         ]
         about: list[Value] = [t, payload, request.run, consumer, request.tracker, request.key]
         args: list[Value] = [*about, _ms(ttl), max_deliveries, request.asked_by or "", request.labelled or ""]
+        args.append(request.wanted.trigger)
         sent_at = boottime()
         word, *rest = await _ACQUIRE(self._redis, keys, args)
         if word != "acquired":

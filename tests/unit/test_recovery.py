@@ -174,6 +174,7 @@ def test_every_move_is_an_edge_of_housekeeping() -> None:
     legal = {(e.source, e.to) for e in EDGES if e.owner is Owner.HOUSEKEEPING}
     for source in IN_HAND:
         assert (source, Status.WAITING) in legal, "Park"
+        assert (source, Status.PENDING) in legal, "BackToPending, of what only another configuration can run"
     targets = {BackToPending: Status.PENDING, PushAgain: Status.ENQUEUED, Fail: Status.FAILED, Withdraw: None}
     for facts, action in where(BackToPending, PushAgain, Fail, Withdraw):
         (source,) = facts.statuses
@@ -185,6 +186,10 @@ def test_every_move_is_an_edge_of_housekeeping() -> None:
     [
         (Facts(frozenset({Status.IN_PROGRESS}), True, True, Life.DEAD, False), BackToPending("the run died")),
         (Facts(frozenset({Status.ENQUEUED}), True, True, Life.DEAD, False), PushAgain()),
+        (
+            Facts(frozenset({Status.ENQUEUED}), True, True, Life.DEAD, False, routed=False),
+            BackToPending("its place in the queue was lost"),
+        ),
         (Facts(frozenset({Status.ENQUEUED}), False, True, Life.DEAD, False), Withdraw("the ticket was closed")),
         (Facts(frozenset({Status.ENQUEUED}), True, False, Life.DEAD, False), Withdraw("the trigger was removed")),
         (
