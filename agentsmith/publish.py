@@ -157,6 +157,8 @@ class Publisher:
             )
         if not done:
             return FencedOff()
+        if status is None or status.final:
+            await self._store.pins.forget(intent.ticket)
         logs.transition(
             log,
             ticket=intent.ticket,
@@ -177,16 +179,18 @@ class Publisher:
 
     async def words(self, ticket: Ticket, status: Status | None, intent: Intent) -> Words:
         """What our comment says of a ticket in `status`, and the memo that survives in it."""
-        history = await self._store.runs.history(ticket.id)
+        history, pin = await self._store.runs.history(ticket.id), await self._store.pins.of(ticket.id)
         text = sticky_text(status, run=intent.run, attempt=intent.attempt, note=intent.note, history=history)
         memo = Memo(
             intent.run,
             intent.fence,
             intent.attempt,
-            intent.text,
+            pin.text if pin is not None else intent.text,
             intent.due,
             follow_up=status is Status.IN_PROGRESS and await self._store.runs.follow_up(ticket.id) is not None,
             trigger=intent.trigger or next((trigger.label for trigger in matching(ticket, self._triggers)), ""),
+            ask=pin.ask if pin is not None else "",
+            by=pin.by if pin is not None else "",
         )
         return Words(text, memo)
 

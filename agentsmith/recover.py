@@ -27,7 +27,6 @@ from agentsmith.domain.recovery import (
     Leave,
     Life,
     NotOurs,
-    Park,
     PushAgain,
     Tidy,
     Withdraw,
@@ -36,6 +35,7 @@ from agentsmith.domain.request import PipelineRequest, Wanted, asked_for, text_h
 from agentsmith.domain.signal import Taken
 from agentsmith.domain.ticket import Ticket, TicketId
 from agentsmith.domain.tracker import Tracker
+from agentsmith.domain.vetting import Pin
 from agentsmith.publish import LOOK_AGAIN, Publisher, shows
 from agentsmith.store import Begun, DeadLetter, Lease, Pushed, Store
 from agentsmith.ticketlock import LockBusy, holding
@@ -114,9 +114,6 @@ class Recovery:
                 await self._publish(tracker, ticket, Status.PENDING, "recovered", why, facts, run, lock)
             case Fail(why=why):
                 await self._publish(tracker, ticket, Status.FAILED, "given up", why, facts, run, lock)
-            case Park(why=why):
-                note = f"Parked: {why}. Look at it; then say `agentsmith retry`, or remove the label, to have it run."
-                await self._publish(tracker, ticket, Status.WAITING, "text changed", note, facts, run, lock)
             case Withdraw(why=why):
                 await self._publish(tracker, ticket, None, "withdrawn", why, facts, run, lock)
         return action
@@ -185,6 +182,7 @@ class Recovery:
             memo = await self._memo(tracker, seen)
             if memo is None or not self._took_on(seen, memo):
                 return False
+            await self._pin_again(seen, memo)
             restored = await self._store.intents.restore_waiting(
                 ticket, tracker.name, key, fence=memo.fence, due=memo.due
             )
@@ -235,12 +233,13 @@ class Recovery:
         routed, remembered = self.routes(ticket), await self._store.runs.remembers(ticket.id)
         last = await self._store.runs.unsettled(ticket.id)
         # What Redis forgot stands on the ticket; it is asked only when something would be done about it.
-        dead, forgotten = life is Life.DEAD, not remembered
-        asked = (forgotten and (dead or not routed)) or (dead and not routed and last is None)
+        pin = await self._store.pins.of(ticket.id)
+        dead, lost = life is Life.DEAD, not remembered or (pin is None and status is Status.ENQUEUED)
+        asked = (lost and (dead or not routed)) or (dead and not routed and last is None)
         memo = await self._memo(tracker, ticket) if asked else None
-        started = Wanted(
-            (last.wanted.trigger if last is not None else "") or (memo.trigger if memo is not None else "")
-        )
+        if memo is not None:
+            pin = await self._pin_again(ticket, memo)
+        started = (last.wanted.trigger if last is not None else "") or (memo.trigger if memo is not None else "")
         attempts = 0
         if life is Life.DEAD:
             attempts = await self._store.runs.attempts(ticket.id) or 0
@@ -251,7 +250,7 @@ class Recovery:
         facts = Facts(
             statuses=statuses,
             open=ticket.open,
-            triggered=still_wanted(ticket, started, self._triggers),
+            triggered=still_wanted(ticket, Wanted(started), self._triggers),
             routed=routed,
             life=life,
             queued=queued is not None,
@@ -261,11 +260,20 @@ class Recovery:
             # An end that we published stands (P4), whatever a late write put beside it.
             intended=told if told is not None and told.final else None,
             ours=routed or remembered or (memo is not None and self._took_on(ticket, memo)),
-            text_changed=memo is not None
-            and not remembered
-            and memo.text not in ("", text_hash(ticket.title, ticket.body)),
+            text_changed=pin is None or pin.text != text_hash(ticket.title, ticket.body),
         )
         return facts, last.run if last is not None else memo.run if memo is not None else "unknown"
+
+    async def pinned(self, tracker: Tracker, ticket: Ticket) -> Pin | None:
+        """The text that was vetted, as our comment on the ticket remembers it; Redis learns of it again."""
+        memo = await self._memo(tracker, ticket)
+        return await self._pin_again(ticket, memo) if memo is not None else None
+
+    async def _pin_again(self, ticket: Ticket, memo: Memo) -> Pin:
+        pin = Pin(memo.text, memo.ask, memo.by)
+        if await self._store.pins.of(ticket.id) is None:
+            await self._store.pins.keep(ticket.id, pin)
+        return pin
 
     async def _memo(self, tracker: Tracker, ticket: Ticket) -> Memo | None:
         sticky = await tracker.read_sticky(ticket)
@@ -333,7 +341,7 @@ class Recovery:
         begun = await self._decide(intent, lock, after_settling=True, unqueue=facts.queued, letter=letter)
         if begun.word != "decided":
             return
-        if to is Status.PENDING:
+        if to is Status.PENDING and source is Status.IN_PROGRESS:
             await self._store.runs.note_history(ticket.id, _lost(run, facts.attempts))
         await self._publisher.publish(replace(intent, fence=begun.fence), lock=lock, ticket=ticket)
 

@@ -45,6 +45,8 @@ class Signal:
     tries: int = 0
     labelled: bool = False
     """Whether a label of people's was just put on: perhaps a trigger, perhaps not for the first time."""
+    text: str = ""
+    """The hash of the text that whoever asks for a retry has seen; no other text was vetted by that."""
     entry: str = field(default="", compare=False)
     """The name of the entry that it was read from: the store gives each one, and it is no part of the hint."""
 

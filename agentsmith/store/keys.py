@@ -23,6 +23,7 @@
 | intents                              | zset   | tickets with an intent, by the time to look at it      | for ever |
 | published:{ticket}                   | string | last status that we published                          | 1 hour   |
 | sticky:{ticket}                      | string | the platform's id of our comment                        | 30 days  |
+| pin:{ticket}                         | string | the text that was vetted, until its run is over        | 30 days  |
 | stop:{ticket}                        | string | a stop request, until the run ended                    | 7 days   |
 | follow-up:{ticket}                   | string | asked for again while it was running                   | 7 days   |
 | due                                  | zset   | waiting tickets, by the time they are due              | for ever |
@@ -70,6 +71,7 @@ FENCE_MS: Final = 30 * DAY_MS
 COUNTERS_MS: Final = 30 * DAY_MS
 HISTORY_MS: Final = 30 * DAY_MS
 STICKY_MS: Final = 30 * DAY_MS
+PIN_MS: Final = 30 * DAY_MS
 WHERE_MS: Final = 30 * DAY_MS
 STOP_MS: Final = 7 * DAY_MS
 PUBLISHED_MS: Final = HOUR_MS
@@ -239,6 +241,9 @@ class Keys:
 
     def sticky(self, ticket: TicketId) -> str:
         return self._name("sticky", ticket)
+
+    def pin(self, ticket: TicketId) -> str:
+        return self._name("pin", ticket)
 
     def stop(self, ticket: TicketId) -> str:
         return self._name("stop", ticket)

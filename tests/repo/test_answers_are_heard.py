@@ -15,6 +15,7 @@ PUBLISHING: Final = frozenset({"publish", "decide_and_publish"})
 SILENT: Final = {
     ("claim.py", "drop"): "a claim that did not come about; an intent that is another's by now stands",
     ("recover.py", "drop"): "the same",
+    ("claim.py", "request_stop"): "what has ended meanwhile needs no stop",
     ("consumer.py", "acknowledge_and_take"): "takes nothing; what is not in our list needs no acknowledgement",
     ("run.py", "acknowledge_and_take"): "the same",
     ("consumer.py", "bury"): "what is not in our list is somebody else's to bury",
@@ -25,7 +26,6 @@ SILENT: Final = {
     ("consumer.py", "restore"): "a run's, which answers nothing",
     ("daemon.py", "restore"): "a consumer's, which answers nothing",
     ("daemon.py", "put_back"): "housekeeping puts back what we leave",
-    ("daemon.py", "ping"): "raises when there is no answer",
     ("housekeeping.py", "find_owners"): "only a number",
     ("housekeeping.py", "note_cycle"): "for people to read",
     ("poller.py", "note_cycle"): "for people to read",

@@ -479,3 +479,22 @@ async def test_a_withdrawal_that_could_not_be_decided_is_not_forgotten(
         assert isinstance(await world.claim(key), Deferred)
     await world.claim(key)
     assert await world.statuses(key) == set()
+
+
+async def test_a_request_in_no_list_is_forgotten_when_it_is_lost_for_the_second_time(world: World, raw: Any) -> None:
+    """Somebody who came in just this moment may have it: nobody knows yet that they own a list."""
+    key = await world.open_ticket()
+    await world.claim(key)
+    payload = await world.store.queue.take("just-came", wait=0.1)
+    assert payload is not None
+    await world.housekeeping._heal()
+    await world.store.presence.find_owners()
+    await world.housekeeping._heal()
+    assert await world.store.queue.request_of(world.ticket_id(key)) == payload
+    await raw.delete(world.store.keys.queue_processing("just-came"))
+    for _ in range(2):
+        assert await world.store.queue.holds(world.ticket_id(key))
+        await world.housekeeping._heal()
+    assert not await world.store.queue.holds(world.ticket_id(key))
+    assert (await world.housekeeping.look_at(Status.ENQUEUED)).recovered == 1
+    await finish(world, key)
