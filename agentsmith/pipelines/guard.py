@@ -75,7 +75,8 @@ def process_table() -> dict[int, tuple[int, int]]:
     """Every process that can be seen, as pid -> (parent, process group)."""
     table: dict[int, tuple[int, int]] = {}
     if not LINUX:
-        ps = subprocess.Popen(["ps", "-axo", "pid=,ppid=,pgid=,stat="], stdout=subprocess.PIPE, text=True)
+        command = ["ps", "-axo", "pid=,ppid=,pgid=,stat="]
+        ps = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env={"PATH": os.defpath})
         for pid, parent, group, state in map(str.split, ps.communicate()[0].splitlines()):
             if int(pid) != ps.pid and "Z" not in state:  # init may be slow to collect the dead
                 table[int(pid)] = (int(parent), int(group))
@@ -575,6 +576,7 @@ class Guard:
             subprocess.run(
                 farewell["argv"], input=farewell["input"].encode(), timeout=FAREWELL_LIMIT, check=False,
                 stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                env=os.environ,  # which the process that forks guards was given, with nothing secret in it
             )  # fmt: skip
         except (OSError, ValueError, subprocess.SubprocessError) as error:
             print(f"guard: the farewell failed: {type(error).__name__}", file=sys.stderr)

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final, Protocol
 
+from agentsmith import privacy
 from agentsmith.pipelines import barracks as program
 from agentsmith.pipelines import guard
 
@@ -202,6 +203,7 @@ def begin(gate: socket.socket) -> subprocess.Popen[bytes]:
         [sys.executable, "-I", "-S", program.__file__, guard.__file__],
         stdin=gate.fileno(),
         stdout=subprocess.DEVNULL,
+        env=privacy.bare(),
         start_new_session=True,  # nothing that a terminal or a shell sends to our group may reach it
     )
 
