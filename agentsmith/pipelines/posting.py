@@ -21,6 +21,9 @@ _START_LIMIT: Final = 30.0
 """Seconds; a loaded machine is slow, but a guard that takes longer is broken."""
 
 
+_CLOSE_LIMIT: Final = 1.0
+
+
 class NotPosted(Exception):
     """No guard could be started."""
 
@@ -182,7 +185,8 @@ class _Barracks:
         if self._gate is not None:
             self._gate.close()
         if self._process is not None and self._of[0] == os.getpid():
-            self._process.wait()
+            with contextlib.suppress(subprocess.TimeoutExpired):  # it stays for guards that are still there
+                self._process.wait(_CLOSE_LIMIT)
         self._process = self._gate = None
 
     def _open(self) -> socket.socket:
