@@ -26,7 +26,7 @@ _ACQUIRE: Final = Script(
     ENTRIES
     + f"""
 local processing, index, heartbeat, fence, running, counters, suspects, released = unpack(KEYS)
-local ticket, payload, run, consumer, tracker, key, ttl, limit, asked_by, labelled = unpack(ARGV)
+local ticket, payload, run, consumer, tracker, key, ttl, limit, asked_by, labelled, trigger = unpack(ARGV)
 if not redis.call('LPOS', processing, payload) then return {{'superseded'}} end
 if redis.call('HGET', index, ticket) ~= payload then return {{'superseded'}} end
 local held, entry = redis.call('GET', heartbeat), name_of(payload)
@@ -48,7 +48,7 @@ local since = text(now_us() / 1000)
 local value = cjson.encode({{
   run = run, consumer = consumer, tracker = tracker, key = key, fence = mine, since = since,
   asked_by = asked_by ~= '' and asked_by or nil, labelled = labelled ~= '' and labelled or nil,
-  entry = entry ~= '' and entry or nil}})
+  trigger = trigger ~= '' and trigger or nil, entry = entry ~= '' and entry or nil}})
 redis.call('SET', heartbeat, value, 'PX', ttl)
 redis.call('HSET', running, ticket, value)
 redis.call('ZREM', suspects, ticket)
@@ -207,13 +207,11 @@ _FORGET_SUSPICION: Final = Script("""
 local heartbeat, running, suspects, released = unpack(KEYS)
 -- The guard may have let the lease go since the ticket was looked at: then the mark is all that tells of it.
 if redis.call('EXISTS', heartbeat) == 0 and redis.call('HEXISTS', running, ARGV[1]) == 1 then return end
-redis.call('ZREM', suspects, ARGV[1])
-redis.call('ZREM', released, ARGV[1])
+for _, marks in ipairs({suspects, released}) do redis.call('ZREM', marks, ARGV[1]) end
 """)
 _FORGET: Final = Script("""
 local heartbeat, running, suspects, released = unpack(KEYS)
-redis.call('ZREM', suspects, ARGV[1])
-redis.call('ZREM', released, ARGV[1])
+for _, marks in ipairs({suspects, released}) do redis.call('ZREM', marks, ARGV[1]) end
 -- A run that lives after all puts its lease back, and itself with it.
 if redis.call('EXISTS', heartbeat) == 0 then redis.call('HDEL', running, ARGV[1]) end
 """)
@@ -244,6 +242,7 @@ class Runs:
         keys += [k.suspects, k.released]
         about: list[Value] = [t, payload, request.run, consumer, request.tracker, request.key]
         args: list[Value] = [*about, _ms(ttl), max_deliveries, request.asked_by or "", request.labelled or ""]
+        args.append(request.wanted.trigger)
         sent_at = boottime()
         word, *rest = await _ACQUIRE(self._redis, keys, args)
         if word != "acquired":

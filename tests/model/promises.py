@@ -48,10 +48,10 @@ class Story:
     unwanted_since: int | None = None
     starts: int = 0
     """Children started since the count last began afresh."""
-    finished: bool = False
-    """A run ended for good, and no person has asked for another one since."""
     vetted: set[str] = field(default_factory=set)
     """What the ticket was called whenever somebody who may asked for a run."""
+    finished: bool = False
+    """A run ended for good, and no person has asked for another one since."""
 
 
 class Promises:
@@ -129,8 +129,8 @@ class Promises:
         """A person removed the lifecycle labels."""
         self.stories[key].final = None
         self.stories[key].starts = 0
-        self.stories[key].finished = False
         self.vetted(key)
+        self.stories[key].finished = False
 
     def reconsidered(self, key: str) -> None:
         """A person changed something that decides whether the ticket is to be worked on."""
@@ -231,13 +231,13 @@ class Promises:
                 self.broken("P1", f"{child} starts while {other} is alive")
         if story.unwanted_since is not None and story.unwanted_since < self._acquired.get(child.fence, 0):
             self.broken("P2", f"{child} starts although the ticket was withdrawn before its request was taken")
+        if child.title not in story.vetted:
+            self.broken("P7", f"{child} works on {child.title!r}, and nobody who may start work has seen that")
         if story.finished and not story.retries and not story.granted:
             self.repeated += 1
             if self.ends_are_kept:
                 self.broken("P2", f"{child} does work again that was finished")
         story.finished = False
-        if child.title not in story.vetted:
-            self.broken("P7", f"{child} works on {child.title!r}, and nobody who may start work has seen that")
         story.starts += 1
         if story.starts > self._max_attempts:
             self.broken("P2", f"{child} starts for the {story.starts}th time; the limit is {self._max_attempts}")
