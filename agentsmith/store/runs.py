@@ -31,8 +31,7 @@ if not redis.call('LPOS', processing, payload) then return {{'superseded'}} end
 if redis.call('HGET', index, ticket) ~= payload then return {{'superseded'}} end
 local held, entry = redis.call('GET', heartbeat), name_of(payload)
 if held then
-  -- Our own lease, if only the answer to the first call was lost. Not so if it is that of our earlier run, whose
-  -- request was put back.
+  -- Our own lease, if only an answer was lost; but not that of our earlier run, whose request was put back.
   local lease = cjson.decode(held)
   if lease.run == run and lease.consumer == consumer and (lease.entry or '') == entry then
     redis.call('PEXPIRE', heartbeat, ttl)
@@ -188,8 +187,7 @@ local now = now_us() / 1000
 local lease = value and cjson.decode(value)
 if lease and redis.call('EXISTS', consumer_of .. lease.consumer) == 1 then
   redis.call('ZREM', suspects, ticket)
-  -- Whoever carries the run out puts its heartbeat back at once. After the time of a whole lease nobody can do so any
-  -- more: its consumer lives, and does not know that it has the run.
+  -- Whoever carries the run out puts its heartbeat back at once; after the time of a lease nobody can any more.
   local since, fence = (redis.call('GET', unrenewed) or ''):match('^(%d+) (%d+)$')
   if fence ~= lease.fence then
     redis.call('SET', unrenewed, text(now) .. ' ' .. lease.fence, 'PX', {UNRENEWED_MS})
@@ -208,10 +206,9 @@ return 'dead'
 _FORGET_SUSPICION: Final = Script("""
 local heartbeat, running, suspects, released = unpack(KEYS)
 -- The guard may have let the lease go since the ticket was looked at: then the mark is all that tells of it.
-if redis.call('EXISTS', heartbeat) == 0 and redis.call('HEXISTS', running, ARGV[1]) == 1 then return 0 end
+if redis.call('EXISTS', heartbeat) == 0 and redis.call('HEXISTS', running, ARGV[1]) == 1 then return end
 redis.call('ZREM', suspects, ARGV[1])
 redis.call('ZREM', released, ARGV[1])
-return 1
 """)
 _FORGET: Final = Script("""
 local heartbeat, running, suspects, released = unpack(KEYS)
@@ -243,16 +240,8 @@ class Runs:
     ) -> Acquired | NotAcquired:
         """Turn a taken request into a lease, counting the delivery."""
         k, t = self._keys, request.ticket
-        keys = [
-            k.queue_processing(consumer),
-            k.queue_index,
-            k.heartbeat(t),
-            k.fence(t),
-            k.running,
-            k.counters(t),
-            k.suspects,
-            k.released,
-        ]
+        keys = [k.queue_processing(consumer), k.queue_index, k.heartbeat(t), k.fence(t), k.running, k.counters(t)]
+        keys += [k.suspects, k.released]
         about: list[Value] = [t, payload, request.run, consumer, request.tracker, request.key]
         args: list[Value] = [*about, _ms(ttl), max_deliveries, request.asked_by or "", request.labelled or ""]
         args.append(request.wanted.trigger)
