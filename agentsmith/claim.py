@@ -50,7 +50,7 @@ from agentsmith.domain.tracker import (
     Words,
 )
 from agentsmith.domain.vetting import Pin
-from agentsmith.publish import LOOK_AGAIN, Publisher
+from agentsmith.publish import LOOK_AGAIN, Publisher, shows
 from agentsmith.recover import Recovery
 from agentsmith.rulebook import Rulebook
 from agentsmith.store import Begun, Lease, Pushed, Store
@@ -185,8 +185,10 @@ class Claims:
             status = resolve(tracker.labels.statuses(ticket.labels))
             intent = Intent(ticket.id, tracker.name, ticket.key, 0, status, None, run="withdrawn", outcome=why)
             word = await self._recovery.decide_and_publish(intent, ticket=ticket, lock=lock, unqueue=True)
-            if word == "in-flight":
+            if word in ("in-flight", "leased"):
                 await self._store.runs.request_stop(ticket.id, f"withdrawn: {why}")
+            elif word != "decided":
+                return Deferred(f"not withdrawn yet: {word}", self.rules.retry_backoff)
             return AlreadyClaimed(why)
         action = await self._recovery.attend(tracker, ticket, lock)
         if isinstance(action, Leave) and await self._store.presence.settling():
@@ -212,9 +214,9 @@ class Claims:
         )
         results = judged.gates
         if not judged.passed:
-            if judged.changed:
-                await self._park(tracker, ticket, "text changed", f"Parked: {results[-1].saw}.", results[-1], lock)
             await self._note_rejected(ticket)  # until it changes the poller need not ask again
+            if judged.changed:
+                return await self._park(tracker, ticket, "text changed", f"Parked: {results[-1].saw}.", results, lock)
             return Rejected(results)
         pipeline = asked.pipeline if asked is not None else gates.chosen(ticket, rules.triggers)[0].pipeline
         run = new_run_id()
@@ -245,8 +247,9 @@ class Claims:
                 return replace(done, gates=(*results, gates.runs_nowhere(), circles, room))
             case "leased" | "queued":
                 keep = Status.IN_PROGRESS if begun.word == "leased" else Status.ENQUEUED
-                await tracker.tidy(ticket, keep=keep, deadline=lock.trust.until)
                 shut = GateResult(Gate.LEASE, False, f"it is {keep.value}", "nothing: it is being worked on")
+                if not await shows(tracker, ticket, keep, lock):
+                    return Deferred(f"it is {keep.value}, and its labels were changed in the same moment", backoff)
                 return AlreadyClaimed(f"it is {keep.value}; the label was put back", (*results, shut))
             case "loop":
                 return await self._park_loop(tracker, ticket, begun, results, lock)
@@ -267,12 +270,13 @@ class Claims:
         limit, window = self.rules.loop_limit, self.rules.loop_window
         shut = gates.goes_in_circles(begun.claims, limit, window, first=begun.first_claim)
         note = f"It was {shut.saw}. Something may go in circles."
-        await self._park(tracker, ticket, "loop limit", note, shut, lock)
-        return Rejected((*results, gates.runs_nowhere(), shut))
+        results = (*results, gates.runs_nowhere(), shut)
+        return await self._park(tracker, ticket, "loop limit", note, results, lock)
 
     async def _park(
-        self, tracker: Tracker, ticket: Ticket, outcome: str, note: str, shut: GateResult, lock: Lease
-    ) -> None:
+        self, tracker: Tracker, ticket: Ticket, outcome: str, note: str, results: tuple[GateResult, ...], lock: Lease
+    ) -> ClaimOutcome:
+        """A person has to look at it before it runs: at what the last gate saw."""
         intent = Intent(
             ticket.id,
             tracker.name,
@@ -282,9 +286,12 @@ class Claims:
             Status.WAITING,
             run="parked",
             outcome=outcome,
-            note=f"{note}\n\nWhat to do: {shut.remedy}.",
+            note=f"{note}\n\nWhat to do: {results[-1].remedy}.",
         )
-        await self._recovery.decide_and_publish(intent, ticket=ticket, lock=lock)
+        word = await self._recovery.decide_and_publish(intent, ticket=ticket, lock=lock)
+        if word != "decided":
+            return Deferred(f"not parked yet: {word}", self.rules.retry_backoff)
+        return Rejected(results)
 
     async def _take_on(
         self,
@@ -369,7 +376,7 @@ async def under_lock(
 ) -> ClaimOutcome:
     """What `look` makes of the ticket that the signal names; what a tracker fails at is tried again later."""
     try:
-        async with holding(store, tracker.platform, signal.ticket, token=uuid.uuid4().hex) as lock:
+        async with holding(store, tracker.platform, signal.ticket) as lock:
             return await look(lock)
     except LockBusy:
         return Deferred("somebody else is looking at it", min(backoff, _WHILE_BUSY), failed=False, looked=False)

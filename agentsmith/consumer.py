@@ -9,19 +9,19 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
 import structlog
 
+from agentsmith.boottime import boottime
 from agentsmith.domain.intent import Intent
 from agentsmith.domain.lifecycle import Status
 from agentsmith.domain.request import MalformedRequest, PipelineRequest
 from agentsmith.domain.ticket import TicketId
 from agentsmith.run import RunScope
-from agentsmith.store import AWAY, Acquired, DeadLetter, NotAcquired, Process, RunLease, Store
+from agentsmith.store import AWAY, Acquired, DeadLetter, NotAcquired, Process, RunLease, Settled, Store
 from agentsmith.ticketlock import LockBusy, holding
 from agentsmith.trackers.http import spending_for
 from agentsmith.work import RunContext
@@ -51,6 +51,11 @@ class Consumer:
     _doubted: set[str] = field(default_factory=set)
     """Requests that were in hand when Redis last lost its memory: it may have forgotten that one of them ended."""
 
+    _settled: dict[int, Settled] = field(default_factory=dict)
+    """How our runs ended, by fence, for as long as a lease lasts: Redis may forget it."""
+    _forgotten: list[Settled] = field(default_factory=list)
+    """Those that Redis may have forgotten."""
+
     @property
     def store(self) -> Store:
         return self.context.store
@@ -69,6 +74,9 @@ class Consumer:
 
     async def _keep_taking(self) -> None:
         while not self._draining.is_set():
+            await self.context.machine.until_well(self._draining)
+            if self._draining.is_set():
+                return
             self._freed.clear()
             free = self.slots - len(self._tasks)
             if free <= 0:
@@ -121,10 +129,23 @@ class Consumer:
     async def restore(self) -> None:
         """Redis lost its memory: put the requests in hand back; leases are put back by their renewal."""
         self._doubted.update(self._tasks)
+        ended = [*self._settled.values(), *(scope.settled for scope in self._scopes.values() if scope.settled)]
+        self._forgotten = [end for end in ended if boottime() - end.at < self.store.times.ttl]
         for payload, scope in list(self._scopes.items()):
             await self.store.places.occupy(scope.request)
             await scope.restore(self.process.name, payload)
         self._adopt = True
+
+    async def settle_again(self) -> None:
+        """Tell Redis of the runs whose end it may have forgotten, so that nobody does their work again."""
+        while self._forgotten:
+            end = self._forgotten[0]
+            word = await self.store.runs.settle_again(end)
+            if word == "settling":
+                return  # the others are asked for with it, when everybody has put back what they hold
+            if word == "settled":
+                log.warning("redis had lost the end of a run; it is settled again", ticket=end.lease.ticket)
+            self._forgotten = [other for other in self._forgotten if other is not end]
 
     async def _end_runs(self) -> None:
         """Give back what still runs; not for ever, because Redis may stay away. Housekeeping finds what is left."""
@@ -163,6 +184,9 @@ class Consumer:
         """
         running = [lease for lease in await self.store.runs.running() if lease.consumer == self.process.name]
         for lease in running:
+            end = self._settled.get(lease.fence)
+            if end is not None and await self.store.runs.settle_again(end) == "settled":
+                continue
             tracker = self.context.trackers.get(lease.tracker)
             if tracker is not None and lease.run not in map(_run_of, self._tasks):
                 log.warning("a run that we do not carry out is let go", ticket=lease.ticket, run=lease.run)
@@ -181,6 +205,9 @@ class Consumer:
         scope = self._scopes.pop(payload, None)
         self._leases.pop(payload, None)
         self._freed.set()
+        self._remember(scope.settled if scope is not None else None)
+        if scope is not None and scope.served:
+            self.context.machine.served()
         if scope is not None and scope.holds_request:
             # The lease was lost before the request was acknowledged. Nobody but us may take it out of our list.
             self._adopt = True
@@ -193,6 +220,13 @@ class Consumer:
             log.error("a run could not be settled", exc_info=error)
             self._adopt = True
 
+    def _remember(self, end: Settled | None) -> None:
+        if end is not None:
+            self._settled[end.lease.fence] = end
+        oldest = boottime() - self.store.times.ttl
+        while self._settled and self._settled[first := next(iter(self._settled))].at < oldest:
+            del self._settled[first]
+
     async def _run(self, payload: str) -> None:
         try:
             request = PipelineRequest.from_json(payload)
@@ -201,6 +235,9 @@ class Consumer:
             letter = DeadLetter(payload, str(error), time.time())
             await self.store.outage.outlast(lambda: self.store.queue.bury(self.process.name, "", payload, letter))
             return
+        # It was put back and given to us again: the earlier run, whose lease is gone, may still be at its folder.
+        if earlier := [self._tasks[p] for p, scope in self._scopes.items() if scope.request.ticket == request.ticket]:
+            await asyncio.wait(earlier)
         if self._draining.is_set():
             return
         times = self.store.times
@@ -232,7 +269,7 @@ class Consumer:
 
     async def _give_up(self, request: PipelineRequest, payload: str, deliveries: int) -> None:
         """Poison: note the failure for housekeeping to publish, and put the request among the dead letters."""
-        why = f"taken {deliveries - 1} times, and each time the consumer died before it could start"
+        why = f"taken {deliveries - 1} times, and each time its consumer died, or lost its lease, before it could start"
         log.error("poison: giving up", ticket=request.ticket, run=request.run, why=why)
         letter = DeadLetter(payload, why, time.time())
         if await self._note_failure(request, letter):
@@ -262,9 +299,7 @@ class Consumer:
             note=f"It was {letter.reason}.",
         )
         try:
-            async with holding(
-                self.store, tracker.platform, request.ticket, token=uuid.uuid4().hex, wait=self.store.times.lock
-            ) as lock:
+            async with holding(self.store, tracker.platform, request.ticket, wait=self.store.times.lock) as lock:
                 begun = await self.store.intents.decide(
                     request.ticket, intent, lock_key=lock.key, token=lock.token, look_in=0, letter=letter
                 )

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import time
-import uuid
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
@@ -37,7 +36,7 @@ from agentsmith.domain.signal import Taken
 from agentsmith.domain.ticket import Ticket, TicketId
 from agentsmith.domain.tracker import Tracker
 from agentsmith.domain.vetting import Pin
-from agentsmith.publish import LOOK_AGAIN, Publisher
+from agentsmith.publish import LOOK_AGAIN, Publisher, shows
 from agentsmith.store import Begun, DeadLetter, Lease, Pushed, Store
 from agentsmith.ticketlock import LockBusy, holding
 
@@ -68,7 +67,7 @@ class Recovery:
         tracker = self._trackers.get(tracker_name)
         if tracker is None:
             return Leave(f"no tracker is called {tracker_name!r}")
-        async with holding(self._store, tracker.platform, ticket, token=uuid.uuid4().hex) as lock:
+        async with holding(self._store, tracker.platform, ticket) as lock:
             try:
                 seen = await tracker.get(key)
             except TicketNotFound as error:
@@ -84,8 +83,8 @@ class Recovery:
             return Leave("its decided outcome was published")
         ticket, settled = await self._doubt(tracker, ticket)
         if settled is not None:
-            await tracker.tidy(ticket, keep=settled, deadline=lock.trust.until)
-            log.warning("a late write was repaired", ticket=ticket.id, kept=settled.value)
+            if await shows(tracker, ticket, settled, lock):
+                log.warning("a late write was repaired", ticket=ticket.id, kept=settled.value)
             return Tidy(settled)
         facts, run = await self._facts(tracker, ticket)
         if intent is not None and facts.life is not Life.SETTLING:
@@ -176,7 +175,7 @@ class Recovery:
         tracker = self._trackers.get(tracker_name)
         if tracker is None:
             return False
-        async with holding(self._store, tracker.platform, ticket, token=uuid.uuid4().hex):
+        async with holding(self._store, tracker.platform, ticket):
             seen = await tracker.get(key)
             if tracker.labels.statuses(seen.labels) != {Status.WAITING} or await self._store.runs.remembers(ticket):
                 return False
@@ -198,7 +197,7 @@ class Recovery:
         tracker = self._trackers.get(tracker_name)
         if tracker is None:
             return
-        async with holding(self._store, tracker.platform, ticket, token=uuid.uuid4().hex) as lock:
+        async with holding(self._store, tracker.platform, ticket) as lock:
             try:
                 seen = await tracker.get(key)
             except TicketNotFound:

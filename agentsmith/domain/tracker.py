@@ -215,7 +215,10 @@ class Tracker(Protocol):
         """The ticket as it is now (T1, T3)."""
 
     def find(self, *labels: str) -> AsyncIterator[Ticket]:
-        """Every open ticket that carries one of `labels` (T2). These are hints: read by key before acting."""
+        """Every open ticket that carries one of `labels` (T2).
+
+        These are hints, perhaps without their texts: read by key before acting.
+        """
 
     async def move(self, ticket: Ticket, move: Move) -> MoveOutcome:
         """Publish one edge, starting from `ticket` as it was read (T4 to T11)."""

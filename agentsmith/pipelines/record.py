@@ -6,6 +6,7 @@ engine decides depends on one.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import os
@@ -81,6 +82,8 @@ class RunRecord:
     artifacts: list[str] = field(default_factory=list)
     not_kept: list[str] = field(default_factory=list)
     """Artifacts that were left, and why."""
+    warnings: list[str] = field(default_factory=list)
+    """What whoever wrote the pipeline should mend; each once."""
     branch: str = ""
     pull_request: str = ""
     question: str = ""
@@ -186,14 +189,12 @@ class Recorder:
         self.save()
 
     def save(self) -> None:
-        """Write it, whole or not at all; a full disk must not end the run."""
+        """Write it, whole or not at all; that it cannot be written must not end the run."""
         self._on_change()
         part = self._file.with_suffix(".part")
-        try:
+        with contextlib.suppress(OSError):
             part.write_text(self.record.to_json(), errors="replace")
             os.replace(part, self._file)
-        except OSError:
-            part.unlink(missing_ok=True)
 
 
 def records(data_dir: Path) -> Iterator[RunRecord]:
@@ -218,9 +219,10 @@ def read(data_dir: Path, run: str) -> RunRecord | None:
 
 
 def prune(data_dir: Path, *, keep_for: float, keep_size: int, alive: frozenset[str], now: float) -> int:
-    """Remove the records and logs that are too old, and the oldest while they take too much room; answers how many.
+    """Remove the records and logs that are too old, and the oldest while they are too much; answers how many.
 
-    Runs that are `alive` are left alone, however old.
+    What counts is the bytes that were written: on disk each of these small files takes a whole block, which would end
+    most records long before `keep_for`. Runs that are `alive` are left alone, however old.
     """
     found: list[tuple[float, int, Path]] = []
     try:
@@ -249,5 +251,5 @@ def _age_and_size(folder: Path) -> tuple[float, int]:
             except OSError:
                 continue
             changed = max(changed, details.st_mtime)
-            size += details.st_blocks * 512
+            size += details.st_size if name != "." else 0
     return changed, size

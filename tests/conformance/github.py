@@ -32,6 +32,7 @@ class GitHubPlatform(SimulatedPlatform[GitHubSimulator]):
         faults=frozenset(Fault),
         pull_requests=True,
         simulated=True,
+        defines_labels=True,
     )
     secrets = (TOKEN, "secretsecret")
     says = "GitHub"

@@ -30,6 +30,7 @@ class GitLabPlatform(SimulatedPlatform[GitLabSimulator]):
         comment_limit=COMMENT_LIMIT,
         faults=frozenset(Fault),
         simulated=True,
+        defines_labels=True,
         signing_tokens=True,
     )
     secrets = (TOKEN, "secretsecret")

@@ -76,6 +76,8 @@ class Capabilities:
     """Tickets can be deleted."""
     links: bool = True
     """Tickets can be linked as blocked."""
+    defines_labels: bool = False
+    """Labels must be made before they can have a colour, and the tracker makes ours."""
     cheap: bool = True
     """Hundreds of writes take seconds and do no harm."""
 
@@ -212,6 +214,10 @@ class Platform(ABC):
     @abstractmethod
     async def second_tracker(self) -> Tracker:
         """Another client of the same project with the same credential; closed with the platform."""
+
+    def paged_by(self, size: int) -> Tracker:
+        """A tracker with memories of its own, whose lists have pages of this size; with `capabilities.cheap` only."""
+        raise NotImplementedError
 
     @abstractmethod
     async def inject(self, fault: Fault, key: str | None = None) -> None:

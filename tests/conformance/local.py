@@ -179,6 +179,12 @@ class LocalPlatform(Platform):
         """With a connection of its own."""
         return self._another(Database(self._path))
 
+    def paged_by(self, size: int) -> Tracker:
+        """With a connection of its own."""
+        tracker = self._another(Database(self._path))
+        tracker.page_size = size
+        return tracker
+
     async def inject(self, fault: Fault, key: str | None = None) -> None:
         """UNAVAILABLE hides a table; MALFORMED puts bytes where text belongs."""
         if fault is Fault.UNAVAILABLE:

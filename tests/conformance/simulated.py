@@ -168,6 +168,10 @@ class SimulatedPlatform(Platform, Generic[S]):
         """See `another`."""
         return self.another()
 
+    def paged_by(self, size: int) -> Tracker:
+        """Nothing is shared but the pace."""
+        return self.another(shared=Shared(governor=self._shared.governor), page_size=size)
+
     async def inject(self, fault: Fault, key: str | None = None) -> None:
         """By the simulator's own faults."""
         if fault is Fault.MALFORMED:

@@ -8,7 +8,6 @@ people did to a ticket is noted here too, because it decides what may happen to 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
@@ -19,6 +18,7 @@ from agentsmith.domain.tracker import Move
 from agentsmith.store import LeaseTimes
 from tests.model.tracker import TRIGGER, Board, Page, Write
 from tests.model.workers import Child, Floor
+from tests.support.entries import bare
 
 _NEVER: Final = 1e9
 _DECIDED: Final = {Status.DONE, Status.FAILED, Status.WAITING}
@@ -50,6 +50,8 @@ class Story:
     """Children started since the count last began afresh."""
     vetted: set[str] = field(default_factory=set)
     """What the ticket was called whenever somebody who may asked for a run."""
+    finished: bool = False
+    """A run ended for good, and no person has asked for another one since."""
 
 
 class Promises:
@@ -71,11 +73,16 @@ class Promises:
         self.forgot_at = -1
         """When Redis last forgot something, in the order of things."""
         self._forgot_time = -_NEVER
+        self.repeated = 0
+        """How often finished work was done again: that is no breach of P2, but nobody wants to pay for it."""
+        self.ends_are_kept = False
+        """Whether it is a breach all the same, because whoever settled a run lives and remembers it."""
         self._board, self._floor, self._times, self._max_attempts = board, floor, times, max_attempts
         self._now, self._moment, self._say = now, moment, say
-        self._acquired: dict[str, int] = {}
-        self._stood: dict[str, int] = {}
-        """When the lease of a run was last seen to stand in Redis."""
+        self._acquired: dict[int, int] = {}
+        self._stood: dict[int, int] = {}
+        """When the lease under a fence was taken, and last seen to stand in Redis. A request that is taken again after
+        Redis forgot its first lease is a run of the same name, with another lease."""
         self._requests: dict[str, str] = {}
         """The request of each ticket that waits or is in flight, since Redis last forgot something."""
 
@@ -123,6 +130,7 @@ class Promises:
         self.stories[key].final = None
         self.stories[key].starts = 0
         self.vetted(key)
+        self.stories[key].finished = False
 
     def reconsidered(self, key: str) -> None:
         """A person changed something that decides whether the ticket is to be worked on."""
@@ -143,15 +151,17 @@ class Promises:
             case "intents.begin_claim" | "intents.decide" if answer[0] in ("begun", "decided"):
                 self._raised(actor, script, args[0], int(answer[1]))
             case "runs.acquire" if answer[0] == "acquired":
-                self._acquired[args[2]] = self._stood[args[2]] = self._moment()
+                self._acquired[int(answer[1])] = self._stood[int(answer[1])] = self._moment()
                 self._raised(actor, script, args[0], int(answer[1]))
             case "intents.adopt" if answer:
                 fields = dict(zip(answer[::2], answer[1::2], strict=True))
                 self._raised(actor, script, args[0], int(fields["fence"]))
-            case "runs.settle" if answer == "settled":
+            case "runs.settle" | "runs.settle_again" if answer == "settled":
+                if script == "runs.settle" and _final_in(args[8:]):
+                    self.story(args[0]).finished = True
                 self._accepted(actor, script, args[0], int(args[1]))
             case "runs.renew" if answer != "lost":
-                self._stood[json.loads(args[2])["run"]] = self._moment()
+                self._stood[int(args[1])] = self._moment()
                 self._accepted(actor, script, args[0], int(args[1]))
             case "intents.published" if answer == "published":
                 self._accepted(actor, script, args[0], int(args[1]))
@@ -167,7 +177,7 @@ class Promises:
         """One waiting, one running: no request is pushed while another of its ticket waits or is in flight (P1)."""
         match script:
             case "queue.push" if answer == "pushed":
-                ticket, request = args[0], args[2]
+                ticket, request = args[0], bare(args[2])
                 if self._requests.setdefault(ticket, request) != request:
                     self.broken("P1", f"{actor} pushed a second request of {ticket} while the first one was in hand")
                 self._requests[ticket] = request
@@ -176,6 +186,8 @@ class Promises:
                     self._request_is_over(ticket, request)
             case "runs.settle" if answer == "settled":
                 self._request_is_over(args[0], args[6])
+            case "runs.settle_again" if answer == "settled":
+                self._requests.pop(args[0], None)
             case "queue.bury" if answer:
                 self._request_is_over(args[0], args[1])
             case "intents.decide" if answer[0] == "decided" and str(args[4]) == "1":
@@ -184,12 +196,12 @@ class Promises:
                 pass
 
     def _request_is_over(self, ticket: str, request: str) -> None:
-        if self._requests.get(ticket) == request:
+        if self._requests.get(ticket) == bare(request):
             del self._requests[ticket]
 
     def forgotten(self, child: Child) -> bool:
         """Whether Redis forgot the child's lease: then it cannot keep anybody out until the lease is put back."""
-        return self.forgot_at > self._stood.get(child.run, 0)
+        return self.forgot_at > self._stood.get(child.fence, 0)
 
     def _raised(self, actor: Doer, script: str, ticket: str, fence: int) -> None:
         """Somebody took the ticket over: then nothing of an earlier run may be alive."""
@@ -217,10 +229,15 @@ class Promises:
         for other in self._floor.working(child.ticket):
             if not self.forgotten(other):
                 self.broken("P1", f"{child} starts while {other} is alive")
-        if story.unwanted_since is not None and story.unwanted_since < self._acquired.get(child.run, 0):
+        if story.unwanted_since is not None and story.unwanted_since < self._acquired.get(child.fence, 0):
             self.broken("P2", f"{child} starts although the ticket was withdrawn before its request was taken")
         if child.title not in story.vetted:
             self.broken("P7", f"{child} works on {child.title!r}, and nobody who may start work has seen that")
+        if story.finished and not story.retries and not story.granted:
+            self.repeated += 1
+            if self.ends_are_kept:
+                self.broken("P2", f"{child} does work again that was finished")
+        story.finished = False
         story.starts += 1
         if story.starts > self._max_attempts:
             self.broken("P2", f"{child} starts for the {story.starts}th time; the limit is {self._max_attempts}")
@@ -293,14 +310,12 @@ class Promises:
         wrong = []
         for key, story in self.stories.items():
             statuses, page = self._board.statuses(key), self._board.pages[key]
-            if story.final is not None and statuses != {story.final}:
+            if self.forgot_at >= 0 and _nobody_lists(page, statuses):
+                pass  # Redis may have forgotten it, and then nobody looks at it again
+            elif story.final is not None and statuses != {story.final}:
                 wrong.append(f"{key} ended as {story.final}, but shows {self._board.shown(key)}")
             elif self.wanted(key) and (len(statuses) != 1 or not statuses <= _DECIDED):
                 wrong.append(f"{key} should be done, failed or waiting, but shows {self._board.shown(key)}")
-            elif self.forgot_at >= 0 and (not page.open or not _names_its_trigger(page)):
-                # Once Redis has forgotten it: trackers list open tickets only, so nobody finds a closed one; and
-                # if no comment of ours says which trigger it had, nothing but a label speaks for it: never enough (P3).
-                pass
             elif len(statuses) > 1 or statuses & {Status.ENQUEUED, Status.IN_PROGRESS}:
                 wrong.append(f"{key} was withdrawn, but shows {self._board.shown(key)}")
             if self._floor.alive(page.id):
@@ -312,8 +327,20 @@ class Promises:
         return self.stories[ticket.rpartition("#")[2]]
 
 
-def _names_its_trigger(page: Page) -> bool:
-    return page.sticky is not None and page.sticky.memo is not None and bool(page.sticky.memo.trigger)
+def _final_in(fields: list[str]) -> bool:
+    """Whether an intent, as a script was given it, is an end for good."""
+    return dict(zip(fields[::2], fields[1::2], strict=True)).get("to") in ("done", "failed")
+
+
+def _nobody_lists(page: Page, statuses: frozenset[Status]) -> bool:
+    """Whether only Redis could know that the ticket wants a look.
+
+    Trackers list open tickets only. Without its trigger a ticket is listed by a label that says that somebody has it;
+    and if no comment of ours says which trigger it had, nothing but that label speaks for it: never enough (P3).
+    """
+    named = page.sticky is not None and page.sticky.memo is not None and bool(page.sticky.memo.trigger)
+    listed = bool(statuses & {Status.ENQUEUED, Status.IN_PROGRESS, Status.WAITING})
+    return not page.open or (TRIGGER not in page.labels and not (named and listed))
 
 
 LEFT: Final[Collection[str]] = (

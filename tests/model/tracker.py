@@ -72,8 +72,8 @@ class Page:
     title: str = ""
     deeds: list[Deed] = field(default_factory=list)
     sticky: Sticky | None = None
-    before: frozenset[str] | None = None
-    """The labels before the latest write, for those who read from a copy that lags behind."""
+    before: tuple[frozenset[str], int] | None = None
+    """Labels and revision before the latest write, for those who read from a copy that lags behind."""
 
     def __post_init__(self) -> None:
         self.title = self.title or f"Ticket {self.key}"
@@ -158,13 +158,13 @@ class Board:
         if write.add:
             page.labels.add(write.add)
         if page.labels != before:
+            page.before = frozenset(before), page.revision
             by = MONA if write.by == PERSON else OURSELVES
             for label in sorted(before - page.labels):
                 page.note(DeedKind.UNLABELLED, by, label)
             for label in sorted(page.labels - before):
                 page.note(DeedKind.LABELLED, by, label)
             page.revision += 1
-            page.before = frozenset(before)
         self.say(f"{write.by}: {write} on {page.key} -> {self.shown(page.key)}")
         return True
 
@@ -356,6 +356,9 @@ class BoardTracker(Generic[C]):
         page = self._board.pages.get(key)
         if page is None:
             raise TicketNotFound(f"there is no ticket {key}")
+        labels, revision = frozenset(page.labels), page.revision
+        if stale and page.before is not None:
+            labels, revision = page.before
         return Ticket(
             id=page.id,
             key=key,
@@ -363,9 +366,9 @@ class BoardTracker(Generic[C]):
             title=page.title,
             body=BODY,
             url=f"https://model.example/{key}",
-            labels=page.before if stale and page.before is not None else frozenset(page.labels),
+            labels=labels,
             open=page.open,
-            revision=str(page.revision),
+            revision=str(revision),
         )
 
     def _write_for(self, ticket: Ticket, move: Move) -> Write:

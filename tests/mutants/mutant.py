@@ -3,6 +3,9 @@
 Each is a file `*.patch` beside this one: a line that says what is wrong with it, and then, per file of the product, the
 lines that go (`-`), come (`+`) and stay (` `). There are no line numbers, so that it does not rot when others move;
 what it replaces must be there exactly once, so that it cannot quietly become no mutant at all.
+
+What the simulation does not play, a platform's HTTP for one, has a test of its own to notice it: a line `Caught by: `
+at the beginning names it.
 """
 
 from __future__ import annotations
@@ -22,6 +25,8 @@ from typing import Final
 
 ROOT: Final = Path(__file__).parents[2]
 _COPIED: Final = ("agentsmith", "tests/simulation", "tests/model", "tests/support")
+_ALL_COPIED: Final = ("agentsmith", "tests", "pyproject.toml", "CONTRIBUTING.md")
+_CAUGHT_BY: Final = re.compile(r"^Caught by: *(\S.*)\n", re.MULTILINE)
 _BROKEN: Final = re.compile(r"^BROKEN (\S+): (.*)$", re.MULTILINE)
 _SEED: Final = re.compile(r"^seed (\d+) again", re.MULTILINE)
 
@@ -62,6 +67,8 @@ class Mutant:
     name: str
     why: str
     edits: tuple[Edit, ...]
+    test: str = ""
+    """The test that notices it; empty where the simulation does."""
 
     def changed(self, root: Path) -> dict[str, str]:
         """The files that are different in it, with their texts; DoesNotApply when the product has moved on."""
@@ -78,9 +85,12 @@ class Mutant:
         changed = self.changed(ROOT)
         with tempfile.TemporaryDirectory(prefix="as-mutant-") as folder:
             root = Path(folder)
-            for part in _COPIED:
+            for part in _ALL_COPIED if self.test else _COPIED:
                 # With what is compiled already: to compile everything anew would take longer than to play a seed.
-                shutil.copytree(ROOT / part, root / part)
+                if (ROOT / part).is_dir():
+                    shutil.copytree(ROOT / part, root / part)
+                else:
+                    shutil.copy(ROOT / part, root / part)
             for path, text in changed.items():
                 file = root / path
                 file.write_text(text)
@@ -105,6 +115,17 @@ class Mutant:
             raise RuntimeError(f"the simulation of {self.name} itself failed:\n{done.stderr[-3000:]}")
         return Caught(int(seed[1]), broken[1], broken[2], time.monotonic() - started)
 
+    def fails_its_test(self) -> bool:
+        """Whether the test that is named for it notices it; RuntimeError where that test could not even begin."""
+        with self.alive() as root:
+            done = subprocess.run(
+                [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", self.test],
+                check=False, capture_output=True, text=True, cwd=root, env={**os.environ, "PYTHONPATH": str(root)},
+            )  # fmt: skip
+        if done.returncode not in (0, 1):
+            raise RuntimeError(f"{self.test} itself failed on {self.name}:\n{done.stdout[-3000:]}{done.stderr[-1000:]}")
+        return done.returncode == 1
+
 
 def holds(seed: int) -> bool:
     """Whether the product as it is keeps its promises in this seed; what fails anyway catches nobody."""
@@ -115,13 +136,15 @@ def holds(seed: int) -> bool:
 def parse(name: str, text: str) -> Mutant:
     """Read a patch."""
     head, *sections = re.split(r"^--- ", text, flags=re.MULTILINE)
+    named = _CAUGHT_BY.search(head)
+    head = _CAUGHT_BY.sub("", head)
     edits = []
     for section in sections:
         path, _, body = section.partition("\n")
         edits += [Edit(path.strip(), *hunk) for hunk in _hunks(body)]
     if not head.strip() or not edits:
         raise DoesNotApply(f"{name} says nothing, or changes nothing")
-    return Mutant(name, " ".join(head.split()), tuple(edits))
+    return Mutant(name, " ".join(head.split()), tuple(edits), named[1].strip() if named else "")
 
 
 def _hunks(body: str) -> Iterator[tuple[str, str]]:

@@ -1,4 +1,4 @@
-"""The simulation can fail: it catches products with one safeguard less."""
+"""The checks can fail: the simulation, and some tests, catch products with one safeguard less."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from tests.mutants.__main__ import PAGE, documented, with_table
 from tests.mutants.mutant import ROOT, Caught, DoesNotApply, Edit, Mutant, all_mutants, holds, parse
 from tests.simulation.test_simulation import SEEDS
 
+QUICK_TESTED: Final = "paging-by-the-kept-link"
 QUICK: Final = ("claim-a-leased-ticket", "drop-the-index", "the-guard-trusts-for-ever")
 MUTANTS: Final = {mutant.name: mutant for mutant in all_mutants()}
 
@@ -26,6 +27,16 @@ def test_a_missing_safeguard_is_noticed(name: str) -> None:
     assert caught.promise.startswith("P")
 
 
+def test_a_missing_safeguard_fails_the_test_that_it_names() -> None:
+    assert MUTANTS[QUICK_TESTED].fails_its_test()
+
+
+@pytest.mark.parametrize("name", [mutant.name for mutant in MUTANTS.values() if mutant.test])
+def test_the_test_that_a_mutant_names_is_there(name: str) -> None:
+    path, _, test = MUTANTS[name].test.partition("::")
+    assert f"def {test.partition('[')[0]}(" in (ROOT / path).read_text()
+
+
 @pytest.mark.parametrize("name", MUTANTS)
 def test_every_mutant_still_applies(name: str) -> None:
     for path, text in MUTANTS[name].changed(ROOT).items():
@@ -34,7 +45,8 @@ def test_every_mutant_still_applies(name: str) -> None:
 
 
 def test_the_docs_name_the_seed_that_catches_each() -> None:
-    assert set(documented(PAGE.read_text())) == set(MUTANTS), "make mutants writes the table"
+    played = {mutant.name for mutant in MUTANTS.values() if not mutant.test}
+    assert set(documented(PAGE.read_text())) == played, "make mutants writes the table"
 
 
 def test_a_patch_that_does_not_apply_is_refused(tmp_path: Path) -> None:
@@ -54,6 +66,9 @@ def test_a_patch_is_read() -> None:
         Edit("a.py", "goes too\n", ""),
         Edit("b.py", "only goes\n", ""),
     )
+    assert mutant.test == ""
+    tested = parse("x", "Why.\nCaught by: tests/a.py::test_it\n--- a.py\n-goes\n")
+    assert (tested.why, tested.test) == ("Why.", "tests/a.py::test_it")
     with pytest.raises(DoesNotApply):
         parse("x", "It changes nothing.\n")
 

@@ -155,7 +155,20 @@ async def test_asking_who_did_what_is_booked_apart_and_never_answered_from_a_cac
         "GET /repos/acme/web/collaborators/mona/permission 200",
     ]
     await tracker.labelled_by(ticket, TRIGGER)
-    assert [r.raw_path for r in github.simulator.counted_requests()] == ["/graphql"]
+    asked = github.recorded()
+    assert [entry.path.rpartition("/")[2] for entry in asked] == ["graphql", "permission"]
+    assert not any("if-none-match" in entry.headers for entry in asked)
+
+
+async def test_an_idle_poll_of_full_pages_costs_nothing(github: Bench) -> None:
+    """The page behind a full one is looked at, because a 304 does not tell whether there is one; that is free too."""
+    tracker = github.tracker(page_size=3)
+    numbers = [github.issue(TRIGGER) for _ in range(6)]
+    for _ in range(2):  # the second look is the first at the page behind the last
+        assert [t.key async for t in tracker.find(TRIGGER)] == numbers
+    github.sent()
+    assert [t.key async for t in tracker.find(TRIGGER)] == numbers
+    assert github.sent() == ["GET /repos/acme/web/issues 304"] * 3
 
 
 async def test_everything_that_was_said_is_what_github_published(github: Bench) -> None:

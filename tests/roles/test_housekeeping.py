@@ -24,6 +24,7 @@ from agentsmith.housekeeping import Housekeeping, Intervals
 from agentsmith.poller import Poller
 from agentsmith.store import Store
 from agentsmith.trackers.local.tracker import LocalTracker
+from tests.support.entries import all_bare
 from tests.support.processes import is_alive
 from tests.support.stores import Flush, MakeStore
 from tests.support.stuck import brought_back, finish, killed, started_by
@@ -333,7 +334,7 @@ async def test_a_dead_consumers_requests_go_back_to_the_head_in_order(world: Wor
         await world.store.queue.take("dead", wait=0.1)
     await world.store.presence.tick(replace(world.process, name="dead"), ttl=0.01, running={})
     await wait_until(lambda: _put_back(world), what="the dead consumer to be missed")
-    assert list(await world.queued()) == before
+    assert all_bare(await world.queued()) == before
 
 
 async def test_requests_of_a_consumer_that_never_said_it_lived_are_found(world: World) -> None:

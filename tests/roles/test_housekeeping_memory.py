@@ -190,7 +190,7 @@ async def parked(world: World, *, due: float | None) -> str:
         ticket.id, "local", key, lease.fence, Status.IN_PROGRESS, Status.WAITING, lease.run, "parked", "later", due
     )
     assert await world.store.runs.settle(lease, "", intent, look_in=60)
-    async with holding(world.store, "local", ticket.id, token="run", fence=lease.fence) as lock:
+    async with holding(world.store, "local", ticket.id, fence=lease.fence) as lock:
         await world.parts.publisher.publish(intent, lock=lock)
     assert await world.statuses(key) == {Status.WAITING}
     return key

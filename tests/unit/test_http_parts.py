@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from dataclasses import replace
 
 import httpx
 import pytest
@@ -10,14 +11,18 @@ import respx
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentsmith.domain.errors import BadAnswer, TrackerUnavailable
-from agentsmith.trackers.http import LocalEtags
+from agentsmith.domain.errors import BadAnswer, RateLimited, TrackerUnavailable
+from agentsmith.trackers.azuredevops.dialect import AZURE_DEVOPS
+from agentsmith.trackers.github.dialect import GITHUB
+from agentsmith.trackers.gitlab.dialect import DIALECT as GITLAB
+from agentsmith.trackers.http import Answer, LocalEtags, link_header
 from agentsmith.trackers.http.dialect import http_date, retry_after, whole_number
-from agentsmith.trackers.http.paging import links
+from agentsmith.trackers.http.paging import Page, links
 from agentsmith.trackers.http.redaction import excerpt, redact
-from tests.support.http_rig import BASE, SECRET, Login, Rig
+from agentsmith.trackers.jira.dialect import DIALECT as JIRA
+from tests.support.http_rig import BASE, EPOCH, SECRET, Login, Rig
 
-PATH = "/issues"
+PATH = "/repos/acme/web/issues"
 URL = f"{BASE}{PATH}"
 
 
@@ -191,3 +196,57 @@ def test_header_forms() -> None:
     assert http_date({"date": "Thu, 01 Jan 1970 00:01:00 GMT"}) == 60.0
     assert whole_number({"n": " 12 "}, "n") == 12
     assert whole_number({"n": "-1"}, "n") is None
+
+
+@respx.mock
+async def test_a_pause_has_a_bound_and_is_warned_of_once(rig: Rig, capsys: pytest.CaptureFixture[str]) -> None:
+    far = "Fri, 31 Dec 9999 23:59:59 GMT"
+    for value in ("3601", "9" * 400, far):
+        assert retry_after({"retry-after": value}) == 3600.0
+    told = {"Retry-After": "9" * 400}
+    respx.get(URL).respond(429, json={"message": "slow down"}, headers=told)
+    for _ in range(2):
+        with pytest.raises(RateLimited) as refused:
+            await rig.client.get(PATH)
+        assert refused.value.retry_at == pytest.approx(EPOCH + 3600)
+    assert capsys.readouterr().out.count("asked to stay away for very long") == 1
+
+
+@pytest.mark.parametrize(
+    ("path", "kept"),
+    [
+        ("/repos/acme/web/issues", True),
+        ("/api/v3/repos/acme/web/issues/12", True),
+        ("/repositories/7/issues/12/comments", True),
+        ("/repos/acme/web/labels", True),
+        ("/repos/acme/web/issues/12/events", False),
+        ("/repos/acme/web/issues/12/timeline", False),
+        ("/repos/acme/web/issues/comments/9", False),
+        ("/repos/acme/web/collaborators/mona/permission", False),
+        ("/orgs/acme/teams/ops/memberships/mona", False),
+        ("/repos/acme/issues/collaborators/mona/permission", False),
+        ("/user", False),
+        ("/repos/issues/12", False),
+    ],
+)
+def test_who_did_something_and_what_somebody_may_is_never_kept(path: str, kept: bool) -> None:
+    assert (GITHUB.reusable(path) is not None) is kept
+    assert not any(dialect.reusable(path) for dialect in (GITLAB, AZURE_DEVOPS, JIRA))
+
+
+@pytest.mark.parametrize(
+    ("link", "count", "onward"),
+    [
+        ("", 2, None),
+        ("", 3, {"per_page": "3", "page": "3"}),
+        (f'<{URL}?page=9>; rel="next"', 2, {}),
+    ],
+)
+def test_behind_a_full_page_that_is_unchanged_there_may_be_another(
+    link: str, count: int, onward: dict[str, str] | None
+) -> None:
+    page = Page(PATH, {"per_page": "3", "page": "2"})
+    answer = Answer(200, {}, list(range(count)), URL, '"1"', link, unchanged=True)
+    found = link_header(page, answer)
+    assert (None if found is None else found.params) == onward
+    assert link_header(page, replace(answer, unchanged=False, link="")) is None

@@ -215,5 +215,6 @@ def _conditional(call: Call, response: Response) -> Response:
     response.headers["Vary"] = "Accept, Authorization, Cookie, X-GitHub-OTP"
     if etag.removeprefix("W/") not in known:
         return response
-    kept = ("etag", "cache-control", "vary", "link")
+    # Neither does the ETag cover the Link header, nor does a 304 carry one.
+    kept = ("etag", "cache-control", "vary")
     return Response(status_code=304, headers={k: v for k, v in response.headers.items() if k in kept})

@@ -11,7 +11,7 @@ seconds, and also when so much changed that catching up would cost more.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
@@ -34,6 +34,8 @@ BATCH: Final = 200
 FULL_EVERY: Final = 600.0
 OVERLAP: Final = timedelta(seconds=120)
 _MOST_LABELS: Final = 50
+_MOST_KEPT: Final = 20_000
+"""A longer list is read anew each time."""
 _SMALLEST_PAGE: Final = 100
 _MOST_CHANGES: Final = 5
 """So many batches of changes are read before the list is read again instead."""
@@ -63,6 +65,13 @@ class Shelf:
     """The service's own time when the list was begun."""
     read_at: float
     """When it was last read as a whole, on the boot-time clock."""
+
+
+@dataclass(slots=True)
+class Withheld:
+    """Whether a batch lacked something that the query had named: that is asked again the next time."""
+
+    any: bool = False
 
 
 class Listing:
@@ -113,13 +122,14 @@ class Listing:
             where += f" AND [System.State] NOT IN ({', '.join(map(_quoted, closed))})"
         found: dict[str, Ticket] = {}
         as_of: datetime | None = None
+        withheld = Withheld()
         async for ids, at in self._query(where):
             as_of = as_of or at
-            async for _, ticket in self._read(ids):
+            async for _, ticket in self._read(ids, withheld):
                 if ticket is not None and ticket.key not in found and _carries(ticket, wanted):
                     found[ticket.key] = ticket
                     yield ticket
-        if as_of is not None and len(self._shelves) < _MOST_LABELS:
+        if as_of is not None and not withheld.any and len(found) <= _MOST_KEPT and len(self._shelves) < _MOST_LABELS:
             self._shelves[wanted] = Shelf(found, as_of, read_at)
 
     async def _catch_up(self, wanted: frozenset[str], shelf: Shelf) -> bool:
@@ -130,18 +140,20 @@ class Listing:
         since = (shelf.as_of - OVERLAP).astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         changed: dict[str, Ticket | None] = {}
         as_of: datetime | None = None
+        withheld = Withheld()
         async for ids, at in self._query(f"[System.ChangedDate] >= {_quoted(since)}", precise=True):
             as_of = as_of or at
             if len(changed) + len(ids) > _MOST_CHANGES * BATCH:
                 return False
-            async for key, ticket in self._read(ids):
+            async for key, ticket in self._read(ids, withheld):
                 changed[key] = ticket
         for key, ticket in changed.items():
             if ticket is not None and _carries(ticket, wanted):
                 shelf.tickets[key] = ticket
             else:
                 shelf.tickets.pop(key, None)
-        shelf.as_of = as_of or shelf.as_of
+        if not withheld.any:
+            shelf.as_of = as_of or shelf.as_of
         return True
 
     async def _query(self, where: str, *, precise: bool = False) -> AsyncIterator[tuple[list[int], datetime | None]]:
@@ -173,7 +185,7 @@ class Listing:
                 return
             last = ids[-1]
 
-    async def _read(self, ids: list[int]) -> AsyncIterator[tuple[str, Ticket | None]]:
+    async def _read(self, ids: list[int], withheld: Withheld) -> AsyncIterator[tuple[str, Ticket | None]]:
         """What the ids stand for; None for what is closed, gone, elsewhere or malformed."""
         for start in range(0, len(ids), self._batch):
             some = ids[start : start + self._batch]
@@ -182,12 +194,14 @@ class Listing:
             path = self._site.path("/wit/workitemsbatch") + f"?api-version={API_VERSION}"
             answer = await self._client.write("POST", path, body, repeatable=True, missing=Refused)
             page: Page = payloads.read(Page, answer.data, "a batch of work items")
+            withheld.any |= sum(record is not None for record in page.value) < len(some)
             missing = set(some)
             for record in page.value:
                 ticket = await self._listed(record, read_at)
                 if ticket is not None:
                     missing.discard(int(ticket.key))
-                    yield ticket.key, ticket if ticket.open else None
+                    # A hint needs no text (T2), and a shelf holds as many as there are open tickets.
+                    yield ticket.key, replace(ticket, body="") if ticket.open else None
             for number in missing:
                 yield str(number), None
 

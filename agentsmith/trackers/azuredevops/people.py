@@ -27,7 +27,7 @@ from agentsmith.trackers.http.ledger import ACTOR
 
 HISTORY_PAGE: Final = 200
 MEMBERS_FRESH: Final = 300.0
-"""Seconds for which the members of the teams are remembered."""
+"""Seconds for which a member of a team is believed to be one. That somebody is none is never remembered."""
 ADMINISTRATOR: Final = "team administrator"
 _MOST_PAGES: Final = 100
 _TAGS: Final = "System.Tags"
@@ -115,22 +115,35 @@ class People:
     async def belongs_to(self, actor: Actor, *, teams: frozenset[str], roles: frozenset[str]) -> str:
         """The team, of those named, that somebody is in; the one role is that of a team's administrator."""
         key = _key(actor)
-        members, by_team = await self._known_members()
-        for team in sorted(teams):
-            if key and key in by_team.get(team.casefold(), ()):
-                return f"team {team!r}"
         named = next((role for role in sorted(roles) if role.casefold() == ADMINISTRATOR), None)
-        return f"role {named!r}" if named and members.get(key, Access.NONE) >= Access.ADMIN else ""
+        for as_of in self._remembered_then_now():
+            members, by_team = await self._known_members(as_of)
+            for team in sorted(teams):
+                if key and key in by_team.get(team.casefold(), ()):
+                    return f"team {team!r}"
+            if named and members.get(key, Access.NONE) >= Access.ADMIN:
+                return f"role {named!r}"
+        return ""
 
     async def access_of(self, actor: Actor) -> Access:
         """WRITE for members of the project's teams, ADMIN for the teams' administrators, READ for all others."""
-        members, _ = await self._known_members()
         key = _key(actor)
-        return members.get(key, Access.READ) if key else Access.NONE
+        if not key:
+            return Access.NONE
+        for as_of in self._remembered_then_now():
+            members, _ = await self._known_members(as_of)
+            if key in members:
+                return members[key]
+        return Access.READ
 
-    async def _known_members(self) -> tuple[dict[str, Access], dict[str, set[str]]]:
+    def _remembered_then_now(self) -> tuple[float, float]:
+        now = self._now()
+        return now - MEMBERS_FRESH, now
+
+    async def _known_members(self, as_of: float) -> tuple[dict[str, Access], dict[str, set[str]]]:
+        """The members as they were asked for at `as_of` or later."""
         async with self._asking:
-            if self._members is None or self._now() - self._members[0] >= MEMBERS_FRESH:
+            if self._members is None or self._members[0] < as_of:
                 with spending_for(ACTOR):
                     self._members = (self._now(), *await self._ask_members())
             return self._members[1:]

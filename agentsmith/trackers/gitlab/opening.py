@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import httpx
 
 from agentsmith.domain.lifecycle import LabelSet
@@ -17,24 +15,13 @@ from agentsmith.trackers.gitlab.tracker import TRUST_READS, GitLabTracker
 from agentsmith.trackers.http import ApiClient, Pace, Shared, open_http
 
 
-class NoEtags:
-    """GitLab's API ignores If-None-Match: bodies kept for a 304 would only fill the shared cache."""
-
-    async def load(self, credential: str, url: str) -> None:  # noqa: ARG002 - the shape of every EtagCache
-        """Nothing is kept."""
-        return
-
-    async def save(self, credential: str, url: str, *, etag: str, body: bytes, link: str) -> None:
-        """Nothing is kept."""
-
-
 def _client(site: Site, credential: Token, shared: Shared, pace: Pace, http: httpx.AsyncClient) -> ApiClient:
     return ApiClient(
         http,
         base_url=site.base_url,
         dialect=DIALECT,
         credential=credential,
-        shared=replace(shared, etags=NoEtags()),
+        shared=shared,
         pace=pace,
     )
 

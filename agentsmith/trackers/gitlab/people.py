@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import Any, Final
 from urllib.parse import quote
 
+from agentsmith.bounded import Bounded
 from agentsmith.domain.errors import BadAnswer, Refused
 from agentsmith.domain.ticket import Actor
 from agentsmith.domain.tracker import Access, Labelling
@@ -45,7 +46,7 @@ _EDITS: Final = (
     ("marked the checklist item", DeedKind.BODY),
 )
 """How the notes begin that tell of a changed text."""
-_MOST_REMEMBERED: Final = 10_000
+_MOST_REMEMBERED: Final = 1000
 
 
 class People:
@@ -59,7 +60,7 @@ class People:
         self._me: Actor | None = None
         self._my_id: str | None = None
         self._asking = asyncio.Lock()
-        self._bots: dict[str, bool] = {}
+        self._bots: Bounded[str, bool] = Bounded(_MOST_REMEMBERED)
 
     async def me(self, *, deadline: float | None = None) -> Actor:
         """Who the token belongs to; asked once."""
@@ -193,11 +194,10 @@ class People:
             if not bot:
                 denied = frozenset({403, 404})
                 answer = await self._client.get(f"/users/{actor.id}", allow=denied, missing=Refused)
-                if answer.status not in denied:
-                    told: User = payloads.read(User, answer.data, "a user")
-                    bot = told.bot
-            if len(self._bots) >= _MOST_REMEMBERED:
-                self._bots.clear()
+                if answer.status in denied:
+                    return replace(actor, bot=False)  # not remembered: next time it may be told
+                told: User = payloads.read(User, answer.data, "a user")
+                bot = told.bot
             self._bots[actor.id] = bot
         return self._bots[actor.id]
 

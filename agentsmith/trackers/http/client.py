@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 import httpx
+import structlog
 
 from agentsmith.domain.errors import (
     BadAnswer,
@@ -21,7 +22,7 @@ from agentsmith.domain.errors import (
 )
 from agentsmith.trackers.http.calls import Broken, Call, Pace
 from agentsmith.trackers.http.credentials import Credential
-from agentsmith.trackers.http.dialect import Dialect, Limit, http_date, retry_after
+from agentsmith.trackers.http.dialect import LONGEST_WAIT, Dialect, Limit, asked_wait, http_date, retry_after
 from agentsmith.trackers.http.etags import Cached
 from agentsmith.trackers.http.governor import EVERYWHERE, Hold
 from agentsmith.trackers.http.paging import NextPage, Page, link_header
@@ -29,6 +30,8 @@ from agentsmith.trackers.http.redaction import excerpt
 from agentsmith.trackers.http.replies import Answer, OutcomeUnknown, Reply, error_for, is_json, parsed
 from agentsmith.trackers.http.shared import Shared, if_possible
 from agentsmith.trackers.http.wire import Wire
+
+log = structlog.get_logger()
 
 _MOST_PAGES: Final = 1000
 _NONE: Final[frozenset[int]] = frozenset()
@@ -54,6 +57,7 @@ class ApiClient:
         self._shared = shared
         self._spacing = write_spacing
         self._pace = pace or Pace()
+        self._warned = False
         self._wire = Wire(http, dialect, shared.ledger, self._pace)
 
     async def get(
@@ -68,23 +72,28 @@ class ApiClient:
     ) -> Answer:
         """Read, always asking the platform: a 304 gives the cached body and costs no quota.
 
-        `etag` is what the caller itself holds: if it still stands while the cache has forgotten the body, `data` is
-        None and `unchanged` is true. Statuses in `allow` are answers; 404 and 410 otherwise raise `missing`.
+        Only what the dialect lists as `reusable` is ever cached. `etag` is what the caller itself holds: if it still
+        stands while the cache has forgotten the body, `data` is None and `unchanged` is true. Statuses in `allow` are
+        answers; 404 and 410 otherwise raise `missing`.
         """
         url = self._url(path, params)
-        loaded = await if_possible(self._shared.etags.load(self._credential.name, str(url)))
+        shorten = self._dialect.reusable(url.path)
+        loaded = await if_possible(self._shared.etags.load(self._credential.name, str(url))) if shorten else None
         cached = Cached(*loaded) if loaded else None
         call = self._call("GET", url, deadline, etag=cached.etag if cached else etag)
         reply = await self._send(call, allow=allow, missing=missing)
         if reply.status == 304:
             body, link = (cached.body, cached.link) if cached else (b"", "")
+            link = reply.headers.get("link", link)
             data = self._parsed(call, Reply(200, {"content-type": "application/json"}, body, reply.url))
             moved = reply.url != str(url)
             return Answer(200, reply.headers, data, reply.url, call.etag, link, unchanged=True, redirected=moved)
         answer = self._answer(call, reply, missing)
-        if answer.status == 200 and answer.etag:
-            name, kept = self._credential.name, reply.body
+        if answer.status == 200 and answer.etag and shorten:
+            short = shorten(answer.data)
+            name, kept = self._credential.name, json.dumps(short).encode()
             saving = self._shared.etags.save(name, str(url), etag=answer.etag, body=kept, link=answer.link)
+            answer = replace(answer, data=short)
             await if_possible(saving)
         return answer
 
@@ -219,9 +228,18 @@ class ApiClient:
     async def _note(self, call: Call, reply: Reply, limit: Limit | None) -> None:
         """Tell the governor what the answer says about the pace that the platform wants."""
         governor, name = self._shared.governor, self._credential.name
+        if not self._warned and (asked := asked_wait(reply.headers) or 0.0) > LONGEST_WAIT:
+            self._warned = True
+            log.warning(
+                "asked to stay away for very long; asking again sooner",
+                platform=self._dialect.name,
+                asked_seconds=asked,
+                waiting_seconds=LONGEST_WAIT,
+            )
         quota = self._dialect.quota(reply.headers)
         if quota is not None:
             bucket, limit_, remaining, reset = quota
+            reset = min(reset, (http_date(reply.headers) or reset) + LONGEST_WAIT)
             await governor.report(name, bucket, limit=limit_, remaining=remaining, reset=reset)
         if limit is not None:
             bucket = EVERYWHERE if limit.everywhere else call.bucket

@@ -6,8 +6,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from typing import Any, Final
 
-from agentsmith.trackers.http.governor import Quota
+from agentsmith.trackers.http.governor import LONGEST_BACKOFF, Quota
+
+LONGEST_WAIT: Final = LONGEST_BACKOFF
+"""Seconds for which we stay away at most, also when a platform asks for more."""
+
+Shorten = Callable[[Any], Any]
+"""From a parsed answer to what we read of it; the rest would only fill the memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,18 +43,35 @@ class Dialect:
     """The platform's own words in a parsed error body; empty where there are none."""
     signed_out: Callable[[int, Mapping[str, str], bytes], bool] = lambda *_: False
     """Whether an answer that is no 401 says that the credential is refused: some send a sign-in page instead."""
+    reusable: Callable[[str], Shorten | None] = lambda _: None
+    """How the answer of a path is shortened, to be kept and used again when the platform says "unchanged" (304).
+
+    None: it is not kept. This is the only place where that is decided, and by default nothing is kept. Who did
+    something, and what somebody may, is never among it: those answers are read afresh, with the headers that belong to
+    them.
+    """
     hosts: frozenset[str] = field(default_factory=frozenset)
     """Other hosts that a redirect may lead to; they never see the credential."""
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:
+    """The seconds to stay away for, by a Retry-After header; None where there is none.
+
+    At most `LONGEST_WAIT`, whatever is asked for: one wrong header must not silence us for a week. Who comes back after
+    an hour and is still not welcome is told so again.
+    """
+    asked = asked_wait(headers)
+    return None if asked is None else min(asked, LONGEST_WAIT)
+
+
+def asked_wait(headers: Mapping[str, str]) -> float | None:
     """The seconds that a Retry-After header asks for, in either of its two forms; None where it is absent."""
     value = headers.get("retry-after", "").strip()
     if value.isdecimal():
         return float(value)
     try:
         when = parsedate_to_datetime(value)
-    except ValueError:
+    except (ValueError, OverflowError):
         return None
     if when.tzinfo is None:
         when = when.replace(tzinfo=UTC)

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
+from urllib.parse import parse_qsl, urlsplit
 
 from agentsmith.trackers.http.replies import Answer
 
@@ -21,7 +22,7 @@ class Page:
 NextPage = Callable[[Page, Answer], Page | None]
 """From a page and its answer to the next page; None after the last."""
 
-_LINK: Final = re.compile(r"<([^>]*)>((?:\s*;\s*[\w-]+\s*=\s*(?:\"[^\"]*\"|[^\s;,\"]+))*)")
+_LINK: Final = re.compile(r"<([^<>]*)>((?:\s*;\s*[\w-]+\s*=\s*(?:\"[^\"]*\"|[^\s;,\"]+))*)")
 _REL: Final = re.compile(r";\s*rel\s*=\s*\"?([^\";,]*)\"?", re.I)
 
 
@@ -35,7 +36,21 @@ def links(header: str) -> dict[str, str]:
     return found
 
 
-def link_header(page: Page, answer: Answer) -> Page | None:  # noqa: ARG001 - the shape of every NextPage
-    """GitHub and GitLab: the answer's Link header names the next page."""
+def link_header(page: Page, answer: Answer) -> Page | None:
+    """GitHub: the answer's Link header names the next page.
+
+    An ETag covers the body alone: a full page that is unchanged may have got a successor since, and a 304 need not say
+    so. There the next page is asked for by its number; it costs nothing while it stays as it is.
+    """
     url = links(answer.link).get("next")
-    return Page(url) if url else None
+    if url:
+        return Page(url)
+    return _probe(page, answer.data) if answer.unchanged else None
+
+
+def _probe(page: Page, records: object) -> Page | None:
+    query = {**dict(parse_qsl(urlsplit(page.url).query)), **page.params}
+    size = query.get("per_page", "")
+    full = len(records) >= int(size) if isinstance(records, list) and size.isdecimal() else bool(records)
+    number = query.get("page", "1")
+    return Page(page.url, {**page.params, "page": str(int(number) + 1)}) if full and number.isdecimal() else None

@@ -6,12 +6,13 @@ that we have written ourselves, Cloud is asked not to answer from an old index (
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 import structlog
 
+from agentsmith.bounded import Bounded
 from agentsmith.domain.errors import BadAnswer, ConfigError, Refused, TicketNotFound
 from agentsmith.domain.ticket import Ticket
 from agentsmith.trackers.http import ApiClient
@@ -48,7 +49,7 @@ class Listing:
         self._recent = recent
         self._now = now
         self._page_size = page_size
-        self._known: OrderedDict[str, tuple[str, Ticket | None]] = OrderedDict()
+        self._known: Bounded[str, tuple[str, Ticket | None]] = Bounded(_MOST_KNOWN)
         """By number: the index's stamp, and the issue as it was read then; None for a malformed one."""
 
     async def find(self, *labels: str) -> AsyncIterator[Ticket]:
@@ -127,12 +128,15 @@ class Listing:
         if changed:
             read = await (self._together(changed) if self._site.cloud else self._one_by_one(changed))
             for hit in changed:
-                self._remember(hit, read.get(hit.id))
+                if hit.id in read:
+                    self._remember(hit, read[hit.id])
+                else:
+                    self._known.pop(hit.id, None)  # nobody said in which revision it is not there: asked again
         tickets = (self._known[hit.id][1] for hit in hits if hit.id in self._known)
         return [ticket for ticket in tickets if ticket is not None]
 
-    async def _together(self, hits: Sequence[Hit]) -> dict[str, Ticket]:
-        """Up to 100 issues in one request that does not go through the index."""
+    async def _together(self, hits: Sequence[Hit]) -> dict[str, Ticket | None]:
+        """Up to 100 issues in one request that does not go through the index; None for a malformed one."""
         body = {
             "issueIdsOrKeys": [hit.id for hit in hits],
             "fields": list(FIELDS),
@@ -140,22 +144,23 @@ class Listing:
         }
         path = self._site.api("/issue/bulkfetch")
         answer = await self._client.write("POST", path, body, repeatable=True, bucket=SEARCH, missing=Refused)
-        found: dict[str, Ticket] = {}
+        found: dict[str, Ticket | None] = {}
         for record in payloads.listed(answer.data, "issues", "a list of issues"):
             id_ = record.get("id") if isinstance(record, dict) else None
             ticket = self._shaped(record, id_)
-            if ticket is not None and isinstance(id_, str):
+            if isinstance(id_, str):
                 found[id_] = ticket
         return found
 
-    async def _one_by_one(self, hits: Sequence[Hit]) -> dict[str, Ticket]:
-        found: dict[str, Ticket] = {}
+    async def _one_by_one(self, hits: Sequence[Hit]) -> dict[str, Ticket | None]:
+        found: dict[str, Ticket | None] = {}
         for hit in hits:
             try:
                 found[hit.id] = await self._issues.read(hit.key)
             except TicketNotFound:
                 continue  # deleted or moved since the index saw it
             except BadAnswer as error:
+                found[hit.id] = None
                 log.warning("skipped a malformed issue", project=self._site.project, key=hit.key, error=str(error))
         return found
 
@@ -168,10 +173,8 @@ class Listing:
         return ticket if self._site.key(ticket.key) else None
 
     def _remember(self, hit: Hit, ticket: Ticket | None) -> None:
-        self._known[hit.id] = (hit.stamp, ticket)
-        self._known.move_to_end(hit.id)
-        while len(self._known) > _MOST_KNOWN:
-            self._known.popitem(last=False)
+        # A hint needs no text (T2), and here are as many as there are open tickets.
+        self._known[hit.id] = (hit.stamp, replace(ticket, body="") if ticket else None)
 
 
 def jql(project: str, *labels: str) -> str:
