@@ -144,7 +144,8 @@ class LocalPlatform(Platform):
     async def comments(self, key: str) -> list[RawComment]:
         """The rows of the table."""
         rows = self._sql(
-            "SELECT c.author, c.body, c.id FROM comments c JOIN tickets t ON c.ticket = t.id WHERE number = ? ORDER BY c.id",
+            "SELECT c.author, c.body, c.id FROM comments c JOIN tickets t ON c.ticket = t.id"
+            " WHERE number = ? ORDER BY c.id",
             key,
         )
         return [RawComment(author, body, str(ref)) for author, body, ref in rows]

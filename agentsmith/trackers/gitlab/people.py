@@ -195,7 +195,7 @@ class People:
                 denied = frozenset({403, 404})
                 answer = await self._client.get(f"/users/{actor.id}", allow=denied, missing=Refused)
                 if answer.status in denied:
-                    return replace(actor, bot=False)  # not remembered: next time it may be told
+                    return False  # not remembered: next time it may be told
                 told: User = payloads.read(User, answer.data, "a user")
                 bot = told.bot
             self._bots[actor.id] = bot
