@@ -18,7 +18,7 @@ import structlog
 from agentsmith.boottime import boottime
 from agentsmith.domain.intent import Intent
 from agentsmith.domain.lifecycle import Status
-from agentsmith.domain.request import MalformedRequest, PipelineRequest
+from agentsmith.domain.request import MalformedRequest, NewerRequest, PipelineRequest
 from agentsmith.domain.ticket import TicketId
 from agentsmith.run import RunScope
 from agentsmith.store import AWAY, Acquired, DeadLetter, NotAcquired, Process, RunLease, Settled, Store
@@ -30,6 +30,10 @@ log = structlog.get_logger()
 
 _SETTLE_WITHIN: Final = 15.0
 """How long a process that ends tries to give its runs back, once their children have had their grace."""
+
+
+_OTHERS_FIRST: Final = 0.5
+"""Seconds for which a slot takes nothing after it left a request to others."""
 
 
 @dataclass(slots=True)
@@ -230,6 +234,9 @@ class Consumer:
     async def _run(self, payload: str) -> None:
         try:
             request = PipelineRequest.from_json(payload)
+        except NewerRequest as error:
+            await self._leave_to_others(payload, str(error))
+            return
         except MalformedRequest as error:
             log.error("a request that nobody can read goes to the dead letters", reason=str(error))
             letter = DeadLetter(payload, str(error), time.time())
@@ -239,6 +246,10 @@ class Consumer:
         if earlier := [self._tasks[p] for p, scope in self._scopes.items() if scope.request.ticket == request.ticket]:
             await asyncio.wait(earlier)
         if self._draining.is_set():
+            return
+        if not self._knows(request) and await self._others_may_know(request):
+            why = f"this configuration has no pipeline {request.pipeline!r}, or no tracker {request.tracker!r}"
+            await self._leave_to_others(payload, why)
             return
         times = self.store.times
         acquired = await self.store.outage.outlast(
@@ -266,6 +277,21 @@ class Consumer:
                 await self.store.outage.outlast(
                     lambda: self.store.queue.acknowledge_and_take(self.process.name, done, room=0)
                 )
+
+    def _knows(self, request: PipelineRequest) -> bool:
+        return request.pipeline in self.context.pipelines and request.tracker in self.context.trackers
+
+    async def _others_may_know(self, request: PipelineRequest) -> bool:
+        alive = await self.store.outage.outlast(self.store.presence.alive)
+        return any(p.may_run(request.tracker, request.pipeline) for p in alive if p.name != self.process.name)
+
+    async def _leave_to_others(self, payload: str, why: str) -> None:
+        """A process of another release or configuration can run it; nothing is counted, and nothing buried."""
+        log.info("a request is left to others", run=_run_of(payload), why=why)
+        await self.store.outage.outlast(lambda: self.store.queue.hand_back(self.process.name, payload))
+        with contextlib.suppress(TimeoutError):  # the slot stays taken meanwhile, or we would take it again at once
+            async with asyncio.timeout(_OTHERS_FIRST):
+                await self._draining.wait()
 
     async def _give_up(self, request: PipelineRequest, payload: str, deliveries: int) -> None:
         """Poison: note the failure for housekeeping to publish, and put the request among the dead letters."""

@@ -19,7 +19,7 @@ from agentsmith import logs
 from agentsmith.boottime import boottime
 from agentsmith.config import Pipeline
 from agentsmith.domain.errors import LeaseLost, MachineTrouble, TicketNotFound, TrackerError, told
-from agentsmith.domain.gates import matching
+from agentsmith.domain.gates import still_wanted
 from agentsmith.domain.intent import Intent
 from agentsmith.domain.lifecycle import Status, resolve
 from agentsmith.domain.report import StepLine
@@ -200,10 +200,11 @@ class RunScope:
         # In progress with the lease in our hand: an earlier taker died between its label and its acknowledge.
         if status not in (Status.ENQUEUED, Status.IN_PROGRESS):
             raise Dropped(f"its label says {status.value}", look=0.0)
-        wanted = self.request.asked_by is not None or matching(ticket, self._context.triggers)
-        if not ticket.open or not wanted:
+        if not ticket.open or not still_wanted(ticket, self.request.wanted, self._context.triggers):
             self._stop = WITHDRAWN + ("the trigger was removed" if ticket.open else "the ticket was closed")
             return False
+        if not self.request.pinned.sha256:
+            raise Dropped("nobody knows what was vetted: the request does not tell its text", look=0.0)
         return True
 
     async def _count_attempt(self) -> bool:
@@ -409,6 +410,7 @@ class RunScope:
             request=self.request.to_json() if outcome.give_back else "",
             attempt=self._attempt,
             text=self.request.pinned.sha256,
+            trigger=self.request.wanted.trigger,
         )
 
     def _now_at_redis(self) -> float:

@@ -6,6 +6,7 @@ import json
 from dataclasses import dataclass
 
 from agentsmith.domain.intent import Intent
+from agentsmith.domain.request import Wanted
 from agentsmith.domain.ticket import TicketId
 
 
@@ -25,11 +26,18 @@ class RunLease:
     """Who asked for this run by hand, without any trigger."""
     labelled: str = ""
     """By which event its trigger was set, and the trigger, as in the request; empty where that is not known."""
+    trigger: str = ""
+    """The label that started it; empty in a lease of an older release."""
 
     @property
     def lock_holder(self) -> str:
         """How every token begins under which the run holds its ticket's lock; taken again it has the same name."""
         return f"{self.run}.{self.fence}."
+
+    @property
+    def wanted(self) -> Wanted:
+        """What keeps the run wanted."""
+        return Wanted(self.trigger or self.labelled.partition(" ")[2], by_hand=bool(self.asked_by))
 
     @classmethod
     def parse(cls, ticket: TicketId, value: str) -> RunLease:
@@ -42,10 +50,11 @@ class RunLease:
             run=data["run"],
             consumer=data["consumer"],
             fence=int(data["fence"]),
-            since=float(data["since"]) / 1000,
+            since=float(data.get("since", 0)) / 1000,
             value=value,
             asked_by=data.get("asked_by", ""),
             labelled=data.get("labelled", ""),
+            trigger=data.get("trigger", ""),
         )
 
 

@@ -26,7 +26,7 @@ _ACQUIRE: Final = Script(
     ENTRIES
     + f"""
 local processing, index, heartbeat, fence, running, counters, suspects, released = unpack(KEYS)
-local ticket, payload, run, consumer, tracker, key, ttl, limit, asked_by, labelled = unpack(ARGV)
+local ticket, payload, run, consumer, tracker, key, ttl, limit, asked_by, labelled, trigger = unpack(ARGV)
 if not redis.call('LPOS', processing, payload) then return {{'superseded'}} end
 if redis.call('HGET', index, ticket) ~= payload then return {{'superseded'}} end
 local held, entry = redis.call('GET', heartbeat), name_of(payload)
@@ -49,7 +49,7 @@ local since = text(now_us() / 1000)
 local value = cjson.encode({{
   run = run, consumer = consumer, tracker = tracker, key = key, fence = mine, since = since,
   asked_by = asked_by ~= '' and asked_by or nil, labelled = labelled ~= '' and labelled or nil,
-  entry = entry ~= '' and entry or nil}})
+  trigger = trigger ~= '' and trigger or nil, entry = entry ~= '' and entry or nil}})
 redis.call('SET', heartbeat, value, 'PX', ttl)
 redis.call('HSET', running, ticket, value)
 redis.call('ZREM', suspects, ticket)
@@ -255,6 +255,7 @@ class Runs:
         ]
         about: list[Value] = [t, payload, request.run, consumer, request.tracker, request.key]
         args: list[Value] = [*about, _ms(ttl), max_deliveries, request.asked_by or "", request.labelled or ""]
+        args.append(request.wanted.trigger)
         sent_at = boottime()
         word, *rest = await _ACQUIRE(self._redis, keys, args)
         if word != "acquired":
