@@ -51,12 +51,8 @@ async def call_off(
         if await recovery.decide_and_publish(intent, ticket=ticket, lock=lock, unqueue=True) == "decided":
             return CalledOff.UNQUEUED
     await store.runs.withdraw_follow_up(ticket.id)
-    await store.runs.request_stop(ticket.id, reason)
-    if leased and await store.runs.unsettled(ticket.id) is None:
-        # It ended in this very moment: the request would stop its next run.
-        await store.runs.withdraw_stop(ticket.id)
-        return CalledOff.NOTHING
-    return CalledOff.STOPPING
+    # It may have ended in this very moment.
+    return CalledOff.STOPPING if await store.runs.request_stop(ticket.id, reason) else CalledOff.NOTHING
 
 
 async def _waiting_run(store: Store, ticket: TicketId) -> str | None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
@@ -69,6 +68,9 @@ class Consumer:
 
     async def _keep_taking(self) -> None:
         while not self._draining.is_set():
+            await self.context.machine.until_well(self._draining)
+            if self._draining.is_set():
+                return
             self._freed.clear()
             free = self.slots - len(self._tasks)
             if free <= 0:
@@ -181,6 +183,8 @@ class Consumer:
         scope = self._scopes.pop(payload, None)
         self._leases.pop(payload, None)
         self._freed.set()
+        if scope is not None and scope.served:
+            self.context.machine.served()
         if scope is not None and scope.holds_request:
             # The lease was lost before the request was acknowledged. Nobody but us may take it out of our list.
             self._adopt = True
@@ -201,6 +205,9 @@ class Consumer:
             letter = DeadLetter(payload, str(error), time.time())
             await self.store.outage.outlast(lambda: self.store.queue.bury(self.process.name, "", payload, letter))
             return
+        # It was put back and given to us again: the earlier run, whose lease is gone, may still be at its folder.
+        if earlier := [self._tasks[p] for p, scope in self._scopes.items() if scope.request.ticket == request.ticket]:
+            await asyncio.wait(earlier)
         if self._draining.is_set():
             return
         times = self.store.times
@@ -232,7 +239,7 @@ class Consumer:
 
     async def _give_up(self, request: PipelineRequest, payload: str, deliveries: int) -> None:
         """Poison: note the failure for housekeeping to publish, and put the request among the dead letters."""
-        why = f"taken {deliveries - 1} times, and each time the consumer died before it could start"
+        why = f"taken {deliveries - 1} times, and each time its consumer died, or lost its lease, before it could start"
         log.error("poison: giving up", ticket=request.ticket, run=request.run, why=why)
         letter = DeadLetter(payload, why, time.time())
         if await self._note_failure(request, letter):
@@ -262,9 +269,7 @@ class Consumer:
             note=f"It was {letter.reason}.",
         )
         try:
-            async with holding(
-                self.store, tracker.platform, request.ticket, token=uuid.uuid4().hex, wait=self.store.times.lock
-            ) as lock:
+            async with holding(self.store, tracker.platform, request.ticket, wait=self.store.times.lock) as lock:
                 begun = await self.store.intents.decide(
                     request.ticket, intent, lock_key=lock.key, token=lock.token, look_in=0, letter=letter
                 )

@@ -23,7 +23,7 @@ from agentsmith import __version__, logs
 from agentsmith.claim import Claims, new_request, new_run_id
 from agentsmith.config import Config
 from agentsmith.consumer import Consumer
-from agentsmith.domain.errors import TrackerError
+from agentsmith.domain.errors import StoreRefused, TrackerError
 from agentsmith.domain.forge import Forge
 from agentsmith.domain.request import PipelineRequest
 from agentsmith.domain.ticket import Ticket
@@ -34,6 +34,7 @@ from agentsmith.leadership import lead
 from agentsmith.opening import Opened, open_forges, open_store, open_trackers, webhook_readers
 from agentsmith.pipelines import cgroups
 from agentsmith.pipelines.context import Limits
+from agentsmith.pipelines.machine import Machine, try_out
 from agentsmith.pipelines.runner import user_called
 from agentsmith.poller import Poller
 from agentsmith.publish import Publisher
@@ -45,7 +46,7 @@ from agentsmith.shadow import ReadOnly
 from agentsmith.store import AWAY, Process, Store
 from agentsmith.talk import Talk
 from agentsmith.web.access import Doorkeeper
-from agentsmith.web.app import Answers, make_app
+from agentsmith.web.app import Answers, Ready, make_app
 from agentsmith.web.receiver import Desk, Receiver
 from agentsmith.web.server import WebServer, listen
 from agentsmith.work import RunContext
@@ -108,6 +109,7 @@ def run_context(
 ) -> RunContext:
     """What the runs of this process share."""
     cgroups.check(config.run.limits)
+    user, forges = user_called(config.run.user), forges or {}
     return RunContext(
         store=opened.store,
         redis_url=opened.url,
@@ -119,9 +121,12 @@ def run_context(
         kill_grace=config.consumer.kill_grace,
         data_dir=config.data_dir,
         settings=config.run,
-        agents=config.agents,
-        forges=forges or {},
-        user=user_called(config.run.user),
+        agents=parts.book.agents,
+        forges=forges,
+        user=user,
+        machine=Machine(
+            lambda: try_out(config.data_dir, limits=config.run.limits, user=user, git=bool(forges)),
+        ),
     )
 
 
@@ -160,6 +165,7 @@ class Daemon:
             self._roles = roles & {Role.RECEIVER, Role.POLLER}
         self._stop = asyncio.Event()
         self._process = this_process(config, self._roles)
+        self._machine: Machine | None = None
 
     def stop(self) -> None:
         """Begin the bounded, draining shutdown; `run` returns when it is over."""
@@ -174,7 +180,7 @@ class Daemon:
             if listener is not None:
                 held.callback(listener.close)
             async with (
-                open_store(self._config) as opened,
+                open_store(self._config, until=self._stop) as opened,
                 open_trackers(self._config, opened.store) as reached,
                 open_forges(self._config, opened.store) as forges,
             ):
@@ -189,7 +195,7 @@ class Daemon:
         server = self._config.server
         token = server.api_token.get_secret_value() if server.api_token is not None else None
         answers = Answers(store, trackers, Doorkeeper(server.host, token))
-        app = make_app(Receiver(store, desks), ready=lambda: _ready(store), answers=answers)
+        app = make_app(Receiver(store, desks), ready=self._ready(store), answers=answers)
         return WebServer(app, listener, trusted_proxies=server.trusted_proxies)
 
     async def _serve(
@@ -212,6 +218,7 @@ class Daemon:
                 max_deliveries=self._config.consumer.max_deliveries,
                 take_wait=min(1.0, self._config.lease.renew_every),
             )
+            self._machine = consumer.context.machine
         async with asyncio.TaskGroup() as group:
 
             def start(name: str, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
@@ -220,7 +227,7 @@ class Daemon:
             keeping = start("redis", opened.server.keep()) if opened.server is not None else None
             takes_signals = bool({Role.RECEIVER, Role.POLLER} & self._roles)
             intake = Intake(store, parts.claims, self._process, talk=parts.talk) if takes_signals else None
-            ticking = start("presence", tick(self._config, store, lambda: self._process, consumer, intake))
+            ticking = start("presence", tick(self._config, store, self._about_us, consumer, intake))
             heard = frozenset(name for name, desk in desks.items() if desk.reader is not None)
             leaders = [start(role, work) for role, work in self._leading(store, trackers, parts, heard)]
             if intake is not None:
@@ -253,6 +260,18 @@ class Daemon:
             if keeping is not None:
                 keeping.cancel()
         log.info("stopped")
+
+    def _about_us(self) -> Process:
+        trouble = self._machine.trouble if self._machine is not None else ""
+        return replace(self._process, trouble=trouble)
+
+    def _ready(self, store: Store) -> Ready:
+        async def ready() -> str | None:
+            if self._machine is not None and self._machine.trouble:
+                return f"this machine is in trouble: {self._machine.trouble}"
+            return await _answers(store)
+
+        return ready
 
     def _leading(
         self, store: Store, trackers: Mapping[str, Tracker], parts: Parts, heard: frozenset[str]
@@ -344,10 +363,12 @@ async def _introduce(desk: Desk) -> None:
             pause = min(300.0, pause * 2)
 
 
-async def _ready(store: Store) -> str | None:
+async def _answers(store: Store) -> str | None:
     try:
         async with asyncio.timeout(1):
-            await store.redis.ping()
+            await store.prove()
+    except StoreRefused as refused:
+        return f"Redis refuses: {refused}"
     except (*AWAY, TimeoutError):
         return "Redis does not answer"
     return None

@@ -7,7 +7,6 @@ others: everything that asks a tracker is done for all trackers at once.
 from __future__ import annotations
 
 import asyncio
-import uuid
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -77,6 +76,8 @@ class Housekeeping:
     lease: LeaderLease | None = None
     """The leadership under which cycles are noted; without one nobody contends."""
     _was_settling: bool = False
+    _lost: dict[str, str] = field(default_factory=dict)
+    """Requests that were in no list when we last looked."""
     _foreign: Bounded[TicketId, str] = field(default_factory=lambda: Bounded(10_000))
     """Revisions of tickets that turned out to be another installation's: until they change, they stay so."""
 
@@ -103,6 +104,7 @@ class Housekeeping:
 
         async def look_for_orphans() -> None:
             await self.store.presence.find_owners()
+            await self._heal()
             self._tell("enqueued reconciler", await self.look_at(Status.ENQUEUED))
             self._tell("due times", await self.look_at_waiting())
 
@@ -183,6 +185,15 @@ class Housekeeping:
             requests, signals = await self.store.queue.put_back(name), await self.store.signals.put_back(name)
             swept.put_back += max(0, requests) + max(0, signals)
 
+    async def _heal(self) -> None:
+        """Let nothing that is kept beside something else outlive it: it would keep a ticket out for ever."""
+        owners = await self.store.presence.known()
+        lost = await self.store.queue.lost(owners)
+        twice = {ticket: request for ticket, request in lost.items() if self._lost.get(ticket) == request}
+        self._lost = lost
+        if healed := await self.store.queue.forget_lost(owners, twice) + await self.store.signals.heal(owners):
+            log.warning("what stood for nothing any more was forgotten", entries=healed)
+
     async def _finish_intents(self, swept: Swept) -> None:
         found: dict[str, list[Task]] = {}
         for ticket in await self.store.intents.to_look_at(now=await self.store.clock()):
@@ -196,18 +207,20 @@ class Housekeeping:
 
     def _finishing(self, swept: Swept, tracker: Tracker, ticket: TicketId) -> Task:
         async def finish() -> None:
-            async with holding(self.store, tracker.platform, ticket, token=uuid.uuid4().hex) as lock:
+            async with holding(self.store, tracker.platform, ticket) as lock:
                 await self.recovery.finish_intent(ticket, tracker, lock)
             swept.finished += 1
 
         return lambda: self._attempt(swept, ticket, finish)
 
     async def _bring_back(self, swept: Swept) -> None:
+        # The marks first: what is marked later is found the next time, with its run.
+        marked = (*await self.store.runs.released(), *await self.store.runs.suspects())
         running = {lease.ticket: lease for lease in await self.store.runs.running()}
         alive = {process.name for process in await self.store.presence.alive()}
         orphaned = [lease.ticket for lease in running.values() if lease.consumer not in alive]
         found: dict[str, list[Task]] = {}
-        for ticket in dict.fromkeys((*await self.store.runs.released(), *await self.store.runs.suspects(), *orphaned)):
+        for ticket in dict.fromkeys((*marked, *orphaned)):
             lease = running.get(ticket)
             where = (lease.tracker, lease.key) if lease else await self.store.intents.where(ticket)
             if where is None:

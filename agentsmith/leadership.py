@@ -37,8 +37,9 @@ async def lead(role: str, lease: LeaderLease, work: Work, outage: Outage) -> Non
             try:
                 await _while_trusted(lease, work, outage)
             except Exception as error:
-                if all(isinstance(cause, AWAY) for cause in _causes(error)):
-                    outage.noticed(error)
+                causes = list(_causes(error))
+                if all(isinstance(cause, AWAY) for cause in causes):
+                    outage.noticed(causes[0])
                 else:
                     log.error("the leader's work failed; the lease is given up", role=role, exc_info=error)
                     pause = lease.ttl / 2  # whoever stands by may do better, so let them be first

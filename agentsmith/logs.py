@@ -12,11 +12,13 @@ import logging
 import os
 import re
 import sys
+import time
 import traceback
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from math import isfinite
-from typing import Any, Final, Literal, Protocol, TextIO
+from typing import Any, Final, Literal, NamedTuple, Protocol, TextIO
 from urllib.parse import quote
 
 import structlog
@@ -30,6 +32,11 @@ _WHOLE_WORD_BELOW: Final = 4
 """Shorter secrets are replaced only where they stand alone, or a careless `1` would blank out every log."""
 
 _NOISY: Final = ("uvicorn", "uvicorn.access", "uvicorn.error", "httpx", "httpcore", "apscheduler", "asyncio")
+MOST_ALIKE: Final = 60
+"""Lines of one kind in a minute. Strangers can make us write lines; a log that they fill tells nothing else."""
+_MINUTE: Final = 60.0
+_ABOUT: Final = ("tracker", "ticket", "run")
+"""The fields that tell what a line is about."""
 _LEVELS: Final = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 
 _SENSITIVE_KEY: Final = re.compile(
@@ -58,10 +65,12 @@ class _Secrets:
     """The registered values, in every spelling in which they could turn up, as one pattern."""
 
     def __init__(self) -> None:
+        self.given: set[str] = set()
         self._values: set[str] = set()
         self._pattern: re.Pattern[str] | None = None
 
     def add(self, value: str) -> None:
+        self.given.add(value)
         for spelling in _spellings(value):
             self._values.add(spelling)
         longest_first = sorted(self._values, key=lambda text: (-len(text), text))
@@ -75,6 +84,7 @@ class _Secrets:
         return self._pattern.sub(MASK, text) if self._pattern is not None else text
 
     def clear(self) -> None:
+        self.given.clear()
         self._values.clear()
         self._pattern = None
 
@@ -98,6 +108,11 @@ _secrets: Final = _Secrets()
 def register_secret(value: str) -> None:
     """From now on the value appears in no log line, nor in what `redact` answers; blank values are ignored."""
     _secrets.add(value)
+
+
+def registered() -> frozenset[str]:
+    """The values themselves, for those who must look for them elsewhere."""
+    return frozenset(_secrets.given)
 
 
 def redact(text: str) -> str:
@@ -184,7 +199,48 @@ def configure(
 
 
 class _Handler(logging.StreamHandler[TextIO]):
-    """Ours, so that `configure` takes away only what it put there."""
+    """Ours, so that `configure` takes away only what it put there. Writes no more than so many lines of one kind."""
+
+    def __init__(self, stream: TextIO) -> None:
+        super().__init__(stream)
+        self._since = time.monotonic()
+        self._lines: Counter[_Kind] = Counter()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write the line, unless there were enough like it in this minute: their number is told at its end."""
+        if time.monotonic() - self._since >= _MINUTE:
+            self._tell_of_the_rest()
+        kind = _kind(record)
+        self._lines[kind] += 1
+        if self._lines[kind] <= MOST_ALIKE:
+            super().emit(record)
+
+    def close(self) -> None:
+        """Tell of what was left out before it is too late."""
+        self._tell_of_the_rest()
+        super().close()
+
+    def _tell_of_the_rest(self) -> None:
+        lines, self._lines, self._since = self._lines, Counter(), time.monotonic()
+        for kind, count in lines.items():
+            if count > MOST_ALIKE:
+                text = f"{kind.event} … and {count - MOST_ALIKE:,} more like it"
+                super().emit(logging.LogRecord(kind.logger, kind.level, "", 0, text, None, None))
+
+
+class _Kind(NamedTuple):
+    """What lines have in common that say the same; what happens to two tickets is not the same."""
+
+    logger: str
+    level: int
+    event: str
+    about: tuple[str, ...]
+
+
+def _kind(record: logging.LogRecord) -> _Kind:
+    told = record.msg if isinstance(record.msg, Mapping) else {}
+    event = told.get("event", record.msg)
+    return _Kind(record.name, record.levelno, str(event), tuple(str(told.get(name, "")) for name in _ABOUT))
 
 
 def _timestamp(_logger: Any, _method: str, event: EventDict) -> EventDict:

@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from agentsmith import logs
 from agentsmith.config import Config
-from agentsmith.domain.errors import StoreUnavailable
+from agentsmith.domain.errors import StoreRefused, StoreUnavailable
 from agentsmith.domain.forge import Forge
 from agentsmith.domain.tracker import Tracker
 from agentsmith.domain.webhook import WebhookReader
-from agentsmith.store import LeaseTimes, Store
+from agentsmith.store import LeaseTimes, Outage, Store
 from agentsmith.store.server import EmbeddedServer
 from agentsmith.store.server_binary import ServerUnavailable
 from agentsmith.ticketlock import LabelLocks
 from agentsmith.trackers import forges as code
 from agentsmith.trackers import registry
 from agentsmith.trackers.http import Shared
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +56,11 @@ def lease_times(config: Config) -> LeaseTimes:
 
 
 @contextlib.asynccontextmanager
-async def open_store(config: Config) -> AsyncIterator[Opened]:
-    """Connect to the configured Redis, or to our own, and check that it can serve us."""
+async def open_store(config: Config, *, until: asyncio.Event | None = None) -> AsyncIterator[Opened]:
+    """Connect to the configured Redis, or to our own, and check that it can serve us.
+
+    One that is there, but refuses or has no room for now, is waited for until the event is set; without one it is not.
+    """
     for secret in config.secrets():
         logs.register_secret(secret)
     async with contextlib.AsyncExitStack() as stack:
@@ -61,15 +68,32 @@ async def open_store(config: Config) -> AsyncIterator[Opened]:
         if config.redis.url is not None:
             url = config.redis.url.get_secret_value()
         else:
-            try:
-                binary = Path(config.redis.server) if config.redis.server else None
-                server = await stack.enter_async_context(EmbeddedServer(config.data_dir, binary=binary))
-            except ServerUnavailable as error:
-                raise StoreUnavailable(str(error)) from None
+            binary = Path(config.redis.server) if config.redis.server else None
+            server = EmbeddedServer(config.data_dir, binary=binary)
+            await _patiently(server.start, Outage(), until)
+            stack.push_async_callback(server.stop)
             url = server.url
         store = Store(url, times=lease_times(config), namespace=config.redis.namespace)
         await stack.enter_async_context(store)
-        yield Opened(store, url, server, await store.check())
+        yield Opened(store, url, server, await _patiently(store.check, store.outage, until))
+
+
+async def _patiently(step: Callable[[], Awaitable[T]], outage: Outage, until: asyncio.Event | None) -> T:
+    """Do `step`, again and again while it is refused for now and the event is not set."""
+    while True:
+        try:
+            result = await step()
+        except ServerUnavailable as error:
+            raise StoreUnavailable(str(error)) from None
+        except StoreRefused as refused:
+            if until is None or until.is_set():
+                raise
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(outage.noticed(refused)):
+                    await until.wait()
+        else:
+            outage.over()
+            return result
 
 
 def webhook_readers(config: Config) -> dict[str, WebhookReader | None]:

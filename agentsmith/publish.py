@@ -65,6 +65,15 @@ class FencedOff:
 PublishOutcome = Published | NotYet | FencedOff
 
 
+async def shows(tracker: Tracker, seen: Ticket, keep: Status | None, lock: Lease) -> bool:
+    """Make a ticket that was just read show `keep` alone; False when it shows something else all the same."""
+    wanted = frozenset() if keep is None else frozenset({keep})
+    if tracker.labels.statuses(seen.labels) == wanted:
+        return True
+    tidied = await tracker.tidy(seen, keep=keep, deadline=lock.trust.until)
+    return tracker.labels.statuses(tidied.labels) == wanted
+
+
 class Publisher:
     """Writes decisions onto tickets."""
 
@@ -121,14 +130,14 @@ class Publisher:
                 return await self._later(intent, reason, LOOK_AGAIN)
 
     async def _overtaken(self, tracker: Tracker, seen: Ticket, intent: Intent, lock: Lease) -> PublishOutcome:
-        statuses = tracker.labels.statuses(seen.labels)
-        if any(status.final for status in statuses) and intent.to in (Status.PENDING, Status.ENQUEUED, None):
-            # Final is final (P4): a recovery or a withdrawal that comes late changes nothing.
-            final = max((s for s in statuses if s.final), key=lambda s: s.rank)
-            return await self._settled(tracker, intent, final, "it had ended already")
-        # A person took our label off meanwhile; what was decided still has to show.
-        await tracker.tidy(seen, keep=intent.to, deadline=lock.trust.until)
-        return await self._settled(tracker, intent, intent.to, intent.outcome)
+        ended = [status for status in tracker.labels.statuses(seen.labels) if status.final]
+        late = bool(ended) and not intent.by_person and intent.to in (Status.PENDING, Status.ENQUEUED, None)
+        # Final is final (P4): a recovery or a withdrawal that comes late changes nothing, unless a person asked for it.
+        # Otherwise a person took our label off meanwhile, and what was decided still has to show.
+        keep = max(ended, key=lambda status: status.rank) if late else intent.to
+        if not await shows(tracker, seen, keep, lock):
+            return await self._later(intent, "its labels were changed in the same moment", LOOK_AGAIN)
+        return await self._settled(tracker, intent, keep, "it had ended already" if late else intent.outcome)
 
     async def _settled(self, tracker: Tracker, intent: Intent, status: Status | None, outcome: str) -> PublishOutcome:
         if status is Status.ENQUEUED and intent.request:
@@ -145,6 +154,8 @@ class Publisher:
             )
         if not done:
             return FencedOff()
+        if status is None or status.final:
+            await self._store.pins.forget(intent.ticket)
         logs.transition(
             log,
             ticket=intent.ticket,
@@ -165,16 +176,18 @@ class Publisher:
 
     async def words(self, ticket: Ticket, status: Status | None, intent: Intent) -> Words:
         """What our comment says of a ticket in `status`, and the memo that survives in it."""
-        history = await self._store.runs.history(ticket.id)
+        history, pin = await self._store.runs.history(ticket.id), await self._store.pins.of(ticket.id)
         text = sticky_text(status, run=intent.run, attempt=intent.attempt, note=intent.note, history=history)
         memo = Memo(
             intent.run,
             intent.fence,
             intent.attempt,
-            intent.text,
+            pin.text if pin is not None else intent.text,
             intent.due,
             follow_up=status is Status.IN_PROGRESS and await self._store.runs.follow_up(ticket.id) is not None,
             trigger=next((trigger.label for trigger in matching(ticket, self._triggers)), ""),
+            ask=pin.ask if pin is not None else "",
+            by=pin.by if pin is not None else "",
         )
         return Words(text, memo)
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import time
-import uuid
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
@@ -28,7 +27,6 @@ from agentsmith.domain.recovery import (
     Leave,
     Life,
     NotOurs,
-    Park,
     PushAgain,
     Tidy,
     Withdraw,
@@ -37,7 +35,8 @@ from agentsmith.domain.request import PipelineRequest, asked_for, text_hash
 from agentsmith.domain.signal import Taken
 from agentsmith.domain.ticket import Ticket, TicketId
 from agentsmith.domain.tracker import Tracker
-from agentsmith.publish import LOOK_AGAIN, Publisher
+from agentsmith.domain.vetting import Pin
+from agentsmith.publish import LOOK_AGAIN, Publisher, shows
 from agentsmith.store import Begun, DeadLetter, Lease, Pushed, Store
 from agentsmith.ticketlock import LockBusy, holding
 
@@ -68,7 +67,7 @@ class Recovery:
         tracker = self._trackers.get(tracker_name)
         if tracker is None:
             return Leave(f"no tracker is called {tracker_name!r}")
-        async with holding(self._store, tracker.platform, ticket, token=uuid.uuid4().hex) as lock:
+        async with holding(self._store, tracker.platform, ticket) as lock:
             try:
                 seen = await tracker.get(key)
             except TicketNotFound as error:
@@ -84,8 +83,8 @@ class Recovery:
             return Leave("its decided outcome was published")
         ticket, settled = await self._doubt(tracker, ticket)
         if settled is not None:
-            await tracker.tidy(ticket, keep=settled, deadline=lock.trust.until)
-            log.warning("a late write was repaired", ticket=ticket.id, kept=settled.value)
+            if await shows(tracker, ticket, settled, lock):
+                log.warning("a late write was repaired", ticket=ticket.id, kept=settled.value)
             return Tidy(settled)
         facts, run = await self._facts(tracker, ticket)
         if intent is not None and facts.life is not Life.SETTLING:
@@ -115,9 +114,6 @@ class Recovery:
                 await self._publish(tracker, ticket, Status.PENDING, "recovered", why, facts, run, lock)
             case Fail(why=why):
                 await self._publish(tracker, ticket, Status.FAILED, "given up", why, facts, run, lock)
-            case Park(why=why):
-                note = f"Parked: {why}. Look at it; then say `agentsmith retry`, or remove the label, to have it run."
-                await self._publish(tracker, ticket, Status.WAITING, "text changed", note, facts, run, lock)
             case Withdraw(why=why):
                 await self._publish(tracker, ticket, None, "withdrawn", why, facts, run, lock)
         return action
@@ -179,13 +175,14 @@ class Recovery:
         tracker = self._trackers.get(tracker_name)
         if tracker is None:
             return False
-        async with holding(self._store, tracker.platform, ticket, token=uuid.uuid4().hex):
+        async with holding(self._store, tracker.platform, ticket):
             seen = await tracker.get(key)
             if tracker.labels.statuses(seen.labels) != {Status.WAITING} or await self._store.runs.remembers(ticket):
                 return False
             memo = await self._memo(tracker, seen)
             if memo is None or not self._took_on(seen, memo):
                 return False
+            await self._pin_again(seen, memo)
             restored = await self._store.intents.restore_waiting(
                 ticket, tracker.name, key, fence=memo.fence, due=memo.due
             )
@@ -200,7 +197,7 @@ class Recovery:
         tracker = self._trackers.get(tracker_name)
         if tracker is None:
             return
-        async with holding(self._store, tracker.platform, ticket, token=uuid.uuid4().hex) as lock:
+        async with holding(self._store, tracker.platform, ticket) as lock:
             try:
                 seen = await tracker.get(key)
             except TicketNotFound:
@@ -235,8 +232,12 @@ class Recovery:
         life = await self._store.runs.look(ticket.id, patient=status is Status.IN_PROGRESS)
         triggered, remembered = self.routes(ticket), await self._store.runs.remembers(ticket.id)
         # What Redis forgot stands on the ticket; it is asked only when something would be done about it.
-        asked = not remembered and (life is Life.DEAD or not triggered)
+        pin = await self._store.pins.of(ticket.id)
+        lost = not remembered or (pin is None and status is Status.ENQUEUED)
+        asked = lost and (life is Life.DEAD or not triggered)
         memo = await self._memo(tracker, ticket) if asked else None
+        if memo is not None:
+            pin = await self._pin_again(ticket, memo)
         attempts = 0
         if life is Life.DEAD:
             attempts = await self._store.runs.attempts(ticket.id) or 0
@@ -256,10 +257,21 @@ class Recovery:
             # An end that we published stands (P4), whatever a late write put beside it.
             intended=told if told is not None and told.final else None,
             ours=triggered or remembered or (memo is not None and self._took_on(ticket, memo)),
-            text_changed=memo is not None and memo.text not in ("", text_hash(ticket.title, ticket.body)),
+            text_changed=pin is None or pin.text != text_hash(ticket.title, ticket.body),
         )
         last = await self._store.runs.unsettled(ticket.id)
         return facts, last.run if last is not None else memo.run if memo is not None else "unknown"
+
+    async def pinned(self, tracker: Tracker, ticket: Ticket) -> Pin | None:
+        """The text that was vetted, as our comment on the ticket remembers it; Redis learns of it again."""
+        memo = await self._memo(tracker, ticket)
+        return await self._pin_again(ticket, memo) if memo is not None else None
+
+    async def _pin_again(self, ticket: Ticket, memo: Memo) -> Pin:
+        pin = Pin(memo.text, memo.ask, memo.by)
+        if await self._store.pins.of(ticket.id) is None:
+            await self._store.pins.keep(ticket.id, pin)
+        return pin
 
     async def _memo(self, tracker: Tracker, ticket: Ticket) -> Memo | None:
         sticky = await tracker.read_sticky(ticket)
@@ -324,7 +336,7 @@ class Recovery:
         begun = await self._decide(intent, lock, after_settling=True, unqueue=facts.queued, letter=letter)
         if begun.word != "decided":
             return
-        if to is Status.PENDING:
+        if to is Status.PENDING and source is Status.IN_PROGRESS:
             await self._store.runs.note_history(ticket.id, _lost(run, facts.attempts))
         await self._publisher.publish(replace(intent, fence=begun.fence), lock=lock, ticket=ticket)
 

@@ -1,8 +1,13 @@
-"""The configuration file while the daemon runs: read again when it changes. What cannot be read changes nothing."""
+"""The configuration file while the daemon runs: read again when it changes. What cannot be read changes nothing.
+
+Whoever writes the file may be in the middle of it: it counts once two looks have found the same text.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import stat
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Final
@@ -10,11 +15,15 @@ from typing import Final
 import structlog
 
 from agentsmith.config import Config
+from agentsmith.config.document import LARGEST_FILE
 from agentsmith.domain.errors import ConfigError
 
 log = structlog.get_logger()
 
 LOOK_EVERY: Final = 1.0
+_SECOND_LOOK: Final = 0.2
+"""How soon after somebody asked for it the file is looked at once more."""
+_SAYS_NOTHING: Final = (b"", b"---", b"...", b"{}")
 
 Apply = Callable[[Config], list[str]]
 """Puts a configuration in force; answers the settings that take effect only after a restart."""
@@ -25,42 +34,68 @@ class ConfigFile:
 
     def __init__(self, path: Path, load: Callable[[], Config], *, every: float = LOOK_EVERY) -> None:
         self._path, self._load, self._every = path, load, every
-        self._seen: object = self._mark()
+        self._known: object = self._mark()
+        self._first_look: object = "never"
         self._now = asyncio.Event()
 
     def look_now(self) -> None:
         """Read it again without waiting, whether it looks changed or not: somebody asked for it."""
-        self._seen = "never"
+        self._known = "never"
         self._now.set()
 
     async def changes(self, apply: Apply) -> AsyncIterator[str]:
         """Apply the file each time that it changes, and tell what is wrong with it since; empty once it is right."""
+        pause = self._every
         while True:
             try:
-                async with asyncio.timeout(self._every):
+                async with asyncio.timeout(pause):
                     await self._now.wait()
             except TimeoutError:
                 pass
+            pause = min(_SECOND_LOOK, self._every) if self._now.is_set() else self._every
             self._now.clear()
             mark = self._mark()
-            if mark == self._seen:
-                continue
-            self._seen = mark
-            yield self._reload(apply)
+            if mark == self._known:
+                self._first_look = "never"
+            elif mark != self._first_look:
+                self._first_look = mark
+            elif (problem := self._reload(apply, mark)) is not None:
+                self._known = mark
+                yield problem
 
-    def _reload(self, apply: Apply) -> str:
+    def _reload(self, apply: Apply, mark: object) -> str | None:
+        """What is wrong with the file, or with a part of it until a restart; None when it is being changed just now."""
         try:
-            waiting = apply(self._load())
+            self._refuse_nothing()
+            config = self._load()
+            if self._mark() != mark:
+                return None
+            waiting = apply(config)
         except ConfigError as error:
             log.error("the configuration is wrong; the last good one stays in force", problem=str(error))
             return str(error)
         log.info("the configuration was read again", after_a_restart=waiting or None)
         return f"takes effect after a restart: {', '.join(waiting)}" if waiting else ""
 
-    def _mark(self) -> tuple[int, int, int] | None:
+    def _refuse_nothing(self) -> None:
+        """At the start an empty file asks for the defaults; of a daemon at work it would take everything."""
+        try:
+            lines = [line.strip() for line in self._read().split(b"\n")]
+        except OSError:
+            return  # whoever loads it says so
+        if all(line in _SAYS_NOTHING or line.startswith(b"#") for line in lines):
+            raise ConfigError(f"{self._path}: is empty; to go back to the defaults, start agentsmith anew")
+
+    def _mark(self) -> tuple[int, int, int, str] | None:
         """What changes when the file does; following links, which is how whole folders of files are replaced."""
         try:
             found = self._path.stat()
+            # Of a pipe, what is read here would be missing there.
+            content = self._read() if stat.S_ISREG(found.st_mode) else b""
         except OSError:
             return None
-        return found.st_mtime_ns, found.st_size, found.st_ino
+        return found.st_mtime_ns, found.st_size, found.st_ino, hashlib.sha256(content).hexdigest()
+
+    def _read(self) -> bytes:
+        with self._path.open("rb") as file:
+            return file.read(LARGEST_FILE + 1)

@@ -18,7 +18,7 @@ import structlog
 from agentsmith import logs
 from agentsmith.boottime import boottime
 from agentsmith.config import Pipeline
-from agentsmith.domain.errors import LeaseLost, TicketNotFound, TrackerError
+from agentsmith.domain.errors import LeaseLost, MachineTrouble, TicketNotFound, TrackerError, told
 from agentsmith.domain.gates import matching
 from agentsmith.domain.intent import Intent
 from agentsmith.domain.lifecycle import Status, resolve
@@ -94,7 +94,7 @@ class RunScope:
                 await asyncio.wait({self._doing})
             dropped = self._judge()
             if self._work is not None and self._outcome is not None:
-                await self._work.wind_up(self._outcome)
+                await self._wind_up(self._work, self._outcome)
         finally:
             if self._guard is not None:
                 await self._guard.close()
@@ -102,6 +102,13 @@ class RunScope:
             with contextlib.suppress(asyncio.CancelledError):
                 await renewing
         await self._settle(dropped)
+
+    async def _wind_up(self, work: Work, outcome: Outcome) -> None:
+        try:
+            await work.wind_up(outcome)
+        except Exception as error:  # what was decided stands, also when we cannot clear up after it
+            self._log.error("what a run left could not be cleared away", exc_info=error)
+            self._context.machine.broke(logs.redact(told(error)))
 
     def stop(self, reason: str) -> None:
         """A person cancelled or withdrew the ticket, or somebody took it over: end the work."""
@@ -115,6 +122,11 @@ class RunScope:
         """The process ends: give the run back."""
         self._draining = True
         self._end_work()
+
+    @property
+    def served(self) -> bool:
+        """Whether the run came to an end of its own: this machine is fit for work."""
+        return self._outcome is not None and not self._outcome.give_back and not self._outcome.ours
 
     @property
     def holds_request(self) -> bool:
@@ -286,9 +298,7 @@ class RunScope:
         elif isinstance(error, AWAY):
             return Dropped(f"redis is away: {error}", look=0.0, uncount=True)
         elif error is not None:
-            self._log.error("the run broke", exc_info=error)
-            note = f"Something broke inside agentsmith: {type(error).__name__}. The log has the details."
-            self._outcome = Outcome(Status.FAILED, "internal error", note)
+            self._outcome = self._broke(error)
         if self._stop is not None:
             withdrawn = self._stop.startswith(WITHDRAWN)
             note = f"Stopped: {self._stop}."
@@ -298,6 +308,27 @@ class RunScope:
             note = "The daemon was stopped."
             self._outcome = Outcome(Status.ENQUEUED, "given back", note, give_back=True, step=self.step)
         return None
+
+    def _broke(self, error: BaseException) -> Outcome:
+        """Something of ours broke, which says nothing about the ticket: it is given back and costs no attempt (P2).
+
+        The machine takes nothing before it has passed a check. So a ticket with which this happens again and again met
+        machines that were well, and a person has to look; what it is not, is failed.
+        """
+        why, foreseen = logs.redact(told(error)), isinstance(error, MachineTrouble | OSError)
+        self._log.error("the run broke", why=why, exc_info=None if foreseen else error)
+        self._context.machine.broke(why)
+        troubles, consumer = self.request.troubles + 1, self._lease.consumer
+        self.request = replace(self.request, troubles=troubles)
+        if troubles < self._context.limits.max_attempts and self.request.asked_by is None:
+            note = f"Given back by `{consumer}`, which is in trouble: {why}"
+            return Outcome(Status.ENQUEUED, "given back", note, give_back=True, step=self.step, ours=True)
+        note = (
+            f"It was begun {f'{troubles} times' if troubles > 1 else 'once'}, and something broke on our side, on a "
+            f"machine that had been well before: {why}. The log of `{consumer}` tells more, where it says "
+            f"`the run broke` and `{self.request.run}`. Then say `agentsmith retry`, or remove the label."
+        )
+        return Outcome(Status.WAITING, "our own trouble", note, step=self.step, ours=True)
 
     async def _settle(self, dropped: Dropped | None) -> None:
         store = self._context.store
@@ -319,6 +350,9 @@ class RunScope:
             return
         assert self._outcome is not None  # noqa: S101
         outcome = self._outcome
+        if outcome.ours and outcome.give_back:
+            line = f"{time.strftime('%Y-%m-%d %H:%M:%S UTC', time.gmtime())}: {outcome.note}"
+            await store.outage.outlast(lambda: store.runs.note_history(self.request.ticket, line))
         intent = self._intent(outcome, self._work.account(outcome) if self._work is not None else outcome.note)
         settled = await store.outage.outlast(
             lambda: store.runs.settle(
@@ -384,7 +418,7 @@ class RunScope:
             self._context.store,
             tracker.platform,
             self.request.ticket,
-            token=self._lease.lock_token,
+            holder=self._lease.lock_holder,
             fence=self._lease.fence,
             wait=times.lock * 2,
         )

@@ -8,8 +8,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import uuid
-from collections.abc import AsyncIterator
-from typing import Final
+from collections.abc import AsyncIterator, Coroutine
+from typing import Any, Final, TypeVar
 
 from agentsmith.boottime import boottime
 from agentsmith.domain.errors import AgentSmithError, LeaseLost, StoreUnavailable, TrackerUnavailable
@@ -18,6 +18,7 @@ from agentsmith.store import AWAY, Lease, Store
 
 _FIRST_WAIT: Final = 0.005
 _LONGEST_WAIT: Final = 0.1
+T = TypeVar("T")
 
 
 class LabelLocks:
@@ -52,33 +53,34 @@ class LockBusy(AgentSmithError):
 
 @contextlib.asynccontextmanager
 async def holding(
-    store: Store, platform: str, ticket: TicketId, *, token: str, fence: int | None = None, wait: float = 0
+    store: Store, platform: str, ticket: TicketId, *, holder: str = "", fence: int | None = None, wait: float = 0
 ) -> AsyncIterator[Lease]:
     """Hold the ticket's lock, renewed while the tracker is slow, released on every way out.
 
-    With a fence this is begin-write: LeaseLost when a newer fence stands (P6). LockBusy after `wait` seconds.
+    With a fence this is begin-write: LeaseLost when a newer fence stands (P6). LockBusy after `wait` seconds. Each
+    holding has a token of its own, which begins with `holder`: what lands late of one cannot touch the next.
     """
-    lock = store.ticket_lock(platform, ticket, token)
+    lock = store.ticket_lock(platform, ticket, holder + uuid.uuid4().hex)
     await _take(store, lock, ticket, fence, wait)
     renewing = asyncio.create_task(_renew(lock))
     try:
         yield lock
     finally:
         renewing.cancel()
-        # Waited for, not awaited: to suppress its cancellation would be to suppress our own in the same moment.
-        await asyncio.wait({renewing})
-        # The lock lapses by itself; a Redis that is away must not hide what happened inside.
-        with contextlib.suppress(*AWAY):
-            await lock.release()
+        try:
+            # Waited for, not awaited: to suppress its cancellation would be to suppress our own in the same moment.
+            await asyncio.wait({renewing})
+        finally:
+            await _give_back(lock)
 
 
 async def _take(store: Store, lock: Lease, ticket: TicketId, fence: int | None, wait: float) -> None:
     give_up, pause = boottime() + wait, _FIRST_WAIT
     while True:
         if fence is None:
-            held = await lock.take()
+            held = await _answer(lock, lock.take())
         else:
-            word = await lock.take_fenced(store.keys.fence(ticket), fence)
+            word = await _answer(lock, lock.take_fenced(store.keys.fence(ticket), fence))
             if word == "fenced":
                 raise LeaseLost(f"a newer fence than {fence} stands for {ticket}")
             held = word == "held"
@@ -88,6 +90,31 @@ async def _take(store: Store, lock: Lease, ticket: TicketId, fence: int | None, 
             raise LockBusy(f"{ticket} is being read or written by somebody else")
         await asyncio.sleep(pause)
         pause = min(_LONGEST_WAIT, pause * 2)
+
+
+async def _answer(lock: Lease, taking: Coroutine[Any, Any, T]) -> T:
+    """What the taking answers. Who does not hear it gives the lock back: it may be held, and nobody would know."""
+    try:
+        return await _to_its_end(taking)
+    except (Exception, asyncio.CancelledError):
+        await _give_back(lock)
+        raise
+
+
+async def _give_back(lock: Lease) -> None:
+    # The lock lapses by itself; a Redis that is away must not hide what happened inside.
+    with contextlib.suppress(*AWAY):
+        await _to_its_end(lock.release())
+
+
+async def _to_its_end(asking: Coroutine[Any, Any, T]) -> T:
+    """Wait for the answer also when we are cancelled: what was sent would land all the same, at some later time."""
+    asked = asyncio.ensure_future(asking)
+    try:
+        return await asyncio.shield(asked)
+    except asyncio.CancelledError:
+        await asyncio.wait({asked})
+        raise
 
 
 async def _renew(lock: Lease) -> None:

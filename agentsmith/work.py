@@ -16,7 +16,7 @@ import structlog
 
 from agentsmith import logs
 from agentsmith.config import Agent, Pipeline, Run
-from agentsmith.domain.errors import LeaseLost, TrackerUnavailable
+from agentsmith.domain.errors import LeaseLost, MachineTrouble, TrackerUnavailable, told
 from agentsmith.domain.forge import Forge
 from agentsmith.domain.gates import Trigger
 from agentsmith.domain.lifecycle import Status
@@ -29,6 +29,7 @@ from agentsmith.pipelines import cgroups, engine
 from agentsmith.pipelines.context import CodePlace, Limits, StepContext
 from agentsmith.pipelines.git import Diverged, GitError, GuardShell, Pushed, SecretsFound
 from agentsmith.pipelines.guarded import Guard, GuardDied, User
+from agentsmith.pipelines.machine import Machine
 from agentsmith.pipelines.outcome import Outcome
 from agentsmith.pipelines.prompt import BUILT_IN, make_prompt
 from agentsmith.pipelines.record import Recorder
@@ -77,6 +78,7 @@ class RunContext:
     """Who commands run as, if not we ourselves."""
     open_guard: OpenGuard = Guard.open
     """A model of the protocol puts its own workers in place of processes."""
+    machine: Machine = field(default_factory=Machine)
 
 
 class _Desk:
@@ -136,6 +138,7 @@ class Work:
         self._second: Guard | None = None
         self._saved = ""
         settings = context.settings
+        shell = GuardShell(guard, self._place.run / "git")
         self._steps = StepContext(
             request=request,
             ticket=ticket,
@@ -143,6 +146,7 @@ class Work:
             pipeline=pipeline,
             place=self._place,
             runner=ProcessRunner(guard, confinement_for(context.user, settings.limits)),
+            shell=shell,
             limits=context.limits,
             agents=context.agents,
             default_agent=settings.agent,
@@ -150,7 +154,7 @@ class Work:
             pen=kept,
             recorder=self._recorder,
             env=environment(request, ticket, tracker.platform, self._place),
-            code=self._code(guard),
+            code=self._code(shell),
             alongside=self._checkpoints if settings.checkpoint_every is not None else None,
             memory=self._place.remembered(),
         )
@@ -213,8 +217,8 @@ class Work:
             self.kept.lose(str(error))
         except TimeoutError:
             self._saved = f"What was done so far could not be pushed within {within:.0f} s; it is kept on its machine."
-        except GitError as error:
-            self._saved = f"What was done so far could not be pushed ({error}); it is kept on its machine."
+        except (GitError, MachineTrouble, OSError) as error:
+            self._saved = f"What was done so far could not be pushed ({told(error)}); it is kept on its machine."
         else:
             match saved:
                 case Pushed():
@@ -241,7 +245,7 @@ class Work:
                 )
             except LeaseLost:
                 return  # whoever noticed it ends the run
-            except (GitError, GuardDied) as error:
+            except (GitError, GuardDied, MachineTrouble, OSError) as error:
                 log.info("no checkpoint", run=self._request.run, why=str(error))
             else:
                 log.info("checkpoint", run=self._request.run, outcome=type(saved).__name__)
@@ -255,14 +259,14 @@ class Work:
             self.kept.watch_over(self._second)
         return self._second
 
-    def _code(self, guard: Guard) -> CodePlace | None:
+    def _code(self, shell: GuardShell) -> CodePlace | None:
         forges, request = self._context.forges, self._request
         forge = forges.get(request.tracker)
         if forge is None:
             return None
         branch = branch_for(request.key, request.tracker, forges)
         root = self._context.data_dir / WORKSPACES
-        return CodePlace(forge, root, branch, GuardShell(guard, self._place.run / "git"))
+        return CodePlace(forge, root, branch, shell)
 
     def _remember(self, outcome: Outcome) -> None:
         if outcome.give_back:
@@ -295,7 +299,7 @@ def account_of(
         links.append(f"[Everything about this run]({context.settings.link.replace('{run}', request.run)})")
     elif outcome.to in (Status.FAILED, Status.WAITING):
         links.append(f"All of its output: `agentsmith logs {request.run}`")
-    hints = [_ANSWER] if outcome.to is Status.WAITING and outcome.wait is None else []
+    hints = [_ANSWER] if outcome.to is Status.WAITING and outcome.wait is None and not outcome.ours else []
     if ticket is not None:
         text_changed = text_hash(ticket.title, ticket.body) != request.pinned.sha256
     if text_changed:

@@ -16,6 +16,8 @@ After each test with a namespace every key left on the server must be in the tab
 with the type and the time to live that it declares; then the server is emptied. Types of the factories, `TIMES` and
 builders of requests, signals and so on are in `tests/support/stores.py`.
 
+Whatever the shell or the runner hands down (variables, signals, umask) is forgotten first: `tests/support/hermetic.py`.
+
 Tests that take longer than some ten seconds are marked `@pytest.mark.long`, and begin first.
 """
 
@@ -33,10 +35,12 @@ from redis.asyncio import Redis
 
 from agentsmith.store import Store
 from tests.support.declared_keys import complaints
+from tests.support.hermetic import make_hermetic
 from tests.support.order import long_first
 from tests.support.redis_server import RedisServer, Tenant
 from tests.support.stores import TIMES, Flush, MakeStore, PrivateServer, Settled
 
+make_hermetic()
 settings.register_profile("agentsmith", deadline=None, print_blob=True)
 settings.load_profile("agentsmith")
 

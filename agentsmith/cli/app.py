@@ -19,6 +19,7 @@ from agentsmith.cli import (
     commands,
     config_commands,
     dead_letter_commands,
+    inherited,
     output,
     run_commands,
     ticket_commands,
@@ -77,6 +78,7 @@ app.add_typer(dead_letter_commands.app, name="dead-letters")
 
 def main() -> None:
     """Run the command line and leave with its exit code."""
+    inherited.put_right()
     sys.exit(run(sys.argv[1:]))
 
 

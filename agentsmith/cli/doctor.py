@@ -12,7 +12,7 @@ import shutil
 import socket
 import subprocess
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -37,11 +37,14 @@ from agentsmith.domain.tracker import Access, Tracker
 from agentsmith.opening import open_forges, open_trackers, webhook_readers
 from agentsmith.pipelines.git.command import OLDEST as OLDEST_GIT
 from agentsmith.store import Store
+from agentsmith.store.connection import SENTINEL_SCHEME
 from agentsmith.store.server_binary import ServerUnavailable, find_binary
 from agentsmith.trackers import registry
 
 _PATIENCE: Final = 15.0
 _LITTLE_ROOM: Final = 1024**3
+_SHORTEST_SECRET: Final = 24
+"""Characters of a webhook_secret."""
 _SKEW: Final = 5.0
 """Seconds by which our clock and that of Redis may differ before due times are noticeably off."""
 _NEEDS_GIT: Final = frozenset({"checkout", "commit", "push", "pull_request"})
@@ -178,8 +181,14 @@ async def _redis(config: Config) -> AsyncIterator[Check]:
                 yield Check("redis", State.OK, "our own; it starts with agentsmith up")
                 yield _no_daemon()
                 return
+            await opened.store.prove()
             yield Check("redis", State.OK, f"{opened.version}, {reach.shown_address(config) or 'our own'}")
-            for check in [*await _memory(opened.store, ours=ours), await _staff(opened.store)]:
+            sentinel = opened.url.startswith(f"{SENTINEL_SCHEME}:")
+            for check in [
+                *await _memory(opened.store, ours=ours),
+                *await _replicas(opened.store, sentinel=sentinel),
+                await _staff(opened.store),
+            ]:
                 yield check
     except (StoreUnavailable, ServerUnavailable, TimeoutError) as error:
         # Its message says what to do.
@@ -196,6 +205,21 @@ async def _memory(store: Store, *, ours: bool) -> list[Check]:
         saw = f"its clock and ours differ by {abs(skew):.0f} s"
         found.append(Check("clock", State.NOTE, saw, "set both by NTP; due times go by them"))
     return found
+
+
+async def _replicas(store: Store, *, sentinel: bool) -> list[Check]:
+    """Whether an old primary can go on taking writes after a failover, which would let a ticket run twice."""
+    replicas, guarded = await store.replication()
+    if not sentinel and not replicas:
+        return []
+    follow = f"{replicas} {'replica follows' if replicas == 1 else 'replicas follow'}"
+    if not guarded:
+        remedy = "set min-replicas-to-write 1 and min-replicas-max-lag 10 on all of its servers, with two replicas"
+        return [Check("redis replicas", State.NOTE, f"{follow}; an old primary would go on taking writes", remedy)]
+    if replicas < 2:
+        remedy = "add one: with min-replicas-to-write set, nothing goes on while the only replica is away"
+        return [Check("redis replicas", State.NOTE, f"{follow}; min-replicas-to-write is set", remedy)]
+    return [Check("redis replicas", State.OK, f"{follow}; min-replicas-to-write is set")]
 
 
 async def _staff(store: Store) -> Check:
@@ -274,6 +298,17 @@ async def _code(config: Config) -> AsyncIterator[Check]:
                 yield Check(f"code of {name}", State.WRONG, saw, "is the network up, and the address right?")
 
 
+def _secrets(name: str, secrets: Sequence[str]) -> Iterator[Check]:
+    """Whoever has one signed delivery can try secrets at home, as many as they like."""
+    shortest = min((len(secret) for secret in secrets), default=_SHORTEST_SECRET)
+    if shortest < _SHORTEST_SECRET:
+        saw = f"a webhook_secret has {shortest} characters, which can be guessed"
+        remedy = (
+            f"make one of {_SHORTEST_SECRET} or more, such as `openssl rand -hex 32` writes, and list both meanwhile"
+        )
+        yield Check(f"webhooks {name}", State.NOTE, saw, remedy)
+
+
 def _webhooks(config: Config) -> Iterator[Check]:
     server, known = config.server, registry.platforms()
     taken = {name for name, reader in webhook_readers(config).items() if reader is not None}
@@ -281,6 +316,7 @@ def _webhooks(config: Config) -> Iterator[Check]:
         if name in taken:
             saw = f"taken at /webhooks/{name}; also polled {settings.rhythm}"
             yield Check(f"webhooks {name}", State.OK, saw)
+            yield from _secrets(name, settings.webhook_secrets())
         elif known[settings.platform].takes_webhooks:
             saw = f"refused, so tickets are found by polling only, {settings.rhythm}"
             remedy = f"set trackers.{name}.webhook_secret to have work start at once"

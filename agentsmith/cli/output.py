@@ -34,7 +34,8 @@ _AFTER: Final = 1.0
 
 def fancy(stream: IO[str] | None = None) -> bool:
     """Whether there is a terminal that can show more than plain lines."""
-    return (stream or sys.stdout).isatty() and os.environ.get("TERM") != "dumb"
+    found: IO[str] | None = stream or sys.stdout  # none at all where it was closed before we began
+    return found is not None and found.isatty() and os.environ.get("TERM") != "dumb"
 
 
 def console(*, stderr: bool = False) -> Console:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import uuid
 from collections.abc import AsyncIterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -18,6 +17,7 @@ from agentsmith.config import Config
 from agentsmith.daemon import Parts, assemble
 from agentsmith.domain.gates import Gate, is_open, is_triggered, matching
 from agentsmith.domain.lifecycle import Status, resolve
+from agentsmith.domain.request import text_hash
 from agentsmith.domain.signal import Signal, SignalKind
 from agentsmith.domain.ticket import Ticket, TicketId
 from agentsmith.domain.tracker import Tracker
@@ -33,6 +33,7 @@ _SLACK: Final = 5.0
 """What a guard may need beyond the grace, and then the publishing of the outcome."""
 _RETRY_WAIT: Final = 5.0
 _TURNED_AWAY: Final = ("Rejected", "Held")
+_ENDS: Final = (Status.DONE, Status.FAILED, Status.WAITING)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,8 +94,7 @@ def cancel(file: Path | None, text: str, *, actor: str | None, as_json: bool) ->
 
 async def _cancel(case: Case) -> Answer:
     store, reason = case.store, f"cancelled by {case.who}"
-    token = uuid.uuid4().hex
-    async with holding(store, case.tracker.platform, case.id, token=token, wait=store.times.lock) as lock:
+    async with holding(store, case.tracker.platform, case.id, wait=store.times.lock) as lock:
         case = replace(case, ticket=await case.tracker.get(case.ticket.key))
         word = await call_off(store, case.parts.recovery, case.tracker, case.ticket, reason=reason, lock=lock)
     if word is CalledOff.NOTHING:
@@ -171,9 +171,15 @@ async def _retry(case: Case) -> Answer:
         if not gate.passed:
             return case.answer("not possible", f"{case.id} cannot run: {gate.saw}; {gate.remedy}", ok=False)
     store = case.store
-    before = await store.intents.last_published(case.id), await store.reasons.of(case.id)
+    before = await store.intents.last_ended(case.id), await store.reasons.of(case.id)
     signal = Signal(
-        case.tracker.name, case.ticket.key, case.id, kind=SignalKind.RETRY, cause=f"retried by {case.who}", by=case.who
+        case.tracker.name,
+        case.ticket.key,
+        case.id,
+        kind=SignalKind.RETRY,
+        cause=f"retried by {case.who}",
+        by=case.who,
+        text=text_hash(case.ticket.title, case.ticket.body),
     )
     await store.signals.send([signal])
     if not reach.listening(await store.presence.alive()):
@@ -187,9 +193,11 @@ async def _retry(case: Case) -> Answer:
     return case.answer("sent", f"{case.id}: the daemon was told, but has not come to it yet; see: agentsmith status")
 
 
-async def _taken_on(case: Case, before: Status | None, looks: list[Look]) -> Answer | None:
-    """What the daemon made of the retry, as soon as Redis shows it."""
+async def _taken_on(case: Case, ended: str | None, looks: list[Look]) -> Answer | None:
+    """What the daemon made of the retry, as soon as Redis shows it; the rest is how things stood before."""
     store = case.store
+    # Read first: whatever was claimed by now is found in hand below, or is over already.
+    since = [look for look in await store.reasons.of(case.id) if look not in looks]
     if await store.runs.follow_up(case.id) is not None:
         return case.answer("follow-up", f"{case.id} is running; it will run once more afterwards")
     if (position := await store.queue.position(case.id)) is not None:
@@ -197,18 +205,18 @@ async def _taken_on(case: Case, before: Status | None, looks: list[Look]) -> Ans
     if await store.queue.holds(case.id) or await store.runs.lease(case.id) is not None:
         # A live run is the new one only if the old one was over when we asked.
         return case.answer("started", f"{case.id} runs again") if case.status is not Status.IN_PROGRESS else None
-    since = [look for look in await store.reasons.of(case.id) if look not in looks]
     for look in since:
         shut = next((gate for gate in look.gates if not gate.passed), None)
         # Whoever was stopped by the status looked before the retry was there, or after others had parked the ticket.
         if look.outcome in _TURNED_AWAY and shut is not None and shut.gate is not Gate.STATUS:
             told = f"{case.id}: {explain.summary(look)}; {shut.remedy}"
             return case.answer("not claimed", told, ok=look.outcome == "Held")
-    now = await store.intents.last_published(case.id)
-    claimed = any(look.outcome == "Claimed" for look in since)
-    if not claimed or now in (None, before, Status.PENDING, Status.ENQUEUED):
+    # It may have run between two looks of ours, and to the same end as before: nothing passes by that is not counted.
+    over = await store.intents.last_ended(case.id) not in (None, ended)
+    if not (over and any(look.outcome == "Claimed" for look in since)) or await _in_hand(case):
         return None
-    return case.answer("ended", f"{case.id} ran again: {now}")
+    now = await store.intents.last_published(case.id)
+    return case.answer("ended", f"{case.id} ran again: {now}") if now in _ENDS else None
 
 
 def tell(answer: Answer, *, as_json: bool) -> bool:

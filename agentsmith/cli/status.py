@@ -11,11 +11,12 @@ from typing import Any, Final
 from agentsmith.cli import output, reach, session
 from agentsmith.cli.status_view import view
 from agentsmith.config import Config
-from agentsmith.domain.errors import ConfigError
+from agentsmith.domain.errors import ConfigError, StoreRefused
 from agentsmith.domain.lifecycle import Status
 from agentsmith.domain.request import MalformedRequest, PipelineRequest
 from agentsmith.opening import Opened, open_trackers
 from agentsmith.store import Presence
+from agentsmith.store.server_home import ServerHome
 
 _REFRESH: Final = 1.0
 _LEADERS: Final = ("poller", "housekeeping")
@@ -56,6 +57,7 @@ async def gather(config: Config) -> dict[str, Any]:
                 "version": opened.version if opened else None,
                 "where": reach.shown_address(config) or f"our own, data in {config.data_dir}",
                 "settling": await opened.store.presence.settling() if opened else None,
+                "problem": await _problem(config, opened),
             },
             **(await _work(opened) if opened else dict.fromkeys(("queue", "running", "waiting"))),
             **(await _staff(opened) if opened else dict.fromkeys(("leaders", "processes"))),
@@ -69,6 +71,18 @@ async def gather(config: Config) -> dict[str, Any]:
             for status in Status
         ]
     return seen
+
+
+async def _problem(config: Config, opened: Opened | None) -> str | None:
+    """What keeps Redis from working, or our own from starting, and what to do about it."""
+    if opened is None:
+        lack = ServerHome(config.data_dir).lack_of_room()
+        return str(lack) if lack else None
+    try:
+        await opened.store.prove()
+    except StoreRefused as refused:
+        return str(refused)
+    return None
 
 
 async def _work(opened: Opened) -> dict[str, Any]:
@@ -126,6 +140,7 @@ async def _staff(opened: Opened) -> dict[str, Any]:
                 "version": process.version,
                 "started": _iso(process.started),
                 "problem": process.problem or None,
+                "trouble": process.trouble or None,
             }
             for process in sorted(processes, key=lambda process: process.started)
         ],

@@ -22,10 +22,14 @@ def view(seen: dict[str, Any], *, fancy: bool) -> Iterator[RenderableType]:
     redis = seen["redis"]
     if not redis["reachable"]:
         yield Text.assemble(("Nothing is up", "bold"), f": no Redis runs here yet ({redis['where']}).")
+        if redis["problem"]:
+            yield Text(output.clean(redis["problem"]), style="red")
         yield Text("Start everything with: agentsmith up")
     else:
         settling = ", settling: nothing is declared dead for now" if redis["settling"] else ""
         yield Text.assemble(("Redis", "bold"), f"  {redis['version']}, {redis['where']}{settling}")
+        if redis["problem"]:
+            yield Text(output.clean(f"Redis refuses: {redis['problem']}"), style="red")
         yield from _work(seen, fancy=fancy)
         yield from _staff(seen, fancy=fancy)
         yield from _left_over(seen)
@@ -72,6 +76,9 @@ def _staff(seen: dict[str, Any], *, fancy: bool) -> Iterator[RenderableType]:
     for process in processes:
         if process["problem"]:
             yield Text(output.clean(f"  {process['host']} {process['pid']}: {process['problem']}"), style="red")
+        if process["trouble"]:
+            words = f"  {process['host']} {process['pid']} takes no work: {process['trouble']}"
+            yield Text(output.clean(words), style="red")
     yield from _part(
         "Leaders",
         ("Role", "Held by", "For", "Last successful cycle"),

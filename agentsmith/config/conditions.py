@@ -61,7 +61,7 @@ class Condition:
     words: frozenset[str]
     """Which of `WORDS` it asks about."""
     stands_alone: bool
-    """Whether it may hold after a failure: only one that names a step, `failure` or `always` does."""
+    """Whether it says itself how the run must have gone: it names a step, `success`, `failure` or `always`."""
 
     def holds(self, situation: Situation) -> bool:
         """Whether the step is to run."""
@@ -81,7 +81,7 @@ def parse(text: str) -> Condition:
         test=test,
         steps=tuple(dict.fromkeys(reader.steps)),
         words=frozenset(reader.words),
-        stands_alone=bool(reader.steps) or not reader.words.isdisjoint({"failure", "always"}),
+        stands_alone=bool(reader.steps) or not reader.words.isdisjoint({"success", "failure", "always"}),
     )
 
 

@@ -174,6 +174,9 @@ class Allow(Section):
     """Whoever has one of these roles in the project may, in the platform's own words."""
     bots: bool = False
     """Whether programs may."""
+    edits: Literal["vetted", "anyone"] = "vetted"
+    """Whose changes of the text may run that were made after the trigger was set: of those who may set it, or
+    anyone's. What nobody can tell who changed it counts as a stranger's."""
 
 
 class Log(Section):

@@ -10,10 +10,30 @@ AgentSmithError
     RateLimited               the platform asked us to wait until `retry_at`           retryable
     TrackerUnavailable        time-out, connection trouble, 5xx                        retryable
   StoreUnavailable            Redis does not answer or cannot be used
+    StoreRefused              it answers, but does not work for now
   LeaseLost                   somebody else owns the ticket now, or the trust window closed (P6)
+  MachineTrouble              the machine that we run on fails us: a full disk, no files left, no process to be had
 """
 
 from __future__ import annotations
+
+import errno
+from typing import Final
+
+OF_THE_MACHINE: Final = frozenset(
+    {
+        errno.ENOSPC,
+        errno.EDQUOT,
+        errno.EMFILE,
+        errno.ENFILE,
+        errno.EROFS,
+        errno.ENOMEM,
+        errno.EIO,
+        errno.EAGAIN,
+    }
+)
+"""What the system says when the machine is at fault, whatever it was asked to do. Others (no such file, not permitted)
+may be about the file: whether they are ours depends on whose it is."""
 
 
 class AgentSmithError(Exception):
@@ -28,8 +48,35 @@ class StoreUnavailable(AgentSmithError):
     """Redis cannot be reached or does not meet the requirements; the message names the remedy."""
 
 
+class StoreRefused(StoreUnavailable):
+    """Redis is there and refuses. Trying again later can help, with a `remedy` only after a person acted on it."""
+
+    def __init__(self, reply: str, *, remedy: str = "", reconnect: bool = False, settings: bool = False) -> None:
+        super().__init__(f"{reply.rstrip('.')}; {remedy}" if remedy else reply)
+        self.reply, self.remedy, self.reconnect, self.settings = reply, remedy, reconnect, settings
+
+
 class LeaseLost(AgentSmithError):
     """A newer fence stands, or the trust window closed: stop, and begin no further write."""
+
+
+class MachineTrouble(AgentSmithError):
+    """This machine cannot do its part. It says nothing about the ticket, which is given back uncounted (P2)."""
+
+
+def pass_over(error: BaseException) -> None:
+    """For whoever takes a file that cannot be read for no file at all: MachineTrouble if the machine is at fault."""
+    if isinstance(error, OSError) and error.errno in OF_THE_MACHINE:
+        raise MachineTrouble(told(error)) from error
+
+
+def told(error: BaseException) -> str:
+    """What broke, in words for a log or a ticket; of an error that nobody foresaw no more than its name."""
+    if isinstance(error, AgentSmithError):
+        return str(error)
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.strerror}: {error.filename}" if isinstance(error.filename, str) else error.strerror
+    return type(error).__name__
 
 
 class TrackerError(AgentSmithError):

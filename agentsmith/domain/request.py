@@ -56,6 +56,8 @@ class PipelineRequest:
     trace: str | None = None
     asked_by: str | None = None
     """Who asked for this one run by hand; then no trigger is needed."""
+    troubles: int = 0
+    """How often a run of it broke on something of ours, on a machine that had been well; others count as attempts."""
     labelled: str | None = None
     """By which event the trigger was set, and the trigger: `4711 agent-smith`. Another event means: set again."""
 
@@ -79,6 +81,7 @@ class PipelineRequest:
         version = data.pop("version", None)
         if version != VERSION or isinstance(version, bool):
             raise MalformedRequest(f"version {version!r} is not understood; this release reads {VERSION}")
+        data.pop("entry", None)  # the name of its entry in a list; no part of the request
         known = {f.name for f in fields(cls)}
         if unknown := sorted(set(data) - known):
             raise MalformedRequest(f"unknown field {unknown[0]!r}")
@@ -99,7 +102,7 @@ def asked_for(payload: str) -> bool:
 
 
 _TEXT: Final = ("ticket", "tracker", "key", "pipeline", "run")
-_WHOLE: Final = ("fence", "attempt", "delivery", "priority")
+_WHOLE: Final = ("fence", "attempt", "delivery", "priority", "troubles")
 _OPTIONAL_TEXT: Final = ("wake_reason", "workspace", "trace", "asked_by", "labelled")
 
 

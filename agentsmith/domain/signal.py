@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from typing import Final
 
@@ -45,6 +45,10 @@ class Signal:
     tries: int = 0
     labelled: bool = False
     """Whether a label of people's was just put on: perhaps a trigger, perhaps not for the first time."""
+    text: str = ""
+    """The hash of the text that whoever asks for a retry has seen; no other text was vetted by that."""
+    entry: str = field(default="", compare=False)
+    """The name of the entry that it was read from: the store gives each one, and it is no part of the hint."""
 
     @property
     def topic(self) -> str:
@@ -57,7 +61,9 @@ class Signal:
 
     def to_json(self) -> str:
         """The wire form."""
-        return json.dumps(asdict(self), separators=(",", ":"), sort_keys=True)
+        hint = asdict(self)
+        del hint["entry"]
+        return json.dumps(hint, separators=(",", ":"), sort_keys=True)
 
     @classmethod
     def from_json(cls, text: str) -> Signal:

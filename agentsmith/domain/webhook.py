@@ -1,7 +1,8 @@
 """The webhook contract: how a platform's delivery is verified and what it says. A delivery is only a hint.
 
-W1  `read` checks the raw bytes, in constant time, before it parses anything; a missing header is BadSignature.
-W2  It raises BadSignature, BadPayload or nothing at all, for any headers and any bytes.
+W1  Before the body is read, `proof` checks what the headers alone can prove and refuses what they lack; the proof of a
+    signed body is fed the raw bytes as they come, and compared in constant time before anything is parsed.
+W2  Reading raises BadSignature, BadPayload or nothing at all, for any headers and any bytes.
 W3  A delivery that is authentic but says nothing about a ticket of this project is Uninteresting, with the reason.
 W4  `id` is the platform's own stable name of the delivery, the same when it is sent again.
 W5  Several secrets may be valid at once, for rotation.
@@ -70,8 +71,22 @@ class Uninteresting:
     reason: str
 
 
+class Proof(Protocol):
+    """Whether a delivery is authentic, while its body comes in."""
+
+    def feed(self, chunk: bytes) -> None:
+        """Take a piece of the body, in order."""
+
+    def check(self) -> None:
+        """Raise BadSignature unless all that was fed is what the platform sent."""
+
+
 class WebhookReader(Protocol):
     """Verifies and reads one tracker's deliveries (W1 to W6)."""
+
+    @property
+    def largest(self) -> int:
+        """Bytes: the platform sends no larger body."""
 
     @property
     def telling(self) -> frozenset[str]:
@@ -80,5 +95,11 @@ class WebhookReader(Protocol):
     def understand(self, incoming: Incoming) -> TicketEvent | Uninteresting:
         """What a delivery says that is known to be authentic (W6)."""
 
+    def proof(self, head: Incoming, *, now: float) -> Proof:
+        """The proof of a delivery whose body has not come yet; BadSignature where its headers show that it is none.
+
+        `now` is seconds since the epoch, for platforms that sign a time.
+        """
+
     def read(self, incoming: Incoming, *, now: float) -> TicketEvent | Uninteresting:
-        """What the delivery says; `now` is seconds since the epoch, for platforms that sign a time."""
+        """What a whole delivery says, once it is proved."""

@@ -2,8 +2,8 @@
 
 Started by path, like any program: standard library only, and the guard's own program, whose path is its argument.
 Stdin is the gate, a socket. Who knocks there hands in three files: the guard's stdin and stdout, and the wire to its
-handle, which is told the pid of the keeper and later how the keeper ended. The dead are collected once the handle lets
-go, so that until then their number can't be given to anybody else.
+handle, which is told the pid of the keeper, or -errno where none could be made, and later how the keeper ended. The
+dead are collected once the handle lets go, so that until then their number can't be given to anybody else.
 
 Only guards that have not started yet depend on this process. If it is killed, the others go on, and `posting.py`, the
 other end, starts it anew.
@@ -67,8 +67,14 @@ class Barracks:
         return True
 
     def fork(self, cgroup: str, files: list[int]) -> None:
-        """Makes a guard of a fork of this process, with these files."""
-        pid = os.fork()
+        """Makes a guard of a fork of this process, with these files; where none can be made, tells why instead."""
+        try:
+            pid = os.fork()
+        except OSError as error:
+            os.write(files[-1], f"-{error.errno}\n".encode())
+            for file in files:
+                os.close(file)
+            return
         if pid == 0:
             self.become_guard(cgroup, files)
         *theirs, wire = files

@@ -55,9 +55,10 @@ def make(limits: RunLimits, run: str) -> Path | None:
 
 def clear(limits: RunLimits) -> None:
     """Take the groups of runs away in which nothing is left."""
-    for old in limits.cgroup.glob("run-*") if limits.cgroup is not None else ():
-        with contextlib.suppress(OSError):  # in use, or gone already
-            old.rmdir()
+    with contextlib.suppress(OSError):
+        for old in limits.cgroup.glob("run-*") if limits.cgroup is not None else ():
+            with contextlib.suppress(OSError):  # in use, or gone already
+                old.rmdir()
 
 
 def _files(limits: RunLimits) -> list[tuple[str, str]]:

@@ -17,10 +17,11 @@ from agentsmith.boottime import boottime
 from agentsmith.config import Step
 from agentsmith.config.conditions import Condition, State
 from agentsmith.config.pipelines import identity
-from agentsmith.domain.errors import AgentSmithError, LeaseLost
+from agentsmith.domain.errors import AgentSmithError, LeaseLost, MachineTrouble
 from agentsmith.domain.lifecycle import Status
 from agentsmith.domain.report import duration_text
 from agentsmith.pipelines.context import Limits, StepContext
+from agentsmith.pipelines.disk import check_room
 from agentsmith.pipelines.outcome import Outcome, StepEnd, Verdict
 from agentsmith.pipelines.steps import doing
 
@@ -57,7 +58,7 @@ class _Situation:
 
 
 async def carry_out(context: StepContext) -> Outcome:
-    """Run the pipeline; LeaseLost, GuardDied and cancellation pass through."""
+    """Run the pipeline; LeaseLost, GuardDied, cancellation and whatever is our own trouble pass through."""
     pipeline, states = context.pipeline, dict[str, State]()
     ends = boottime() + (pipeline.timeout or context.limits.run_timeout)
     decided: Outcome | None = None
@@ -102,6 +103,8 @@ async def _run(context: StepContext, step: Step, ends: float) -> StepEnd:
         context.deadline = min(ends, boottime() + (step.timeout or context.limits.step_timeout))
         context.recorder.begin(context.index)
         end = await _try(context, step)
+        if end.verdict.may_be_ours:
+            check_room(context.place.run)
         if not left or not end.verdict.worth_retrying or boottime() >= ends:
             context.recorder.end(context.index, end)
             return end
@@ -110,12 +113,15 @@ async def _run(context: StepContext, step: Step, ends: float) -> StepEnd:
 
 
 async def _try(context: StepContext, step: Step) -> StepEnd:
+    limit = asyncio.timeout(context.left + _SLACK)
     try:
-        async with asyncio.timeout(context.left + _SLACK):
+        async with limit:
             return await doing(step.kind)(context, step.settings)
     except TimeoutError:
+        if not limit.expired():  # a file system that does not answer says the same
+            raise
         return StepEnd(Verdict.TIMED_OUT, f"Step `{step.name}` ran into its time limit.")
-    except LeaseLost:
+    except (LeaseLost, MachineTrouble):
         raise
     except AgentSmithError as error:
         later = bool(getattr(error, "retryable", False))

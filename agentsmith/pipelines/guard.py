@@ -33,12 +33,18 @@ LINUX = sys.platform == "linux"
 PATIENCE = 10.0  # how long a process may take to die of SIGKILL before it counts as impossible to end
 FAREWELL_LIMIT = 120.0
 LINE_LIMIT = 8 * 1024
-LINES_PER_STEP = 1000
+LINES_PER_STEP = 1000  # of each kind; nothing of one kind may use up what is left for another
+KINDS = (b"question", b"summary", b"usage", b"artifact", b"session")
+PROGRESS_EVERY = 0.1  # of progress only the newest counts, so there is no limit to it but its pace
 EVENT_BACKLOG = 1024 * 1024  # beyond this, lines for a reader that is stuck are dropped; outcomes never are
 CHUNK = 64 * 1024
 LAST_DRAIN = 16 * 1024 * 1024  # more than a pipe holds; bounds the drain if a stranger keeps writing into it
 IDLE_TICK = 0.5  # select() counts on a clock that stops during suspend, so it must not sleep for long
 ENDING_TICK = 0.01
+# The same as in domain/errors.py: the machine is at fault, whatever it was asked to do.
+OF_THE_MACHINE = (
+    errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.EROFS, errno.ENOMEM, errno.EIO, errno.EAGAIN,
+)  # fmt: skip
 
 # Why the guard leaves: what it says, what it exits with, whether the farewell is its to run.
 ENDED = ("the run was closed", 0, False)
@@ -206,7 +212,10 @@ class Output:
         self._tail_limit = int(order["tail_limit"])
         self._tail = bytearray()
         self._line = b""
-        self._lines_left = LINES_PER_STEP
+        self._say = order["env"].get("AGENTSMITH_SAY", "::").encode()
+        self._counts: dict[tuple[bool, bytes], int] = {}
+        """Lines so far, the worker's own and others, which must not use up the worker's."""
+        self._progress, self._progress_at = b"", 0.0
         self._on_line = on_line
 
     def feed(self, data: bytes) -> None:
@@ -220,8 +229,7 @@ class Output:
             if self._room < 0:
                 self.truncated = True
                 self.note(f"output truncated at {self._limit} bytes")
-        if self._lines_left:
-            self._sieve(data)
+        self._sieve(data)
 
     def note(self, text: str) -> None:
         """Adds a line of the guard's own to the log."""
@@ -230,6 +238,7 @@ class Output:
     def close(self) -> str:
         """Closes the log and returns the tail."""
         self._sieve(b"\n")
+        self._tell_progress()
         os.close(self._log)
         cut = max(0, len(self._tail) - self._tail_limit)
         while 0 < cut < len(self._tail) and self._tail[cut] & 0xC0 == 0x80:
@@ -247,12 +256,31 @@ class Output:
         data = self._line + data
         if data.startswith(b"::") or b"\n::" in data:
             *lines, data = data.split(b"\n")
-            wanted = [line for line in lines if line.startswith(b"::")][: self._lines_left]
-            self._lines_left -= len(wanted)
-            for line in wanted:
-                self._on_line(printable(line[:LINE_LIMIT].rstrip(b"\r")))
+            for line in lines:
+                if line.startswith(b"::"):
+                    self._tell(line[:LINE_LIMIT].rstrip(b"\r"))
         start = data.rfind(b"\n") + 1
         self._line = data[start : start + LINE_LIMIT]  # of a line that goes on, only the beginning matters
+
+    def _tell(self, line: bytes) -> None:
+        own = line.startswith(self._say)
+        word = line.removeprefix(self._say if own else b"::").partition(b" ")[0].rstrip(b":").lower()
+        if word == b"progress":
+            self._progress = line
+            if boottime() >= self._progress_at:
+                self._tell_progress()
+            return
+        kind = (own, word if word in KINDS else b"")
+        count = self._counts[kind] = self._counts.get(kind, 0) + 1
+        if count <= LINES_PER_STEP:
+            self._on_line(printable(line))
+        elif count == LINES_PER_STEP + 1:
+            self.note(f"more than {LINES_PER_STEP} such lines: {printable(line[:80])}; the rest do not count")
+
+    def _tell_progress(self) -> None:
+        if self._progress:
+            self._on_line(printable(self._progress))
+        self._progress, self._progress_at = b"", boottime() + PROGRESS_EVERY
 
 
 def confine(order: dict[str, Any]) -> None:
@@ -349,6 +377,14 @@ class Step:
             "truncated": self.output.truncated,
             "duration": duration,
         }
+
+
+def is_ours(error: Exception, order: dict[str, Any]) -> bool:
+    """Whether a command could not be started because of this machine or of us, rather than of what it is."""
+    if not isinstance(error, OSError):
+        return isinstance(error, subprocess.SubprocessError)
+    ours = [order.get(name) for name in ("log", "stdin", "stdout", "stderr")]
+    return error.errno in OF_THE_MACHINE or bool(error.filename and error.filename in ours)
 
 
 def why_not_started(error: Exception, order: dict[str, Any]) -> str:
@@ -457,12 +493,12 @@ class Guard:
         if self.leaving:
             return  # the handle is about to hear that we are gone
         if self.step:
-            self.events.send("failed", error="another command still runs")
+            self.events.send("failed", error="another command still runs", ours=True)
             return
         try:
             step = self.step = Step(order, lambda line: self.events.send("said", line=line))
         except (OSError, ValueError, subprocess.SubprocessError) as error:
-            self.events.send("failed", error=why_not_started(error, order))
+            self.events.send("failed", error=why_not_started(error, order), ours=is_ours(error, order))
             return
         self.selector.register(step.pipe, selectors.EVENT_READ, lambda: self.pump(step))
         self.events.send("started", pid=step.process.pid)

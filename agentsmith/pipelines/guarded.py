@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from agentsmith.domain.errors import MachineTrouble
 from agentsmith.pipelines import guard as program
 from agentsmith.pipelines.posting import NotPosted, Posted
 
@@ -21,7 +22,7 @@ _REASONS: dict[int | None, str] = {code: reason for reason, code, _ in program.L
 
 
 class CommandNotStarted(Exception):
-    """The command could not be started; the message says what to mend."""
+    """The command could not be started as it is; the message says what to mend."""
 
 
 class GuardDied(Exception):
@@ -75,7 +76,9 @@ class _Step:
     def __init__(self, on_line: Callable[[str], None] | None) -> None:
         self.on_line = on_line
         self.trouble: Exception | None = None
-        self.outcome: asyncio.Future[Exit | CommandNotStarted] = asyncio.get_running_loop().create_future()
+        self.outcome: asyncio.Future[Exit | CommandNotStarted | MachineTrouble] = (
+            asyncio.get_running_loop().create_future()
+        )
 
 
 class _Wire:
@@ -128,20 +131,20 @@ class Guard:
     ) -> Guard:
         """Starts a guard that ends everything once boottime() passes `trusted_until` or this process dies.
 
-        Commands are put into the cgroup, if there is one, and looked for there.
+        Commands are put into the cgroup, if there is one, and looked for there. MachineTrouble when none can be had.
         """
         wire = _Wire()
         try:
             posted = await Posted.post(wire, cgroup)
         except NotPosted as trouble:
-            raise GuardDied(str(trouble)) from trouble
+            raise MachineTrouble(str(trouble)) from trouble
         guard = cls(wire, posted, grace)
         try:
             last_words = {"argv": farewell.argv, "input": farewell.input} if farewell else None
             guard._tell("hello", trusted_until=trusted_until, grace=grace, farewell=last_words)
             await guard._until(guard._ready, within=_START_LIMIT)
             if not guard._ready.done():
-                raise GuardDied("the guard did not start")
+                raise MachineTrouble("the guard did not start")
         except BaseException:
             await guard.close()
             raise
@@ -169,6 +172,7 @@ class Guard:
         `env` is the command's whole environment. What it writes goes to the log, or to the files `stdout` and `stderr`.
         It is stopped after `timeout` seconds, or `stall` without output.
         `on_line` gets each line of output that begins with `::`; what it raises stops the command and is raised here.
+        CommandNotStarted when the command is wrong, MachineTrouble when it could not be started though it is right.
         """
         if self._closing or self._over.done():
             raise self._death()
@@ -193,7 +197,7 @@ class Guard:
         outcome = step.outcome.result()
         if step.trouble is not None:
             raise step.trouble
-        if isinstance(outcome, CommandNotStarted):
+        if not isinstance(outcome, Exit):
             raise outcome
         return outcome
 
@@ -253,7 +257,7 @@ class Guard:
                 self._tell("stop", reason="its output could not be handled")
         elif kind in ("exited", "failed") and step is not None:
             self._step = None
-            step.outcome.set_result(Exit(**event) if kind == "exited" else CommandNotStarted(event["error"]))
+            step.outcome.set_result(Exit(**event) if kind == "exited" else _not_started(**event))
 
     def _death(self) -> GuardDied:
         return GuardDied(f"the guard is gone: {self._over.result() if self._over.done() else 'closed'}")
@@ -264,11 +268,13 @@ class Guard:
         self._wire.gone.add_done_callback(lambda _: overdue.cancel())
 
     def _finish(self, _: object) -> None:
-        # At once, while the number of the session cannot have gone to anybody else.
-        self._kill_session()
-        if not self._over.done():
-            code = self._posted.returncode
-            self._over.set_result(_REASONS.get(code, f"exit status {code}"))
+        try:
+            # At once, while the number of the session cannot have gone to anybody else.
+            self._kill_session()
+        finally:  # the list of processes cannot be read without a free file, but that it is over is known
+            if not self._over.done():
+                code = self._posted.returncode
+                self._over.set_result(_REASONS.get(code, f"exit status {code}"))
 
     def _kill_session(self, spare: int = 0) -> None:
         """Kills what is in the guard's session: all that can be known of a run without its guard."""
@@ -280,6 +286,10 @@ class Guard:
                     os.kill(pid, signal.SIGKILL)
                 except OSError:  # gone meanwhile
                     continue
+
+
+def _not_started(error: str, *, ours: bool) -> CommandNotStarted | MachineTrouble:
+    return MachineTrouble(f"a command could not be started: {error}") if ours else CommandNotStarted(error)
 
 
 def _processes() -> Iterable[int]:

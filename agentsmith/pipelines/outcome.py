@@ -49,6 +49,11 @@ class Verdict(StrEnum):
         return self in (Verdict.TRY_LATER, Verdict.QUESTION)
 
     @property
+    def may_be_ours(self) -> bool:
+        """Whether a machine in trouble could have brought it about."""
+        return self not in (Verdict.DONE, Verdict.QUESTION, Verdict.STOPPED)
+
+    @property
     def worth_retrying(self) -> bool:
         """Whether the same again, at once, may end better."""
         return self in (Verdict.FAILED, Verdict.RED, Verdict.TIMED_OUT)
@@ -90,3 +95,5 @@ class Outcome:
     output: str = ""
     step: str = ""
     """The step that decided it, if one did."""
+    ours: bool = False
+    """Whether it came of trouble of our own."""

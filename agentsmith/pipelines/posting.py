@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import contextlib
 import os
 import socket
 import subprocess
@@ -89,19 +90,18 @@ class Posted:
         self._known.cancel()
 
     async def _start(self, cgroup: Path | None) -> None:
-        ours, wire = socket.socketpair()
-        (stdin, orders), (events, stdout) = os.pipe(), os.pipe()
-        giving, hearing = os.fdopen(orders, "wb", buffering=0), os.fdopen(events, "rb", buffering=0)
-        try:
+        with contextlib.ExitStack() as given, contextlib.ExitStack() as kept:
+            ours, wire = socket.socketpair()
+            kept.callback(ours.close)
+            given.callback(wire.close)
+            stdin, orders = os.pipe()
+            given.callback(os.close, stdin)
+            giving = kept.enter_context(os.fdopen(orders, "wb", buffering=0))
+            events, stdout = os.pipe()
+            given.callback(os.close, stdout)
+            hearing = kept.enter_context(os.fdopen(events, "rb", buffering=0))
             _barracks.send_out(cgroup, (stdin, stdout, wire.fileno()))
-        except OSError:
-            for file in (ours, giving, hearing):
-                file.close()
-            raise
-        finally:
-            wire.close()
-            os.close(stdin)
-            os.close(stdout)
+            kept.pop_all()  # where anything fails, nothing stays open: files may be what we lack
         for connecting in (
             self._loop.connect_accepted_socket(lambda: _Line(self._told, self._lost_sight), ours),
             self._loop.connect_read_pipe(lambda: _Line(self._ear.heard, self._fell_silent), hearing),
@@ -119,6 +119,9 @@ class Posted:
         """The barracks tell the keeper's pid, then how it ended."""
         for word in map(int, data.split()):
             if not self._known.done():
+                if word < 0:
+                    self._known.set_exception(OSError(-word, f"no process can be started: {os.strerror(-word)}"))
+                    return
                 self._known.set_result(word)
                 if self._silent:
                     self._ear.fell_silent()

@@ -1,7 +1,8 @@
 """The prompt of a coding agent: a template over the ticket and the run, in which strangers' words are marked as such.
 
 Whatever the template does with them, the ticket's texts and the last error come out between marks that nobody could
-know beforehand, and the first paragraph, which no template can leave out, says what the marks mean.
+know beforehand, and the first paragraph, which no template can leave out, says what the marks mean. None of their lines
+begins like one of a worker's, so a worker that prints its prompt says nothing by it.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from agentsmith.pipelines.templates import render
-from agentsmith.pipelines.worker import one_line
+from agentsmith.pipelines.worker import one_line, quoted
 
 _PREAMBLE: Final = """\
 You work on a ticket, unattended: nobody can answer while you work.
@@ -70,7 +71,7 @@ class Untrusted:
     """Somebody else's text. However it is printed, it is printed between its marks."""
 
     def __init__(self, text: str, mark: str) -> None:
-        self._text, self._mark = text.replace("\0", ""), mark
+        self._text, self._mark = quoted(text.replace("\0", "")), mark
 
     def __str__(self) -> str:
         return f"<untrusted-{self._mark}>\n{self._text}\n</untrusted-{self._mark}>"

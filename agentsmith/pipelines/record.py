@@ -6,6 +6,7 @@ engine decides depends on one.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import os
@@ -81,6 +82,8 @@ class RunRecord:
     artifacts: list[str] = field(default_factory=list)
     not_kept: list[str] = field(default_factory=list)
     """Artifacts that were left, and why."""
+    warnings: list[str] = field(default_factory=list)
+    """What whoever wrote the pipeline should mend; each once."""
     branch: str = ""
     pull_request: str = ""
     question: str = ""
@@ -186,14 +189,12 @@ class Recorder:
         self.save()
 
     def save(self) -> None:
-        """Write it, whole or not at all; a full disk must not end the run."""
+        """Write it, whole or not at all; that it cannot be written must not end the run."""
         self._on_change()
         part = self._file.with_suffix(".part")
-        try:
+        with contextlib.suppress(OSError):
             part.write_text(self.record.to_json(), errors="replace")
             os.replace(part, self._file)
-        except OSError:
-            part.unlink(missing_ok=True)
 
 
 def records(data_dir: Path) -> Iterator[RunRecord]:

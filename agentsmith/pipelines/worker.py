@@ -1,8 +1,11 @@
-"""What a worker may say beside its exit code: lines of output that begin with `::`, or one status file.
+"""What a worker may say beside its exit code: lines of output with the run's own prefix, or one status file.
 
-    ::progress compiled 3 of 7        ::usage {"input_tokens": 12, "output_tokens": 3, "cost_usd": 0.01}
-    ::question Which database?        ::artifact report.html
-    ::session 5c0f…                   ::summary Fixed the parser.
+    ${AGENTSMITH_SAY}progress compiled 3 of 7        ${AGENTSMITH_SAY}artifact report.html
+    ${AGENTSMITH_SAY}question Which database?        ${AGENTSMITH_SAY}summary Fixed the parser.
+    ${AGENTSMITH_SAY}session 5c0f…                   ${AGENTSMITH_SAY}usage {"input_tokens": 12, "cost_usd": 0.01}
+
+Output is also where a worker prints what others wrote: the ticket, its prompt, files. They cannot know the prefix, so
+they cannot speak for it. Only progress and summary, which decide nothing, count with a bare `::` as well.
 
 The status file holds the same as lines, or as one JSON object: `{"question": "Which database?"}`. Nothing that a worker
 says can break the run: what is not understood is left out.
@@ -11,19 +14,30 @@ says can break the run: what is not understood is left out.
 from __future__ import annotations
 
 import errno
+import hashlib
 import json
 import math
 import os
+import re
+import secrets
 import stat
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
+from agentsmith.domain.errors import pass_over
+
 _LONGEST: Final = 2_000
 _LONGEST_TEXT: Final = 16_000
 _MOST_ARTIFACTS: Final = 50
 _LARGEST_STATUS: Final = 64 * 1024
+_LONGEST_NAME: Final = 200
+"""In bytes; file systems take 255, some of them less."""
+SAY: Final = "AGENTSMITH_SAY"
+"""The variable in which a worker finds the prefix of lines that count."""
+_BARE: Final = ("progress", "summary")
+_LIKE_OURS: Final = re.compile("^::", re.MULTILINE)
 _MOST: Final = 1e15
 """No run uses more of anything than this."""
 
@@ -81,12 +95,24 @@ class Said:
     session: str = ""
     usage: Usage = Usage()
     artifacts: list[str] = field(default_factory=list)
+    say: str = ""
+    """The prefix that only the worker knows."""
+    ignored: bool = False
+    """Whether a bare line was left out because anybody could have written it."""
     on_progress: Callable[[str], None] = lambda _: None
 
     def hear(self, line: str) -> None:
         """Take in one line of output that begins with `::`."""
-        word, _, rest = line.removeprefix("::").partition(" ")
-        self._take(word.strip().rstrip(":").lower(), rest.strip())
+        own = bool(self.say) and line.startswith(self.say)
+        word, value = self._parsed(line)
+        if own or word in _BARE:
+            self._take(word, value)
+        else:
+            self.ignored = True
+
+    def _parsed(self, line: str) -> tuple[str, str]:
+        word, _, rest = line.removeprefix(self.say).removeprefix("::").partition(" ")
+        return word.strip().rstrip(":").lower(), rest.strip()
 
     def read_status(self, file: Path) -> None:
         """Take in the status file, if the worker wrote one."""
@@ -103,7 +129,7 @@ class Said:
             return
         for line in text.splitlines():
             if line.startswith("::"):
-                self.hear(line)
+                self._take(*self._parsed(line))
 
     def _take(self, word: str, value: object) -> None:
         if word == "usage":
@@ -111,6 +137,7 @@ class Said:
             return
         if not isinstance(value, str) or not value.strip():
             return
+        value = quoted(value, self.say)
         match word:
             case "progress":
                 self.progress = one_line(value)
@@ -135,6 +162,18 @@ def _as_data(value: object) -> object:
         return dict(part.split("=", 1) for part in value.split() if "=" in part)
 
 
+def prefix() -> str:
+    """What the lines of one run's workers begin with if they count; nobody can guess it."""
+    return f"::{secrets.token_hex(8)}::"
+
+
+def quoted(text: str, say: str = "") -> str:
+    """Text to show again: it says nothing if a worker prints it. The prefix is out, and no line begins with `::`."""
+    if say:
+        text = text.replace(say.strip(":"), "…")
+    return _LIKE_OURS.sub(" ::", text)
+
+
 def one_line(text: str) -> str:
     """The text as one short line that only prints."""
     line = "".join(char if char.isprintable() else " " for char in text).strip()
@@ -146,7 +185,8 @@ def read_text(file: Path, *, limit: int) -> str:
     try:
         with _open_file(file) as stream:
             return stream.read(limit).decode("utf-8", "replace").replace("\0", "")
-    except OSError:
+    except OSError as error:
+        pass_over(error)
         return ""
 
 
@@ -160,7 +200,10 @@ def _open_file(path: Path) -> BinaryIO:
 
 
 def keep_artifacts(names: list[str], *, inside: Path, folder: Path, limit: int) -> tuple[list[str], list[str]]:
-    """Copy files of the workspace into the run's folder; answers what was kept, and why the rest was not."""
+    """Copy files of the workspace into the run's folder; answers what was kept, and why the rest was not.
+
+    Whatever a file is called, and whatever becomes of its copy, is no reason for the work to fail.
+    """
     kept: list[str] = []
     left: list[str] = []
     room, root = limit, inside.resolve()
@@ -172,16 +215,31 @@ def keep_artifacts(names: list[str], *, inside: Path, folder: Path, limit: int) 
                 continue
             source = _open_file(path)
         except (OSError, ValueError, RuntimeError) as error:
+            pass_over(error)
             left.append(f"{one_line(name)}: {getattr(error, 'strerror', None) or 'not a file name'}")
             continue
         with source:
             size = os.fstat(source.fileno()).st_size
             if size > room:
                 left.append(f"{one_line(name)}: it is larger than the room that is left (run.artifact_limit)")
-            else:
-                room -= size
-                target = folder / str(path.relative_to(root)).replace(os.sep, "__")
+                continue
+            target = folder / _flat(str(path.relative_to(root)))
+            try:
                 folder.mkdir(mode=0o700, exist_ok=True)
                 target.write_bytes(source.read(size))
-                kept.append(target.name)
+            except OSError as error:
+                left.append(f"{one_line(name)}: it could not be copied: {error.strerror}")
+                continue
+            room -= size
+            kept.append(target.name)
     return kept, left
+
+
+def _flat(path: str) -> str:
+    """A file name for a path, its own: two paths never become one, and none is too long for a file system."""
+    name = path.replace(os.sep, "__")
+    if name.replace("__", os.sep) == path and len(os.fsencode(name)) <= _LONGEST_NAME:
+        return name
+    digest = hashlib.sha256(os.fsencode(path)).hexdigest()[:16]
+    beginning = os.fsencode(name)[: _LONGEST_NAME - len(digest) - 1].decode("utf-8", "ignore")
+    return f"{digest}-{beginning}"

@@ -9,6 +9,7 @@ run's own.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -21,9 +22,11 @@ from agentsmith.domain.request import PipelineRequest
 from agentsmith.domain.ticket import Ticket, slug
 from agentsmith.pipelines.guarded import User
 from agentsmith.pipelines.record import FOLDER, LOG
+from agentsmith.pipelines.worker import SAY, prefix, read_text
 
 WORKSPACES: Final = "workspaces"
-_ALWAYS_PASSED: Final = ("PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "USER", "LOGNAME", "SHELL", "TERM")
+ALWAYS_PASSED: Final = ("PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "USER", "LOGNAME", "SHELL", "TERM")
+_LARGEST_MEMORY: Final = 1024 * 1024
 _LONGEST_VARIABLE: Final = 100_000
 """Linux refuses a single variable over 128 KiB; the whole text is in the ticket file."""
 
@@ -49,8 +52,9 @@ class Workplace:
     def make(cls, data_dir: Path, request: PipelineRequest, user: User | None = None) -> Self:
         """Make the folders; where commands run as another user, what they need is that user's."""
         place = cls(data_dir / WORKSPACES / slug(request.key, request.tracker), data_dir / FOLDER / request.run, user)
-        for folder in (place.ticket, place.run):
-            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+        for folder in (place.ticket.parent, place.ticket, place.run.parent, place.run):
+            folder.mkdir(exist_ok=True, mode=0o700)  # each by itself: of those above only the last would be private
         for folder in (place.work, place.home, place.temporary):
             folder.mkdir(exist_ok=True, mode=0o700)
             place.give(folder)
@@ -118,7 +122,7 @@ class Workplace:
     def remembered(self) -> Memory:
         """What the last run of this ticket left, if it was on this machine."""
         try:
-            data = json.loads((self.ticket / "memory.json").read_text())
+            data = json.loads(read_text(self.ticket / "memory.json", limit=_LARGEST_MEMORY))
             error, sessions = data["previous_error"], data["sessions"]
         except (OSError, ValueError, KeyError, TypeError, RecursionError):
             return Memory()
@@ -129,11 +133,9 @@ class Workplace:
     def remember(self, memory: Memory) -> None:
         """Leave this to the next run."""
         part = self.ticket / "memory.part"
-        try:
+        with contextlib.suppress(OSError):
             part.write_text(json.dumps(asdict(memory)), errors="replace")
             os.replace(part, self.ticket / "memory.json")
-        except OSError:
-            part.unlink(missing_ok=True)
 
 
 def environment(request: PipelineRequest, ticket: Ticket, platform: str, place: Workplace) -> dict[str, str]:
@@ -163,6 +165,7 @@ def environment(request: PipelineRequest, ticket: Ticket, platform: str, place: 
         "AGENTSMITH_ATTEMPT": str(request.attempt),
         "AGENTSMITH_WAKE_REASON": _variable(request.wake_reason or ""),
         "AGENTSMITH_STATUS_FILE": str(place.status_file),
+        SAY: prefix(),
         **({"TRACEPARENT": request.trace} if request.trace else {}),
         "HOME": str(place.home),
         "TMPDIR": str(place.temporary),
@@ -171,7 +174,7 @@ def environment(request: PipelineRequest, ticket: Ticket, platform: str, place: 
 
 def passed_on(names: tuple[str, ...], environ: Mapping[str, str] = os.environ) -> dict[str, str]:
     """The few variables of ours that a step may see: never a credential unless somebody named it (P8)."""
-    return {name: environ[name] for name in (*_ALWAYS_PASSED, *names) if name in environ}
+    return {name: environ[name] for name in (*ALWAYS_PASSED, *names) if name in environ}
 
 
 def with_session(memory: Memory, agent: str, session: str) -> Memory:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import builtins
+import contextlib
 import random
 from collections.abc import Awaitable, Callable
 from typing import Any, ClassVar, Final, TypeVar, cast
@@ -11,25 +12,18 @@ from urllib.parse import unquote, urlsplit
 
 import redis
 from redis.asyncio import Redis
+from redis.asyncio.connection import ConnectionPool
 from redis.asyncio.retry import Retry
-from redis.asyncio.sentinel import Sentinel, SentinelConnectionPool
+from redis.asyncio.sentinel import Sentinel, SentinelConnectionPool, SentinelManagedConnection
 from redis.backoff import NoBackoff
 from redis.driver_info import DriverInfo
-from redis.exceptions import (
-    AuthenticationError,
-    BusyLoadingError,
-    ClusterDownError,
-    ConnectionError,
-    NoPermissionError,
-    OutOfMemoryError,
-    ReadOnlyError,
-    RedisError,
-    TimeoutError,
-    TryAgainError,
-)
+from redis.exceptions import ConnectionError, RedisError, TimeoutError
+from redis.utils import str_if_bytes
 
 from agentsmith import __version__
-from agentsmith.domain.errors import StoreUnavailable
+from agentsmith.boottime import boottime
+from agentsmith.domain.errors import StoreRefused, StoreUnavailable
+from agentsmith.store import replies
 from agentsmith.store.commands import Commands
 
 T = TypeVar("T")
@@ -40,20 +34,14 @@ _CONNECT_S: Final = 5.0
 _ANSWER_S: Final = 10.0
 """Longer than any blocking call of ours, so that only a dead connection runs into it."""
 
+_NEWS_AFTER: Final = 60.0
+"""A refusal that did not occur for so long is told again when it does."""
+
 _WHO: Final = DriverInfo(lib_version=redis.__version__).add_upstream_driver("agentsmith", __version__)
 """For CLIENT LIST. Left to itself, redis-py reads the documents of its package anew for every connection."""
 
-AWAY: Final = (
-    ConnectionError,
-    TimeoutError,
-    BusyLoadingError,
-    ReadOnlyError,
-    TryAgainError,
-    ClusterDownError,
-    OutOfMemoryError,
-    StoreUnavailable,
-)
-"""What Redis being away looks like: trying the same again later can help."""
+AWAY: Final = (ConnectionError, TimeoutError, StoreUnavailable)
+"""What Redis being away looks like, error replies included (`replies`): trying the same again later can help."""
 
 
 def connect(url: str) -> Commands:
@@ -81,7 +69,10 @@ def connect(url: str) -> Commands:
 
 class _Client(Redis):
     """Bounds each command itself: under a `socket_timeout` redis-py sends with `asyncio.wait_for`, which loses
-    cancellations before Python 3.12. A lock whose renewal cannot be ended is never released."""
+    cancellations before Python 3.12. A lock whose renewal cannot be ended is never released.
+
+    Here, and nowhere else, error replies become `StoreRefused`.
+    """
 
     answer_within: ClassVar[float] = _ANSWER_S
 
@@ -91,18 +82,88 @@ class _Client(Redis):
                 return await super().execute_command(*args, **options)  # type: ignore[no-untyped-call]
         except builtins.TimeoutError:
             raise TimeoutError(f"no answer within {self.answer_within:.0f} s") from None
+        except RedisError as error:
+            refused = replies.refusal(error)
+            if refused is None:
+                raise
+            if refused.reconnect:
+                await _hang_up(self.connection_pool)
+            raise refused from None
+
+
+async def _hang_up(pool: ConnectionPool) -> None:
+    """Close every connection, those included on which somebody waits for an answer: they find it broken.
+
+    Not by `pool.disconnect`, which takes connections apart while others read from them.
+    """
+    for connection in (*pool._available_connections, *pool._in_use_connections):
+        if connection._writer is not None:
+            connection._writer.close()
+    await asyncio.sleep(0)  # until the pool can see it
 
 
 class _SentinelClient(_Client):
     answer_within = _CONNECT_S
 
+    async def execute_command(self, *args: Any, **options: Any) -> Any:
+        try:
+            return await super().execute_command(*args, **options)
+        except StoreRefused as refused:
+            raise ConnectionError(str(refused)) from None  # and the next sentinel is asked
 
-class _MasterClient(_Client):
-    """Closes its connections to the sentinels with the one to the master."""
+
+class _PrimaryPool(SentinelConnectionPool):
+    """Keeps no connection to a server that is not the primary any more.
+
+    After a failover the old primary goes on taking writes until it is made a replica, ten seconds later. Whoever still
+    talks to it then works on tickets that others take from the new one.
+    """
+
+    async def get_master_address(self) -> Any:
+        """Ask the sentinels; once they name another address, nobody talks to the old one."""
+        address = await self.sentinel_manager.discover_master(self.service_name)
+        if self.master_address not in (None, address):
+            _log().warning("redis has another primary, connecting to it", address=":".join(map(str, address)))
+            await _hang_up(self)
+        self.master_address = address
+        return address
+
+
+class _PrimaryConnection(SentinelManagedConnection):
+    """A connection to a server that says itself that it is the primary: a sentinel may be the last to know."""
+
+    async def on_connect_check_health(self, check_health: bool = True) -> None:
+        await super().on_connect_check_health(check_health)
+        await self.send_command("INFO", "replication", check_health=False)
+        told = str_if_bytes(await self.read_response())
+        if "role:master" not in told:
+            raise ConnectionError(f"{self.host}:{self.port} is named as the primary, but is a replica")
+
+
+class _PrimaryClient(_Client):
+    """Follows the primary that the sentinels name, from its first command to its end."""
 
     answer_within = _ANSWER_S + 2 * _CONNECT_S  # connecting may have to pass over sentinels that are silent
+    look_every: ClassVar[float] = 0.25
+    _following: asyncio.Task[None] | None = None
+
+    async def execute_command(self, *args: Any, **options: Any) -> Any:
+        if self._following is None:
+            self._following = asyncio.create_task(self._follow())
+        return await super().execute_command(*args, **options)
+
+    async def _follow(self) -> None:
+        """Notice another primary also while every connection is in use, or none is being made."""
+        pool = cast(_PrimaryPool, self.connection_pool)
+        while True:
+            await asyncio.sleep(self.look_every)
+            with contextlib.suppress(RedisError, OSError):
+                await pool.get_master_address()
 
     async def aclose(self, close_connection_pool: bool | None = None) -> None:
+        if self._following is not None:
+            self._following.cancel()
+            await asyncio.wait({self._following})
         await super().aclose(close_connection_pool)
         for sentinel in cast(SentinelConnectionPool, self.connection_pool).sentinel_manager.sentinels:
             await sentinel.aclose()
@@ -129,7 +190,14 @@ def _through_sentinel(url: str, options: dict[str, Any]) -> Commands:
         sentinels, sentinel_kwargs=asking, **options
     )
     sentinel.sentinels = [_SentinelClient(host=host, port=port, **asking) for host, port in sentinels]
-    return cast(Commands, sentinel.master_for(service, redis_class=_MasterClient, db=number))
+    client = sentinel.master_for(
+        service,
+        redis_class=_PrimaryClient,
+        connection_pool_class=_PrimaryPool,
+        connection_class=_PrimaryConnection,
+        db=number,
+    )
+    return cast(Commands, client)
 
 
 def _host_and_port(text: str) -> tuple[str, int]:
@@ -140,15 +208,18 @@ def _host_and_port(text: str) -> tuple[str, int]:
 
 
 async def check_requirements(redis: Commands) -> str:
-    """The server's name and version, or StoreUnavailable with what is wrong and how to mend it."""
+    """The server's name and version, or StoreUnavailable with what is wrong and how to mend it.
+
+    StoreRefused when it may answer later.
+    """
     try:
         info = await redis.info("server")
         memory = await redis.info("memory")
         cluster = await redis.info("cluster")
-    except AuthenticationError as error:
-        raise StoreUnavailable(f"Redis refuses the password in redis.url ({error}); correct it") from None
-    except NoPermissionError as error:
-        raise StoreUnavailable(f"the Redis user may not do what is needed: {error}; allow it INFO") from None
+    except StoreRefused as error:
+        if not error.settings:
+            raise
+        raise StoreUnavailable(f"Redis cannot be used: {error}") from None
     except AWAY as error:
         raise StoreUnavailable(f"Redis cannot be reached ({error}); start it, or correct redis.url") from None
     except (RedisError, OSError) as error:
@@ -172,11 +243,16 @@ async def check_requirements(redis: Commands) -> str:
 
 
 class Outage:
-    """Whether Redis is away, said once when it goes and once when it is back, by however many loops notice."""
+    """Whether Redis is away, said once when it goes and once when it is back, by however many loops notice.
+
+    What a person has to mend is said apart, once per reply: some commands may go on working meanwhile.
+    """
 
     def __init__(self, *, first_wait: float = 0.05, longest_wait: float = 2.0) -> None:
         self._first_wait, self._longest_wait = first_wait, longest_wait
         self._failures = 0
+        self._told = False
+        self._remedies: dict[str, float] = {}
 
     @property
     def now(self) -> bool:
@@ -186,16 +262,25 @@ class Outage:
     def noticed(self, error: BaseException) -> float:
         """Note a failure; answers how long to wait before trying again."""
         self._failures += 1
-        if self._failures == 1:
+        if isinstance(error, StoreRefused) and error.remedy:
+            self._tell_remedy(error)
+        elif not self._told:
+            self._told = True
             _log().warning("redis is away, trying again until it is back", error=str(error))
         wait = min(self._longest_wait, self._first_wait * 2.0 ** min(self._failures, 10))
         return wait * random.uniform(0.5, 1.0)  # noqa: S311 - spreads reconnects, guards nothing
 
+    def _tell_remedy(self, refused: StoreRefused) -> None:
+        last, now = self._remedies.get(refused.remedy), boottime()
+        self._remedies[refused.remedy] = now
+        if last is None or now - last > _NEWS_AFTER:
+            _log().error("redis refuses, trying again until it does not", reply=refused.reply, remedy=refused.remedy)
+
     def over(self) -> None:
         """Note a success."""
-        if self._failures:
+        if self._told:
             _log().info("redis is back", failed_attempts=self._failures)
-        self._failures = 0
+        self._failures, self._told = 0, False
 
     async def outlast(self, step: Callable[[], Awaitable[T]]) -> T:
         """Do `step`, again and again while Redis is away; `step` must be safe to repeat."""

@@ -17,9 +17,11 @@ from agentsmith.domain.signal import Signal, SignalKind, Taken
 from agentsmith.domain.ticket import TicketId
 from agentsmith.store.commands import Commands, Value
 from agentsmith.store.dead_letters import DeadLetter
+from agentsmith.store.entries import new_name
 from agentsmith.store.keys import FENCE_MS, PUBLISHED_MS, REASONS_AFTER_END_MS, REASONS_MS, WHERE_MS, Keys
 from agentsmith.store.places import COUNTING, Place
 from agentsmith.store.scripting import Script
+from agentsmith.store.signals import INBOX
 
 RECORD: Final = """
 local function record(intent, intents, ticket, fence, look_in, fields)
@@ -67,9 +69,10 @@ return {'begun', text(mine), recent}
 )
 _DECIDE: Final = Script(
     RECORD
+    + INBOX
     + """
 local lock, fence, heartbeat, intent, intents, running, suspects, released, due, epoch, settling_key, index, queue,
-  dead, signals = unpack(KEYS)
+  dead, signals, inbox_index = unpack(KEYS)
 local ticket, token, settle, look_in, unqueue, letter, signal = unpack(ARGV)
 if redis.call('GET', lock) ~= token then return {'unlocked', 0} end
 if (redis.call('HGET', intent, 'outcome') or '') ~= '' then return {'unpublished', 0} end
@@ -83,7 +86,7 @@ if unqueue == '1' then
   redis.call('HDEL', index, ticket)
 end
 -- Whoever slept over its signal, or crashed, does not ask a second time for what others have granted.
-if signal ~= '' and redis.call('LREM', signals, 1, signal) == 0 then return {'put back', 0} end
+if signal ~= '' and not put_away(signals, inbox_index, signal) then return {'put back', 0} end
 redis.call('HDEL', running, ticket)
 redis.call('ZREM', suspects, ticket)
 redis.call('ZREM', released, ticket)
@@ -111,10 +114,12 @@ redis.call('HSET', intent, 'fence', text(raise_fence(fence)))
 redis.call('ZADD', intents, now_us() / 1000 + tonumber(look_in), ticket)
 return redis.call('HGETALL', intent)
 """)
-_PUBLISHED: Final = Script(f"""
+_PUBLISHED: Final = Script(
+    INBOX
+    + f"""
 local intent, intents, fence, published, counters, due, follow_up, inbox, inbox_index, where, reservations, history,
   reasons, word = unpack(KEYS)
-local ticket, mine, status, fresh_start, due_ms, look, look_topic, wake, whereabouts, retry, retry_topic =
+local ticket, mine, status, fresh_start, due_ms, look, look_topic, wake, whereabouts, retry, retry_topic, name =
   unpack(ARGV)
 if newest(fence) > tonumber(mine) then return 'fenced' end
 redis.call('DEL', intent)
@@ -132,12 +137,13 @@ if due_ms ~= '' then
 end
 local asked_again = redis.call('DEL', follow_up) == 1
 if wake == '1' then
-  if redis.call('HSETNX', inbox_index, look_topic, '1') == 1 then redis.call('RPUSH', inbox, look) end
+  deliver(inbox, inbox_index, look_topic, look, false, name)
 elseif asked_again and status ~= 'pending' then
-  if redis.call('HSETNX', inbox_index, retry_topic, '1') == 1 then redis.call('RPUSH', inbox, retry) end
+  deliver(inbox, inbox_index, retry_topic, retry, false, name)
 end
 return 'published'
-""")
+"""
+)
 _RESTORE_WAITING: Final = Script(f"""
 local fence, due, where = unpack(KEYS)
 local ticket, known, due_ms, whereabouts = unpack(ARGV)
@@ -259,6 +265,7 @@ class Intents:
             k.queue,
             k.dead_letters,
             k.inbox_processing(taken.taker if taken is not None else ""),
+            k.inbox_index,
         ]
         settle = self._settle_ms if after_settling else 0
         args = [
@@ -319,6 +326,7 @@ class Intents:
             json.dumps([intent.tracker, intent.key]),
             follow_up.to_json(),
             follow_up.topic,
+            new_name(),
         ]
         return str(await _PUBLISHED(self._redis, keys, args)) == "published"
 
@@ -386,6 +394,10 @@ class Intents:
         """The status that we published within the last hour; no label at all counts as pending."""
         found = await self._redis.get(self._keys.published(ticket))
         return Status(found) if found else None
+
+    async def last_ended(self, ticket: TicketId) -> str | None:
+        """What tells the ticket's last run that ended within the last hour from every other one."""
+        return await self._redis.get(self._keys.ended(ticket))
 
     async def note_published(self, ticket: TicketId, status: Status) -> None:
         """Remember what the label says now; the caller holds the ticket's lock and just wrote it."""

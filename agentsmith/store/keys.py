@@ -13,6 +13,7 @@
 | running                              | hash   | ticket -> lease, of every run that has not settled     | for ever |
 | released                             | zset   | tickets whose guard let the lease go, by time          | for ever |
 | suspects                             | zset   | tickets without a sign of life, by time of first look  | for ever |
+| unrenewed:{ticket}                   | string | since when a live consumer's run has no heartbeat      | 1 hour   |
 | counters:{ticket}                    | hash   | deliveries and attempts since the last final status    | 30 days  |
 | history:{ticket}                     | list   | what befell its runs since the last final status       | 30 days  |
 | claims:{ticket}                      | zset   | recent claims, for the loop limit                      | window   |
@@ -22,12 +23,13 @@
 | intents                              | zset   | tickets with an intent, by the time to look at it      | for ever |
 | published:{ticket}                   | string | last status that we published                          | 1 hour   |
 | sticky:{ticket}                      | string | the platform's id of our comment                        | 30 days  |
+| pin:{ticket}                         | string | the text that was vetted, until its run is over        | 30 days  |
 | stop:{ticket}                        | string | a stop request, until the run ended                    | 7 days   |
 | follow-up:{ticket}                   | string | asked for again while it was running                   | 7 days   |
 | due                                  | zset   | waiting tickets, by the time they are due              | for ever |
 | where:{ticket}                       | string | tracker and key of a ticket that is parked or recovered | 30 days |
 | signals:inbox                        | list   | signals that wait                                      | for ever |
-| signals:index                        | hash   | ticket and kind of every waiting signal, to merge them | for ever |
+| signals:index                        | hash   | ticket and kind of a waiting signal -> its entry's name | for ever |
 | signals:later                        | zset   | signals put off, by the time to look again             | for ever |
 | signals:later-payloads               | hash   | the same signals                                       | for ever |
 | signals:held                         | zset   | signals held back for want of room, by time            | for ever |
@@ -51,6 +53,7 @@
 | jira-label-lock:{ticket}             | string | wraps Jira's label write inside the claim window       | 10 s     |
 | epoch                                | string | run id of the server whose state we trust              | for ever |
 | settling                             | string | stands while nothing may be declared dead              | 50 s     |
+| probe                                | string | nothing; whether it can be written says something      | 1 min    |
 
 "For ever" lists, hashes and sorted sets shrink to nothing as work is settled: Redis deletes them when empty.
 """
@@ -69,10 +72,12 @@ FENCE_MS: Final = 30 * DAY_MS
 COUNTERS_MS: Final = 30 * DAY_MS
 HISTORY_MS: Final = 30 * DAY_MS
 STICKY_MS: Final = 30 * DAY_MS
+PIN_MS: Final = 30 * DAY_MS
 WHERE_MS: Final = 30 * DAY_MS
 STOP_MS: Final = 7 * DAY_MS
 PUBLISHED_MS: Final = HOUR_MS
 ENDED_MS: Final = HOUR_MS
+UNRENEWED_MS: Final = HOUR_MS
 REASONS_MS: Final = 30 * DAY_MS
 REASONS_AFTER_END_MS: Final = HOUR_MS
 REJECTED_MS: Final = 600_000
@@ -85,6 +90,7 @@ PLACES_MS: Final = 30 * DAY_MS
 QUOTA_MS: Final = 2 * HOUR_MS
 LABEL_LOCK_MS: Final = 10_000
 SPENT_MS: Final = DAY_MS
+PROBE_MS: Final = 60_000
 
 PERMANENT: Final = frozenset(
     {
@@ -192,6 +198,10 @@ class Keys:
         return self._name("settling")
 
     @property
+    def probe(self) -> str:
+        return self._name("probe")
+
+    @property
     def credentials(self) -> str:
         return self._name("credentials")
 
@@ -213,6 +223,9 @@ class Keys:
     def ended(self, ticket: TicketId) -> str:
         return self._name("ended", ticket)
 
+    def unrenewed(self, ticket: TicketId) -> str:
+        return self._name("unrenewed", ticket)
+
     def counters(self, ticket: TicketId) -> str:
         return self._name("counters", ticket)
 
@@ -230,6 +243,9 @@ class Keys:
 
     def sticky(self, ticket: TicketId) -> str:
         return self._name("sticky", ticket)
+
+    def pin(self, ticket: TicketId) -> str:
+        return self._name("pin", ticket)
 
     def stop(self, ticket: TicketId) -> str:
         return self._name("stop", ticket)

@@ -52,6 +52,8 @@ class Process:
     version: str
     problem: str = ""
     """What is wrong with the configuration file since it was last good; the last good one is in force."""
+    trouble: str = ""
+    """What is wrong with its machine: until that is over, it takes no work."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,12 +1,13 @@
 """The queue of requests: a list, a processing list per consumer, and an index over both.
 
 Taking is not losing: a request moves atomically from the queue to its taker's processing list and stays there,
-and in the index, until it is acknowledged. The index holds at most one request per ticket.
+and in the index, until it is acknowledged. The index holds at most one request per ticket. A request that is put back
+goes under another name (`entries`): whoever had it before has it no longer, whatever they say about it later.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import Final
 
@@ -14,10 +15,13 @@ from agentsmith.domain.request import PipelineRequest
 from agentsmith.domain.ticket import TicketId
 from agentsmith.store.commands import Commands, Value
 from agentsmith.store.dead_letters import DeadLetter
+from agentsmith.store.entries import ENTRIES, new_name
 from agentsmith.store.keys import PUBLISHED_MS, Keys
 from agentsmith.store.places import COUNTING, all_of
 from agentsmith.store.scripting import Script
 
+_AT_ONCE: Final = 100
+"""Tickets that are looked for in the lists in one step."""
 _PUSH: Final = Script(
     COUNTING
     + f"""
@@ -48,8 +52,10 @@ _ACKNOWLEDGE_AND_TAKE: Final = Script("""
 local queue, index, processing = unpack(KEYS)
 local room = tonumber(ARGV[1])
 for i = 2, #ARGV, 2 do
-  redis.call('LREM', processing, 1, ARGV[i + 1])
-  if redis.call('HGET', index, ARGV[i]) == ARGV[i + 1] then redis.call('HDEL', index, ARGV[i]) end
+  -- Who has it no longer has nothing to say about it.
+  if redis.call('LREM', processing, 1, ARGV[i + 1]) > 0 and redis.call('HGET', index, ARGV[i]) == ARGV[i + 1] then
+    redis.call('HDEL', index, ARGV[i])
+  end
 end
 local taken = {}
 while #taken < room do
@@ -59,9 +65,11 @@ while #taken < room do
 end
 return taken
 """)
-_PUT_BACK: Final = Script("""
+_PUT_BACK: Final = Script(
+    ENTRIES
+    + """
 local queue, index, processing, alive, consumers, epoch, settling_key, signals = unpack(KEYS)
-local consumer, settle, heartbeat_of = unpack(ARGV)
+local consumer, settle, heartbeat_of, name = unpack(ARGV)
 if redis.call('EXISTS', alive) == 1 or settling(epoch, settling_key, settle) then return -1 end
 local count = 0
 local held = redis.call('LRANGE', processing, 0, -1)
@@ -74,7 +82,9 @@ for i = #held, 1, -1 do
     redis.call('LREM', processing, -1, payload)
     -- A request that is not in the index was withdrawn or replaced; one that nobody can read is to be buried.
     if not ticket or redis.call('HGET', index, ticket) == payload then
-      redis.call('LPUSH', queue, payload)
+      local again = ticket and named(payload, name .. '.' .. i) or payload
+      redis.call('LPUSH', queue, again)
+      if ticket then redis.call('HSET', index, ticket, again) end
       count = count + 1
     end
   end
@@ -82,6 +92,20 @@ end
 -- Remembered as long as it owns anything: nobody would look for its lists otherwise.
 if redis.call('EXISTS', processing, signals) == 0 then redis.call('ZREM', consumers, consumer) end
 return count
+"""
+)
+_LOST: Final = Script("""
+local index, forget, lost = KEYS[1], ARGV[1] == '1', {}
+for t = 2, #ARGV, 2 do
+  local payload, found = redis.call('HGET', index, ARGV[t]), false
+  for i = 2, #KEYS do found = found or payload and redis.call('LPOS', KEYS[i], payload) end
+  if payload and not found and (not forget or payload == ARGV[t + 1]) then
+    lost[#lost + 1] = ARGV[t]
+    lost[#lost + 1] = payload
+    if forget then redis.call('HDEL', index, ARGV[t]) end
+  end
+end
+return lost
 """)
 _RESTORE: Final = Script("""
 local processing, index = unpack(KEYS)
@@ -187,7 +211,7 @@ class Queue:
         return bool(await _RESTORE(self._redis, [k.queue_processing(consumer), k.queue_index], [ticket, payload]))
 
     async def put_back(self, consumer: str) -> int:
-        """Return a dead consumer's requests to the head of the queue; -1 when it may be alive."""
+        """Return a dead consumer's requests to the head of the queue, under new names; -1 when it may be alive."""
         k = self._keys
         keys = [
             k.queue,
@@ -199,7 +223,39 @@ class Queue:
             k.settling,
             k.inbox_processing(consumer),
         ]
-        return int(await _PUT_BACK(self._redis, keys, [consumer, self._settle_ms, k.heartbeat(TicketId(""))]))
+        args: list[Value] = [consumer, self._settle_ms, k.heartbeat(TicketId("")), new_name()]
+        return int(await _PUT_BACK(self._redis, keys, args))
+
+    async def lost(self, consumers: Sequence[str]) -> dict[str, str]:
+        """Requests by ticket that stand in the index and in no list, neither the queue nor one of these consumers'.
+
+        Nobody would ever run them, and no other of their tickets could be queued. Looked for only where the index holds
+        more than the lists do. A consumer that came just now may have one of them: see whether it is still lost later.
+        """
+        held = 0
+        for key in self._lists(consumers):
+            held += await self._redis.llen(key)
+        if await self._redis.hlen(self._keys.queue_index) <= held:
+            return {}
+        return await self._missing(consumers, dict.fromkeys(await self._redis.hkeys(self._keys.queue_index), ""))
+
+    async def forget_lost(self, consumers: Sequence[str], lost: Mapping[str, str]) -> int:
+        """Forget these requests if they are lost still; answers how many were."""
+        return len(await self._missing(consumers, lost, forget=True))
+
+    async def _missing(
+        self, consumers: Sequence[str], asked: Mapping[str, str], *, forget: bool = False
+    ) -> dict[str, str]:
+        keys, left = [self._keys.queue_index, *self._lists(consumers)], list(asked.items())
+        found: dict[str, str] = {}
+        for at in range(0, len(left), _AT_ONCE):
+            flat = [part for pair in left[at : at + _AT_ONCE] for part in pair]
+            answer: list[str] = await _LOST(self._redis, keys, [int(forget), *flat])
+            found.update(zip(answer[::2], answer[1::2], strict=True))
+        return found
+
+    def _lists(self, consumers: Sequence[str]) -> list[str]:
+        return [self._keys.queue, *map(self._keys.queue_processing, consumers)]
 
     async def bury(self, consumer: str, ticket: TicketId | str, payload: str, letter: DeadLetter) -> bool:
         """Move a request that we hold to the dead letters."""

@@ -16,22 +16,26 @@ from agentsmith.domain.request import PipelineRequest
 from agentsmith.domain.ticket import TicketId
 from agentsmith.store.commands import Commands, Value
 from agentsmith.store.dead_letters import DeadLetter
+from agentsmith.store.entries import ENTRIES
 from agentsmith.store.intents import RECORD, flat_fields
-from agentsmith.store.keys import COUNTERS_MS, ENDED_MS, FENCE_MS, HISTORY_MS, STOP_MS, Keys
+from agentsmith.store.keys import COUNTERS_MS, ENDED_MS, FENCE_MS, HISTORY_MS, STOP_MS, UNRENEWED_MS, Keys
 from agentsmith.store.scripting import Script
 
 HISTORY_KEPT: Final = 5
 
-_ACQUIRE: Final = Script(f"""
+_ACQUIRE: Final = Script(
+    ENTRIES
+    + f"""
 local processing, index, heartbeat, fence, running, counters, suspects, released = unpack(KEYS)
 local ticket, payload, run, consumer, tracker, key, ttl, limit, asked_by, labelled = unpack(ARGV)
 if not redis.call('LPOS', processing, payload) then return {{'superseded'}} end
 if redis.call('HGET', index, ticket) ~= payload then return {{'superseded'}} end
-local held = redis.call('GET', heartbeat)
+local held, entry = redis.call('GET', heartbeat), name_of(payload)
 if held then
-  -- Our own lease, if only the answer to the first call was lost.
+  -- Our own lease, if only the answer to the first call was lost. Not so if it is that of our earlier run, whose
+  -- request was put back.
   local lease = cjson.decode(held)
-  if lease.run == run and lease.consumer == consumer then
+  if lease.run == run and lease.consumer == consumer and (lease.entry or '') == entry then
     redis.call('PEXPIRE', heartbeat, ttl)
     return {{'acquired', lease.fence, held, redis.call('HGET', counters, 'attempts') or '0',
       redis.call('HGET', counters, 'deliveries') or '1'}}
@@ -45,15 +49,17 @@ local mine = text(raise_fence(fence))
 local since = text(now_us() / 1000)
 local value = cjson.encode({{
   run = run, consumer = consumer, tracker = tracker, key = key, fence = mine, since = since,
-  asked_by = asked_by ~= '' and asked_by or nil, labelled = labelled ~= '' and labelled or nil}})
+  asked_by = asked_by ~= '' and asked_by or nil, labelled = labelled ~= '' and labelled or nil,
+  entry = entry ~= '' and entry or nil}})
 redis.call('SET', heartbeat, value, 'PX', ttl)
 redis.call('HSET', running, ticket, value)
 redis.call('ZREM', suspects, ticket)
 redis.call('ZREM', released, ticket)
 return {{'acquired', mine, value, redis.call('HGET', counters, 'attempts') or '0', tostring(deliveries)}}
-""")
+"""
+)
 _RENEW: Final = Script("""
-local heartbeat, fence, running, ended = unpack(KEYS)
+local heartbeat, fence, running, ended, unrenewed = unpack(KEYS)
 local ticket, mine, value, ttl = unpack(ARGV)
 local newest_fence = newest(fence)
 -- A renewal that was overtaken on its way by the end of the run must not bring the lease back.
@@ -67,6 +73,7 @@ if held then return 'lost' end
 -- A missing heartbeat alone is not a loss: nobody took over, so it is put back.
 redis.call('SET', heartbeat, value, 'PX', ttl)
 redis.call('HSET', running, ticket, value)
+redis.call('DEL', unrenewed)
 if newest_fence < tonumber(mine) then redis.call('SET', fence, mine, 'PX', ARGV[5]) end
 return 'restored'
 """)
@@ -91,6 +98,7 @@ return 1
 """)
 _SETTLE: Final = Script(
     RECORD
+    + ENTRIES
     + f"""
 local heartbeat, fence, running, intent, intents, stop, counters, processing, index, ended, queue, dead = unpack(KEYS)
 local ticket, mine, value, look_in, uncount, fence_ms, payload, letter = unpack(ARGV)
@@ -110,20 +118,31 @@ if redis.call('EXISTS', counters) == 1 then
   if uncount == '1' and first_time then redis.call('HINCRBY', counters, 'attempts', -1) end
 end
 local in_hand = redis.call('LREM', processing, 1, payload) > 0
-if redis.call('HGET', index, ticket) == payload then
+local waiting = redis.call('HGET', index, ticket)
+if waiting and same_message(waiting, payload) then
   redis.call('HDEL', index, ticket)
-  -- We were taken for dead meanwhile, and it was put back: nobody may begin what has just ended.
-  if not in_hand then redis.call('LREM', queue, 1, payload) end
+  -- We were taken for dead meanwhile, and it was put back, under another name: nobody may begin what has just ended.
+  if not in_hand or waiting ~= payload then redis.call('LREM', queue, 1, waiting) end
 end
 if letter ~= '' and first_time then redis.call('RPUSH', dead, letter) end
 if #ARGV > 8 then record(intent, intents, ticket, tonumber(mine), tonumber(look_in), from(9)) end
 return 'settled'
 """
 )
+_REQUEST_STOP: Final = Script(f"""
+local stop, heartbeat, running, index, ended, fence = unpack(KEYS)
+local ticket, reason = unpack(ARGV)
+local runs = redis.call('EXISTS', heartbeat) + redis.call('HEXISTS', running, ticket)
+local known = runs + redis.call('HEXISTS', index, ticket)
+-- The last run has ended and nothing waits: the request would stop a run that nobody has asked for yet.
+if known == 0 and tonumber(redis.call('GET', ended) or '-1') == newest(fence) then return 0 end
+redis.call('SET', stop, reason, 'PX', {STOP_MS})
+return 1
+""")
 _RELEASE_DEAD: Final = Script(f"""
 local heartbeat, running, released, lock, ended = unpack(KEYS)
-local ticket, mine, value, token = unpack(ARGV)
-if redis.call('GET', lock) == token then redis.call('DEL', lock) end
+local ticket, mine, value, holder = unpack(ARGV)
+if (redis.call('GET', lock) or ''):sub(1, #holder) == holder then redis.call('DEL', lock) end
 if redis.call('HGET', running, ticket) ~= value then return 0 end
 local held = redis.call('GET', heartbeat)
 if held and held ~= value then return 0 end
@@ -132,9 +151,9 @@ redis.call('SET', ended, mine, 'PX', {ENDED_MS})
 redis.call('ZADD', released, now_us() / 1000, ticket)
 return 1
 """)
-_LOOK: Final = Script("""
-local heartbeat, running, suspects, released, epoch, settling_key = unpack(KEYS)
-local ticket, consumer_of, renew_ms, settle, patient = unpack(ARGV)
+_LOOK: Final = Script(f"""
+local heartbeat, running, suspects, released, epoch, settling_key, unrenewed = unpack(KEYS)
+local ticket, consumer_of, renew_ms, lapse_ms, settle, patient = unpack(ARGV)
 if redis.call('EXISTS', heartbeat) == 1 then
   redis.call('ZREM', suspects, ticket)
   return 'alive'
@@ -143,17 +162,33 @@ if settling(epoch, settling_key, settle) then return 'settling' end
 if patient == '0' or redis.call('ZSCORE', released, ticket) then return 'dead' end
 local value = redis.call('HGET', running, ticket)
 local now = now_us() / 1000
-local first = redis.call('ZSCORE', suspects, ticket)
-if value and redis.call('EXISTS', consumer_of .. cjson.decode(value).consumer) == 1 then
+local lease = value and cjson.decode(value)
+if lease and redis.call('EXISTS', consumer_of .. lease.consumer) == 1 then
   redis.call('ZREM', suspects, ticket)
-  return 'alive'
+  -- Whoever carries the run out puts its heartbeat back at once. After the time of a whole lease nobody can do so any
+  -- more: its consumer lives, and does not know that it has the run.
+  local since, fence = (redis.call('GET', unrenewed) or ''):match('^(%d+) (%d+)$')
+  if fence ~= lease.fence then
+    redis.call('SET', unrenewed, text(now) .. ' ' .. lease.fence, 'PX', {UNRENEWED_MS})
+    return 'alive'
+  end
+  return now - tonumber(since) < tonumber(lapse_ms) and 'alive' or 'dead'
 end
+local first = redis.call('ZSCORE', suspects, ticket)
 if not first then
   redis.call('ZADD', suspects, now, ticket)
   return 'suspected'
 end
 if now - tonumber(first) < tonumber(renew_ms) then return 'suspected' end
 return 'dead'
+""")
+_FORGET_SUSPICION: Final = Script("""
+local heartbeat, running, suspects, released = unpack(KEYS)
+-- The guard may have let the lease go since the ticket was looked at: then the mark is all that tells of it.
+if redis.call('EXISTS', heartbeat) == 0 and redis.call('HEXISTS', running, ARGV[1]) == 1 then return 0 end
+redis.call('ZREM', suspects, ARGV[1])
+redis.call('ZREM', released, ARGV[1])
+return 1
 """)
 _FORGET: Final = Script("""
 local heartbeat, running, suspects, released = unpack(KEYS)
@@ -191,9 +226,9 @@ class RunLease:
     """By which event its trigger was set, and the trigger, as in the request; empty where that is not known."""
 
     @property
-    def lock_token(self) -> str:
-        """Under which the run holds its ticket's lock; a request that is taken again is a run of the same name."""
-        return f"{self.run}.{self.fence}"
+    def lock_holder(self) -> str:
+        """How every token begins under which the run holds its ticket's lock; taken again it has the same name."""
+        return f"{self.run}.{self.fence}."
 
     @classmethod
     def parse(cls, ticket: TicketId, value: str) -> RunLease:
@@ -236,9 +271,9 @@ class NotAcquired:
 class Runs:
     """Ownership of tickets."""
 
-    def __init__(self, redis: Commands, keys: Keys, *, settle_ms: int, renew_ms: int) -> None:
+    def __init__(self, redis: Commands, keys: Keys, *, settle_ms: int, renew_ms: int, lapse_ms: int) -> None:
         self._redis, self._keys = redis, keys
-        self._settle_ms, self._renew_ms = settle_ms, renew_ms
+        self._settle_ms, self._renew_ms, self._lapse_ms = settle_ms, renew_ms, lapse_ms
 
     async def acquire(
         self, request: PipelineRequest, payload: str, *, consumer: str, ttl: float, max_deliveries: int
@@ -266,7 +301,7 @@ class Runs:
     async def renew(self, lease: RunLease, *, ttl: float) -> str:
         """Extend the lease: `renewed`, `restored` after Redis had lost it, or `lost`."""
         k, t = self._keys, lease.ticket
-        keys = [k.heartbeat(t), k.fence(t), k.running, k.ended(t)]
+        keys = [k.heartbeat(t), k.fence(t), k.running, k.ended(t), k.unrenewed(t)]
         return str(await _RENEW(self._redis, keys, [t, lease.fence, lease.value, _ms(ttl), FENCE_MS]))
 
     async def may_write(self, lease: RunLease) -> bool:
@@ -308,13 +343,13 @@ class Runs:
         """The guard's farewell: the run is over and its children are gone; housekeeping may have the ticket."""
         k, t = self._keys, lease.ticket
         keys = [k.heartbeat(t), k.running, k.released, lock_key, k.ended(t)]
-        return bool(await _RELEASE_DEAD(self._redis, keys, [t, lease.fence, lease.value, lease.lock_token]))
+        return bool(await _RELEASE_DEAD(self._redis, keys, [t, lease.fence, lease.value, lease.lock_holder]))
 
     async def look(self, ticket: TicketId, *, patient: bool) -> Life:
         """Whether the ticket's run lives. `patient` asks for two looks before calling it dead."""
         k = self._keys
-        keys = [k.heartbeat(ticket), k.running, k.suspects, k.released, k.epoch, k.settling]
-        args: list[Value] = [ticket, k.consumer(""), self._renew_ms, self._settle_ms, int(patient)]
+        keys = [k.heartbeat(ticket), k.running, k.suspects, k.released, k.epoch, k.settling, k.unrenewed(ticket)]
+        args: list[Value] = [ticket, k.consumer(""), self._renew_ms, self._lapse_ms, self._settle_ms, int(patient)]
         return Life(await _LOOK(self._redis, keys, args))
 
     async def restore_attempts(self, ticket: TicketId, attempts: int) -> int:
@@ -362,18 +397,20 @@ class Runs:
         return [TicketId(t) for t in await self._redis.zrange(self._keys.suspects, 0, -1)]
 
     async def forget_suspicion(self, ticket: TicketId) -> None:
-        """The ticket needs no recovery (any more)."""
-        await self._redis.zrem(self._keys.suspects, ticket)
-        await self._redis.zrem(self._keys.released, ticket)
+        """The ticket needs no recovery (any more); nothing is forgotten of a run that may have ended just now."""
+        k = self._keys
+        await _FORGET_SUSPICION(self._redis, [k.heartbeat(ticket), k.running, k.suspects, k.released], [ticket])
 
     async def forget(self, ticket: TicketId) -> None:
         """The ticket's run is dead, and nothing is to be done about it."""
         k = self._keys
         await _FORGET(self._redis, [k.heartbeat(ticket), k.running, k.suspects, k.released], [ticket])
 
-    async def request_stop(self, ticket: TicketId, reason: str) -> None:
-        """Ask whoever runs the ticket to stop; it stands until the run ended."""
-        await self._redis.set(self._keys.stop(ticket), reason, px=STOP_MS)
+    async def request_stop(self, ticket: TicketId, reason: str) -> bool:
+        """Ask whoever runs the ticket to stop; it stands until the run ended. False when it has ended already."""
+        k = self._keys
+        keys = [k.stop(ticket), k.heartbeat(ticket), k.running, k.queue_index, k.ended(ticket), k.fence(ticket)]
+        return bool(await _REQUEST_STOP(self._redis, keys, [ticket, reason]))
 
     async def stop_requested(self, ticket: TicketId) -> str | None:
         """The reason why the ticket's run is to stop, if somebody asked."""

@@ -69,29 +69,40 @@ class EmbeddedServer:
         return f"unix://{quote(str(self._socket))}"
 
     async def start(self) -> None:
-        """Return when the data directory's server takes commands, joined or started by us as its keeper."""
+        """Return when the data directory's server takes commands, joined or started by us as its keeper.
+
+        Raises StoreRefused when there is no room for it, ServerUnavailable for everything else.
+        """
         async with self._changing:
-            if self._started():
+            try:
+                await self._start()
+            except ServerUnavailable:
+                if lack := await asyncio.to_thread(self._home.lack_of_room):
+                    raise lack from None
+                raise
+
+    async def _start(self) -> None:
+        if self._started():
+            return
+        self._binary = await asyncio.to_thread(find_binary, self._named_binary)
+        self._home.prepare()
+        give_up = time.monotonic() + _JOIN_WITHIN
+        while not await self._became_keeper():
+            socket = self._home.published_socket()
+            answer = await ping(socket) if socket else "silent"
+            if answer == "ready":
+                self._socket = socket
+                log.info("embedded redis joined", socket=str(socket))
                 return
-            self._binary = await asyncio.to_thread(find_binary, self._named_binary)
-            self._home.prepare()
-            give_up = time.monotonic() + _JOIN_WITHIN
-            while not await self._became_keeper():
-                socket = self._home.published_socket()
-                answer = await ping(socket) if socket else "silent"
-                if answer == "ready":
-                    self._socket = socket
-                    log.info("embedded redis joined", socket=str(socket))
-                    return
-                if answer == "loading":
-                    give_up = time.monotonic() + _JOIN_WITHIN
-                elif time.monotonic() > give_up:
-                    raise ServerUnavailable(
-                        f"Another process keeps the Redis server of {self._home.data_dir}, but none answers "
-                        f"at {socket or 'a known place'}. Stop that process, or use another data directory: "
-                        "processes that share one must run as the same user on the same machine or container."
-                    )
-                await asyncio.sleep(_POLL)
+            if answer == "loading":
+                give_up = time.monotonic() + _JOIN_WITHIN
+            elif time.monotonic() > give_up:
+                raise ServerUnavailable(
+                    f"Another process keeps the Redis server of {self._home.data_dir}, but none answers "
+                    f"at {socket or 'a known place'}. Stop that process, or use another data directory: "
+                    "processes that share one must run as the same user on the same machine or container."
+                )
+            await asyncio.sleep(_POLL)
 
     async def keep(self) -> None:
         """Keep the started server alive, or stand by to take over; runs until cancelled or stopped.
@@ -104,7 +115,7 @@ class EmbeddedServer:
                 await self._stand_by()
             elif self._process is not None:
                 steady = await self._outlived_its_start(self._process)
-                failures = 0 if steady else failures + 1
+                failures = 0 if await self._waited_for_room() or steady else failures + 1
                 if failures >= _FAILURES_TO_GIVE_UP:
                     raise ServerUnavailable(
                         f"The embedded Redis server died {failures} times in a row right after its start. "
@@ -115,6 +126,9 @@ class EmbeddedServer:
             try:
                 await self._restart()
             except ServerUnavailable as error:
+                if await self._waited_for_room():
+                    failures = 0
+                    continue
                 failures += 1
                 if failures >= _FAILURES_TO_GIVE_UP:
                     raise
@@ -182,6 +196,18 @@ class EmbeddedServer:
             return True  # it was stopped
         log.warning("embedded redis died, restarting", pid=process.pid, exit=process.exit_code)
         return process.age > _STEADY_AFTER
+
+    async def _waited_for_room(self) -> bool:
+        """Whether the disk was full, which no start mends. Returns when there is room again."""
+        waited = False
+        while self._started() and (lack := await asyncio.to_thread(self._home.lack_of_room)):
+            if not waited:
+                log.error("embedded redis has no room, waiting for some", why=lack.reply, remedy=lack.remedy)
+            waited = True
+            await asyncio.sleep(_LOOK_AROUND)
+        if waited:
+            log.info("embedded redis has room again")
+        return waited
 
     async def _restart(self) -> None:
         async with self._changing:

@@ -12,11 +12,13 @@ Nothing here starts or awaits anything.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import hashlib
 import os
 import re
 import shlex
+import shutil
 import signal
 import stat
 import tempfile
@@ -24,10 +26,14 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
+from agentsmith.domain.errors import StoreRefused
 from agentsmith.store.server_binary import ServerUnavailable
 
 _LONGEST_SOCKET_PATH = 100  # bytes; macOS allows 103, Linux 107
 _LARGEST_LOG = 1024 * 1024
+_LEAST_ROOM = 1024 * 1024
+"""Bytes that must fit for a start to be worth it."""
+_FULL = (errno.ENOSPC, errno.EDQUOT)
 _LOG_LINE_START = re.compile(r"^\d+:\w+ \d+ \w+ \d+ [\d:.]+ \S ")
 _DAMAGED = re.compile(r"reading the append only file|manifest|AOF.*(doesn't exist|format)", re.IGNORECASE)
 
@@ -74,6 +80,19 @@ class ServerHome:
                 f"The data directory {self.data_dir} cannot be used: {error.strerror} ({error.filename}). "
                 "Name a directory that this user can write to."
             ) from error
+
+    def lack_of_room(self) -> StoreRefused | None:
+        """Whether the disk is full: where, and how much is free. None while the server can write there."""
+        there = next(folder for folder in (self.folder, *self.folder.parents) if folder.is_dir())
+        try:
+            with tempfile.TemporaryFile(dir=there) as file:
+                os.posix_fallocate(file.fileno(), 0, _LEAST_ROOM)
+        except OSError as error:
+            if error.errno in _FULL:
+                free = shutil.disk_usage(there).free
+                lack = f"no room for our own Redis in {there}: {error.strerror}, {free} bytes are free"
+                return StoreRefused(lack, remedy="make room there")
+        return None
 
     def lock_as_keeper(self) -> int | None:
         """Return the held lock, to be closed to let go, or None while another process is the keeper."""

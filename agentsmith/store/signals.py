@@ -3,6 +3,9 @@
 A signal for a ticket that already waits in the inbox is merged. Once taken it no longer absorbs others, because
 whatever they announce may be newer than what the taker reads. Those that are put off are merged too: the next look sees
 what all of them announced.
+
+What waits is marked in an index, by the name of its entry. Whatever takes an entry out of a list takes its mark along
+in the same step, so no mark can outlive its entry and swallow what comes later; `heal` removes one that did so anyway.
 """
 
 from __future__ import annotations
@@ -16,43 +19,67 @@ from typing import Final
 from agentsmith.domain.signal import Signal
 from agentsmith.domain.ticket import TicketId
 from agentsmith.store.commands import Commands, Value
+from agentsmith.store.entries import ENTRIES, name_in, new_name
 from agentsmith.store.keys import ANNOUNCED_MS, DELIVERIES_MS, DELIVERY_MS, REJECTED_MS, Keys
 from agentsmith.store.leases import Lease
 from agentsmith.store.places import COUNTING
 from agentsmith.store.scripting import Script
 
-_LABELLED: Final = "labelled"
 DELIVERIES_KEPT: Final = 100
 """Deliveries of one tracker that can be replayed."""
-_MERGE: Final = f"""
--- Whether nobody waits for this look yet; what a signal adds to one that waits is noted for whoever takes that one.
-local function merge(index, topic, labelled)
-  if redis.call('HSETNX', index, topic, labelled == '1' and '{_LABELLED}' or '1') == 1 then return true end
-  if labelled == '1' then redis.call('HSET', index, topic, '{_LABELLED}') end
+_LABELLED: Final = "+labelled"
+INBOX: Final = (
+    ENTRIES
+    + f"""
+-- A mark is the name of the entry that waits, and what was added to it since. An entry without a name is of a release
+-- that gave none: it owns whatever mark there is.
+local function owns(name, mark) return name == '' or mark:match('^[^+]*') == name end
+-- Put a signal into the inbox, unless one like it waits there: then what it adds is noted for whoever takes that one.
+local function deliver(inbox, index, topic, payload, labelled, name)
+  if redis.call('HSETNX', index, topic, name .. (labelled and '{_LABELLED}' or '')) == 1 then
+    redis.call('RPUSH', inbox, named(payload, name))
+    return true
+  end
+  local mark = redis.call('HGET', index, topic)
+  if labelled and not mark:find('labelled', 1, true) then redis.call('HSET', index, topic, mark .. '{_LABELLED}') end
   return false
 end
+-- What merging compares, as `Signal.topic` has it; '' for what is no signal, which has no mark either.
+local function topic_of(entry)
+  local ok, signal = pcall(cjson.decode, entry)
+  if not ok or type(signal) ~= 'table' or not signal.kind or not signal.ticket then return '' end
+  local remark = signal.remark or ''
+  return signal.kind .. ':' .. signal.ticket .. (remark ~= '' and ':' .. remark or '')
+end
+-- Take a signal out of its taker's list, and its mark with it; false when it is not there any more.
+local function put_away(processing, index, entry)
+  if redis.call('LREM', processing, 1, entry) == 0 then return false end
+  local topic = topic_of(entry)
+  local mark = redis.call('HGET', index, topic)
+  if mark and owns(name_of(entry), mark) then redis.call('HDEL', index, topic) end
+  return true
+end
 """
+)
 _SEND: Final = Script(
-    _MERGE
+    INBOX
     + """
 local inbox, index, leader = unpack(KEYS)
 -- Whoever no longer leads has nothing to say: it may have slept over half the world.
 if leader and redis.call('GET', leader) ~= ARGV[1] then return -1 end
 local sent = 0
-for i = 2, #ARGV, 3 do
-  if merge(index, ARGV[i], ARGV[i + 2]) then
-    redis.call('RPUSH', inbox, ARGV[i + 1])
-    sent = sent + 1
-  end
+for i = 3, #ARGV, 3 do
+  local name = ARGV[2] .. '.' .. i
+  if deliver(inbox, index, ARGV[i], ARGV[i + 1], ARGV[i + 2] == '1', name) then sent = sent + 1 end
 end
 return sent
 """
 )
 _HAND_OVER: Final = Script(
-    _MERGE
+    INBOX
     + f"""
 local seen, inbox, index, announced, deliveries = unpack(KEYS)
-local topic, payload, keep, delivery, labelled = unpack(ARGV)
+local topic, payload, keep, delivery, labelled, name = unpack(ARGV)
 if tonumber(keep) > 0 and not redis.call('SET', seen, '1', 'NX', 'PX', keep) then return 'seen' end
 redis.call('SET', announced, text(now_us() / 1000), 'PX', {ANNOUNCED_MS})
 if delivery ~= '' then
@@ -60,34 +87,45 @@ if delivery ~= '' then
   redis.call('LTRIM', deliveries, -{DELIVERIES_KEPT}, -1)
   redis.call('PEXPIRE', deliveries, {DELIVERIES_MS})
 end
-if not merge(index, topic, labelled) then return 'merged' end
-redis.call('RPUSH', inbox, payload)
-return 'accepted'
+return deliver(inbox, index, topic, payload, labelled == '1', name) and 'accepted' or 'merged'
 """
 )
-_OPENED: Final = Script("""
-local noted = redis.call('HGET', KEYS[1], ARGV[1])
-redis.call('HDEL', KEYS[1], ARGV[1])
-return noted or ''
-""")
-_HOLD: Final = Script("""
-local processing, held, payloads = unpack(KEYS)
-local payload, topic, entry = unpack(ARGV)
-if redis.call('LREM', processing, 1, payload) == 0 then return 0 end
+_OPENED: Final = Script(
+    INBOX
+    + """
+local index = KEYS[1]
+local topic, name = unpack(ARGV)
+local mark = redis.call('HGET', index, topic)
+if not mark or not owns(name, mark) then return 0 end
+redis.call('HDEL', index, topic)
+return mark:find('labelled', 1, true) and 1 or 0
+"""
+)
+_ACKNOWLEDGE: Final = Script(INBOX + "return put_away(KEYS[1], KEYS[2], ARGV[1]) and 1 or 0")
+_HOLD: Final = Script(
+    INBOX
+    + """
+local processing, index, held, payloads = unpack(KEYS)
+local taken, topic, entry = unpack(ARGV)
+if not put_away(processing, index, taken) then return 0 end
 redis.call('ZADD', held, 'NX', now_us() / 1000, topic)
 redis.call('HSET', payloads, topic, entry)
 return 1
-""")
-_LATER: Final = Script("""
-local processing, later, payloads = unpack(KEYS)
-local payload, topic, again, wait_ms = unpack(ARGV)
-if redis.call('LREM', processing, 1, payload) == 0 then return 0 end
+"""
+)
+_LATER: Final = Script(
+    INBOX
+    + """
+local processing, index, later, payloads = unpack(KEYS)
+local taken, topic, again, wait_ms = unpack(ARGV)
+if not put_away(processing, index, taken) then return 0 end
 local waits = redis.call('HGET', payloads, topic)
 -- Whatever the one that waits was told beyond this one must not be forgotten.
 if not (waits and cjson.decode(waits).labelled) then redis.call('HSET', payloads, topic, again) end
 redis.call('ZADD', later, 'LT', now_us() / 1000 + tonumber(wait_ms), topic)
 return 1
-""")
+"""
+)
 _SEND_LATER: Final = Script("""
 local later, payloads = unpack(KEYS)
 local topic, payload, wait_ms = unpack(ARGV)
@@ -98,17 +136,22 @@ redis.call('HSET', payloads, name, payload)
 redis.call('ZADD', later, at, name)
 """)
 _RIPEN: Final = Script(
-    _MERGE
+    INBOX
     + COUNTING
     + """
 local inbox, later, later_payloads, held, payloads, inbox_index, index, running, reservations = unpack(KEYS)
+local count = 0
+local function comes(topic, payload)
+  count = count + 1
+  deliver(inbox, inbox_index, topic, payload, cjson.decode(payload).labelled, ARGV[3] .. '.' .. count)
+end
 local ripe = redis.call('ZRANGEBYSCORE', later, '-inf', now_us() / 1000, 'LIMIT', 0, 1000)
 for _, name in ipairs(ripe) do
   local payload = redis.call('HGET', later_payloads, name)
   redis.call('ZREM', later, name)
   redis.call('HDEL', later_payloads, name)
-  local labelled = cjson.decode(payload).labelled and '1' or '0'
-  if merge(inbox_index, name:match('^%d+ (.*)$') or name, labelled) then redis.call('RPUSH', inbox, payload) end
+  -- Without a payload nothing is known of it; it must not keep the others from coming.
+  if payload then comes(name:match('^%d+ (.*)$') or name, payload) end
 end
 local room = {}
 local function has_room(place, limit)
@@ -121,14 +164,17 @@ end
 local waiting = redis.call('ZRANGE', held, 0, 999)
 local limits = waiting[1] and cjson.decode(ARGV[2])
 for _, topic in ipairs(waiting) do
-  local entry = cjson.decode(redis.call('HGET', payloads, topic))
+  local found = redis.call('HGET', payloads, topic)
+  local entry = found and cjson.decode(found)
   local free = true
-  for _, place in ipairs(entry.places) do free = free and has_room(place, limits[place]) end
+  for _, place in ipairs(entry and entry.places or {}) do free = free and has_room(place, limits[place]) end
   if free then
-    for _, place in ipairs(entry.places) do room[place] = room[place] and room[place] - 1 end
     redis.call('ZREM', held, topic)
     redis.call('HDEL', payloads, topic)
-    if redis.call('HSETNX', inbox_index, topic, '1') == 1 then redis.call('RPUSH', inbox, entry.payload) end
+    if entry then
+      for _, place in ipairs(entry.places) do room[place] = room[place] and room[place] - 1 end
+      comes(topic, entry.payload)
+    end
   end
 end
 local first = redis.call('ZRANGE', later, 0, 0, 'WITHSCORES')
@@ -138,12 +184,29 @@ if redis.call('ZCARD', held) > 0 then soon = math.min(soon or 250, 250) end
 return soon and tostring(soon) or '-1'
 """
 )
-_PUT_BACK: Final = Script("""
-local inbox, processing, alive, epoch, settling_key = unpack(KEYS)
+_PUT_BACK: Final = Script(
+    INBOX
+    + """
+local inbox, processing, index, alive, epoch, settling_key = unpack(KEYS)
 if redis.call('EXISTS', alive) == 1 or settling(epoch, settling_key, ARGV[1]) then return -1 end
 local count = 0
-while redis.call('LMOVE', processing, inbox, 'RIGHT', 'LEFT') do count = count + 1 end
+local entry = redis.call('RPOP', processing)
+while entry do
+  count = count + 1
+  local topic, name = topic_of(entry), ARGV[2] .. '.' .. count
+  local mark = redis.call('HGET', index, topic)
+  if topic ~= '' and (not mark or owns(name_of(entry), mark)) then
+    redis.call('HSET', index, topic, name .. (mark and mark:match('%+.*$') or ''))
+  end
+  redis.call('LPUSH', inbox, named(entry, name))
+  entry = redis.call('RPOP', processing)
+end
 return count
+"""
+)
+_UNMARK: Final = Script("""
+if redis.call('HGET', KEYS[1], ARGV[1]) ~= ARGV[2] then return 0 end
+return redis.call('HDEL', KEYS[1], ARGV[1])
 """)
 
 
@@ -162,7 +225,7 @@ class Signals:
         if not flat:
             return 0
         keys = [self._keys.inbox, self._keys.inbox_index, *([leading.key] if leading else ())]
-        sent = int(await _SEND(self._redis, keys, [leading.token if leading else "", *flat]))
+        sent = int(await _SEND(self._redis, keys, [leading.token if leading else "", new_name(), *flat]))
         return sent if sent >= 0 else None
 
     async def hand_over(self, signal: Signal, *, delivery: str, keep: str = "") -> str:
@@ -176,7 +239,7 @@ class Signals:
         tracker = signal.tracker
         keys = [k.delivery(tracker, named), k.inbox, k.inbox_index, k.announced(signal.ticket), k.deliveries(tracker)]
         remembered = DELIVERY_MS if delivery else 0
-        args: list[Value] = [signal.topic, signal.to_json(), remembered, keep, int(signal.labelled)]
+        args: list[Value] = [signal.topic, signal.to_json(), remembered, keep, int(signal.labelled), new_name()]
         return str(await _HAND_OVER(self._redis, keys, args))
 
     async def kept(self, tracker: str) -> list[str]:
@@ -194,12 +257,12 @@ class Signals:
 
     async def opened(self, signal: Signal) -> Signal:
         """The signal with all that was merged into it; from now on others are not. Call before reading the ticket."""
-        noted = await _OPENED(self._redis, [self._keys.inbox_index], [signal.topic])
-        return replace(signal, labelled=True) if noted == _LABELLED else signal
+        noted = await _OPENED(self._redis, [self._keys.inbox_index], [signal.topic, signal.entry])
+        return replace(signal, labelled=True) if noted else signal
 
     async def acknowledge(self, consumer: str, payload: str) -> None:
         """The signal was dealt with."""
-        await self._redis.lrem(self._keys.inbox_processing(consumer), 1, payload)
+        await _ACKNOWLEDGE(self._redis, [self._keys.inbox_processing(consumer), self._keys.inbox_index], [payload])
 
     async def later(self, consumer: str, payload: str, signal: Signal, *, wait: float) -> None:
         """What was taken as `payload` could not be dealt with: it comes back as `signal` in `wait` seconds.
@@ -207,12 +270,13 @@ class Signals:
         Several that are put off come back as one, when the first of them would.
         """
         k = self._keys
-        keys = [k.inbox_processing(consumer), k.inbox_later, k.later_payloads]
+        keys = [k.inbox_processing(consumer), k.inbox_index, k.inbox_later, k.later_payloads]
         await _LATER(self._redis, keys, [payload, signal.topic, signal.to_json(), round(wait * 1000)])
 
     async def hold(self, consumer: str, payload: str, signal: Signal, *, places: Sequence[str]) -> None:
         """There is no room for the ticket: keep the signal until there is; `ripen` sees to that."""
-        keys = [self._keys.inbox_processing(consumer), self._keys.held, self._keys.held_payloads]
+        k = self._keys
+        keys = [k.inbox_processing(consumer), k.inbox_index, k.held, k.held_payloads]
         entry = json.dumps({"payload": signal.to_json(), "places": list(places)})
         await _HOLD(self._redis, keys, [payload, signal.topic, entry])
 
@@ -234,7 +298,7 @@ class Signals:
         k = self._keys
         later = [k.inbox_later, k.later_payloads]
         keys = [k.inbox, *later, k.held, k.held_payloads, k.inbox_index, k.queue_index, k.running]
-        args = [k.places(""), json.dumps(dict(limits or {}))]
+        args = [k.places(""), json.dumps(dict(limits or {})), new_name()]
         left = float(await _RIPEN(self._redis, [*keys, k.reservations], args))
         return left / 1000 if left >= 0 else None
 
@@ -243,10 +307,25 @@ class Signals:
         return list(await self._redis.lrange(self._keys.inbox_processing(consumer), 0, -1))
 
     async def put_back(self, consumer: str) -> int:
-        """Return a dead taker's signals to the inbox; -1 when it may be alive."""
+        """Return a dead taker's signals to the inbox, under new names; -1 when it may be alive."""
         k = self._keys
-        keys = [k.inbox, k.inbox_processing(consumer), k.consumer(consumer), k.epoch, k.settling]
-        return int(await _PUT_BACK(self._redis, keys, [self._settle_ms]))
+        keys = [k.inbox, k.inbox_processing(consumer), k.inbox_index, k.consumer(consumer), k.epoch, k.settling]
+        return int(await _PUT_BACK(self._redis, keys, [self._settle_ms, new_name()]))
+
+    async def heal(self, consumers: Iterable[str]) -> int:
+        """Forget marks whose entry is neither in the inbox nor in the hands of any of these; answers how many.
+
+        The lists are read one after another, so an entry that is moved meanwhile may be missed: that costs a look.
+        """
+        marks = await self._redis.hgetall(self._keys.inbox_index)
+        if not marks:
+            return 0
+        lists = [self._keys.inbox, *map(self._keys.inbox_processing, consumers)]
+        waiting = {name_in(entry) for key in lists for entry in await self._redis.lrange(key, 0, -1)}
+        gone = [(topic, mark) for topic, mark in marks.items() if mark.partition("+")[0] not in waiting]
+        for topic, mark in gone:
+            await _UNMARK(self._redis, [self._keys.inbox_index], [topic, mark])
+        return len(gone)
 
     async def note_rejected(self, ticket: TicketId, revision: str) -> None:
         """A gate turned the ticket away as it stands."""

@@ -9,9 +9,10 @@ from agentsmith.domain.ticket import TicketId
 from agentsmith.store.commands import Commands
 from agentsmith.store.connection import Outage, check_requirements, connect
 from agentsmith.store.intents import Intents
-from agentsmith.store.keys import LABEL_LOCK_MS, STICKY_MS, Keys
+from agentsmith.store.keys import LABEL_LOCK_MS, PROBE_MS, STICKY_MS, Keys
 from agentsmith.store.leases import LeaderLease, Lease
 from agentsmith.store.orders import Orders
+from agentsmith.store.pins import Pins
 from agentsmith.store.places import Places
 from agentsmith.store.presence import Presence
 from agentsmith.store.queue import Queue
@@ -56,10 +57,12 @@ class Store:
         settle_ms, renew_ms = round(times.settle * 1000), round(times.renew_every * 1000)
         self.queue = Queue(self.redis, self.keys, settle_ms=settle_ms)
         self.signals = Signals(self.redis, self.keys, settle_ms=settle_ms)
-        self.runs = Runs(self.redis, self.keys, settle_ms=settle_ms, renew_ms=renew_ms)
+        lapse_ms = round((times.ttl + times.renew_every) * 1000)
+        self.runs = Runs(self.redis, self.keys, settle_ms=settle_ms, renew_ms=renew_ms, lapse_ms=lapse_ms)
         self.intents = Intents(self.redis, self.keys, settle_ms=settle_ms)
         self.places = Places(self.redis, self.keys)
         self.orders = Orders(self.redis, self.keys)
+        self.pins = Pins(self.redis, self.keys)
         self.reasons = Reasons(self.redis, self.keys)
         self.quotas = Quotas(self.redis, self.keys)
         self.presence = Presence(self.redis, self.keys, settle_ms=settle_ms)
@@ -108,13 +111,22 @@ class Store:
         """What time the server thinks it is, in seconds since the epoch."""
         return int(await _NOW(self.redis, [])) / 1_000_000
 
+    async def replication(self) -> tuple[int, bool]:
+        """How many replicas follow the server, and whether it takes no writes without some of them."""
+        told = await self.redis.info("replication")
+        return int(told.get("connected_slaves", 0)), "min_slaves_good_slaves" in told
+
     async def keeps_a_log(self) -> bool:
         """Whether the server writes down what it acknowledged, so that a restart forgets nothing."""
         return bool(int((await self.redis.info("persistence")).get("aof_enabled", 0)))
 
     async def check(self) -> str:
-        """The server's name and version; StoreUnavailable when it cannot serve us."""
+        """The server's name and version; StoreUnavailable when it cannot serve us, StoreRefused if only for now."""
         return await check_requirements(self.redis)
+
+    async def prove(self) -> None:
+        """Have Redis carry out a write: one that answers may still refuse those (StoreRefused)."""
+        await self.redis.set(self.keys.probe, "1", px=PROBE_MS)
 
     async def aclose(self) -> None:
         """Let go of every connection."""

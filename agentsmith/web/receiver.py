@@ -2,15 +2,17 @@
 
 It answers 202 once the signal stands in Redis, 200 for what is authentic but uninteresting or was seen before, 401 for
 what cannot be verified, 404 for an unknown tracker, 413 and 415 for what is too large or not JSON, 408 for a body that
-does not come, and 503 while Redis is away. Never 500 and never 410: platforms switch a hook off for less.
+does not come, and 503 while Redis is away or more comes in than there is room for. Never 500 and never 410: platforms
+switch a hook off for less.
+
+Whatever can be refused without the body is refused before it is read: anybody may send us something.
 """
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import structlog
@@ -23,13 +25,24 @@ from agentsmith.domain.conversation import command_in
 from agentsmith.domain.lifecycle import LabelSet, resolve
 from agentsmith.domain.ticket import Actor
 from agentsmith.domain.tracker import Tracker
-from agentsmith.domain.webhook import BadPayload, BadSignature, Incoming, TicketEvent, Uninteresting, WebhookReader
+from agentsmith.domain.webhook import (
+    BadPayload,
+    BadSignature,
+    Incoming,
+    Proof,
+    TicketEvent,
+    Uninteresting,
+    WebhookReader,
+)
 from agentsmith.store import AWAY, Store
+from agentsmith.web.room import Crowded, Room
 
 log = structlog.get_logger()
 
-LARGEST_BODY: Final = 25 * 1024 * 1024
-"""GitHub sends no more; the others send less."""
+_IN_FLIGHT: Final = 16 * 1024 * 1024
+"""Bytes of all bodies that are being read: the largest that we take of any platform, or a thousand usual ones."""
+_LONGEST_LENGTH: Final = 18
+"""Digits."""
 _READ_WITHIN: Final = 10.0
 _NOBODY: Final = "-"
 """What an unknown tracker is counted as: strangers make up no names."""
@@ -57,6 +70,7 @@ class Receiver:
 
     def __init__(self, store: Store, desks: Mapping[str, Desk], *, read_within: float = _READ_WITHIN) -> None:
         self._store, self._desks, self._read_within = store, desks, read_within
+        self.room = Room(_IN_FLIGHT)
 
     async def receive(self, request: Request) -> Response:
         """Answer one delivery; never raises."""
@@ -70,12 +84,14 @@ class Receiver:
 
     async def _answer(self, name: str, desk: Desk, request: Request) -> tuple[int, str]:
         try:
-            incoming = await self._incoming(request)
-            event = self._verified(desk, incoming)
-            return await self._hand_over(desk, event, incoming)
+            if desk.reader is None:
+                raise _Refused(401, "this tracker has no webhook_secret, so it is polled and takes no webhooks")
+            incoming = await self._incoming(desk.reader, request)
+            return await self._hand_over(desk, _understood(desk.reader, incoming), incoming)
+        except BadSignature as error:
+            return self._refused(name, 401, str(error))
         except _Refused as refusal:
-            log.info("webhook refused", tracker=name, status=refusal.status, why=str(refusal))
-            return refusal.status, str(refusal)
+            return self._refused(name, refusal.status, str(refusal))
         except AWAY as error:
             self._store.outage.noticed(error)
             return 503, "the queue is away; send it again"
@@ -86,39 +102,39 @@ class Receiver:
             log.error("a webhook broke the receiver", tracker=name, exc_info=error)
             return 503, "something went wrong; send it again"
 
-    async def _incoming(self, request: Request) -> Incoming:
+    def _refused(self, name: str, status: int, why: str) -> tuple[int, str]:
+        log.info("webhook refused", tracker=name, status=status, why=why)
+        return status, why
+
+    async def _incoming(self, reader: WebhookReader, request: Request) -> Incoming:
+        """The delivery, proved to be authentic."""
         kind = request.headers.get("content-type", "").partition(";")[0].strip().casefold()
         if kind != "application/json":
             raise _Refused(415, "send application/json")
-        try:
-            declared = int(request.headers.get("content-length", "0"))
-        except ValueError:
-            raise _Refused(400, "the content length is not a number") from None
-        if declared > LARGEST_BODY:
+        declared = request.headers.get("content-length", "0")
+        if not declared.isascii() or not declared.isdecimal():
+            raise _Refused(400, "the content length is not a number")
+        if len(declared) > _LONGEST_LENGTH or int(declared) > reader.largest:
             raise _Refused(413, "the body is too large")
-        body = bytearray()
-        try:
-            async with asyncio.timeout(self._read_within):
-                async for chunk in request.stream():
-                    body += chunk
-                    if len(body) > LARGEST_BODY:
-                        raise _Refused(413, "the body is too large")
-        except TimeoutError:
-            raise _Refused(408, "the body did not come in time") from None
         headers = {name.casefold(): value for name, value in request.headers.items()}
         peer = request.client.host if request.client else ""
-        return Incoming(headers, bytes(body), peer, str(request.path_params.get("secret", "")))
+        head = Incoming(headers, b"", peer, str(request.path_params.get("secret", "")))
+        return replace(head, body=await self._body(request, reader.largest, reader.proof(head, now=time.time())))
 
-    def _verified(self, desk: Desk, incoming: Incoming) -> TicketEvent | Uninteresting:
-        if desk.reader is None:
-            raise _Refused(401, "this tracker has no webhook_secret, so it is polled and takes no webhooks")
+    async def _body(self, request: Request, largest: int, proof: Proof) -> bytes:
         try:
-            return desk.reader.read(incoming, now=time.time())
-        except BadSignature as error:
-            raise _Refused(401, str(error)) from None
-        except BadPayload as error:
-            # Authentic: an error status would only get the hook switched off.
-            return Uninteresting("", "unreadable", str(error))
+            async with self.room.reading(self._read_within) as reading:
+                async for chunk in request.stream():
+                    reading.take(chunk)
+                    if reading.size > largest:
+                        raise _Refused(413, "the body is too large")
+                    proof.feed(chunk)
+                proof.check()
+                return reading.whole()
+        except Crowded:
+            raise _Refused(503, "more comes in than there is room for; send it again") from None
+        except TimeoutError:
+            raise _Refused(408, "the body did not come in time") from None
 
     async def _hand_over(self, desk: Desk, event: TicketEvent | Uninteresting, incoming: Incoming) -> tuple[int, str]:
         if isinstance(event, Uninteresting):
@@ -135,6 +151,14 @@ class Receiver:
         word = await self._store.signals.hand_over(signal, delivery=event.id, keep=kept.to_json())
         self._store.outage.over()
         return 200 if word == "seen" else 202, word
+
+
+def _understood(reader: WebhookReader, incoming: Incoming) -> TicketEvent | Uninteresting:
+    try:
+        return reader.understand(incoming)
+    except BadPayload as error:
+        # Authentic: an error status would only get the hook switched off.
+        return Uninteresting("", "unreadable", str(error))
 
 
 def _is_our_own_word(event: TicketEvent, desk: Desk) -> bool:

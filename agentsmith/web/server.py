@@ -5,21 +5,28 @@ from __future__ import annotations
 import contextlib
 import socket
 from collections.abc import Iterator, Sequence
+from typing import Final
 
 import uvicorn
 from starlette.applications import Starlette
 
 from agentsmith.domain.errors import ConfigError
+from agentsmith.web.connection import Connection
+
+_BACKLOG: Final = 128
+_LARGEST_HEAD: Final = 16 * 1024
+"""Bytes; no platform comes near it."""
 
 
 def listen(host: str, port: int) -> socket.socket:
     """A listening socket; ConfigError when the address cannot be had."""
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0][0]
-        listener = socket.socket(family, socket.SOCK_STREAM)
+        # By its protocol asyncio knows what to send without delay (TCP_NODELAY).
+        listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind((host, port))
-        listener.listen(128)
+        listener.listen(_BACKLOG)
     except OSError as error:
         raise ConfigError(
             f"cannot listen on {host} port {port}: {error.strerror or error}; "
@@ -44,6 +51,10 @@ class WebServer:
         self._listener = listener
         config = uvicorn.Config(
             app,
+            http=Connection,
+            ws="none",
+            backlog=_BACKLOG,
+            h11_max_incomplete_event_size=_LARGEST_HEAD,
             log_config=None,
             access_log=False,
             lifespan="off",

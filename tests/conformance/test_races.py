@@ -42,9 +42,9 @@ class Writer:
     store: Store
     edge: Edge
 
-    async def write(self, ticket: Ticket, who: str) -> MoveOutcome:
+    async def write(self, ticket: Ticket) -> MoveOutcome:
         """Move the ticket under its lock, whatever happened to it since it was read."""
-        async with holding(self.store, self.tracker.platform, ticket.id, token=who, wait=60):
+        async with holding(self.store, self.tracker.platform, ticket.id, wait=60):
             return await self.tracker.move(ticket, edge(*self.edge))
 
 
@@ -66,7 +66,7 @@ async def _race(
         key = await platform.open_ticket(labels=(TRIGGER, *([before] if before else [])))
         stale = await platform.tracker.get(key)
         for label in (f"person-{n}" for n in range(ROUNDS // LANES)):
-            racing = [writer.write(stale, f"{key}-{label}-{n}") for n, writer in enumerate(writers)]
+            racing = [writer.write(stale) for writer in writers]
             outcomes, _ = await asyncio.gather(asyncio.gather(*racing), person(key, label, chance))
             left = await platform.labels(key)
             results.append((outcomes, {"person" if name == label else name for name in left}))

@@ -39,7 +39,7 @@ class DaemonProcess:
         """Send a signal, if it still lives."""
         self.nursery.order(op="signal", number=self.number, signal=int(number))
 
-    async def ended(self, *, within: float = 20.0) -> int:
+    async def ended(self, *, within: float = 60.0) -> int:
         """Its exit code, once it is over."""
         try:
             await wait_until(lambda: self.is_over, what=f"{self} to end", within=within)
@@ -54,11 +54,11 @@ class DaemonProcess:
         """Whether it has ended."""
         return self.nursery.listen() and self.code is not None
 
-    async def stopped(self, *, within: float = 20.0) -> None:
+    async def stopped(self, *, within: float = 60.0) -> None:
         """Return once SIGSTOP has taken hold."""
         await wait_until(lambda: self.nursery.listen() and self.is_stopped, what=f"{self} to be stopped", within=within)
 
-    async def said(self, event: str, *, within: float = 20.0) -> dict[str, Any]:
+    async def said(self, event: str, *, within: float = 60.0) -> dict[str, Any]:
         """The first log line of this event, once it is there."""
         await wait_until(slowly(lambda: bool(self.lines(event))), what=f"{self} to say {event!r}", within=within)
         return self.lines(event)[0]
@@ -224,7 +224,8 @@ class Daemons:
         for daemon in self._mine:
             await daemon.ended()
         with suppress(AssertionError):
-            await wait_until(slowly(lambda: not self.left_behind()), what="guards to end", within=5)
+            nothing = slowly(lambda: not self.left_behind())
+            await wait_until(nothing, what="guards to end", within=5)  # time: we end them otherwise
         for pid in self.left_behind():
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)

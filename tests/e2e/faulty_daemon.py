@@ -68,7 +68,7 @@ from tests.support.wait import wait_until
 
 _PDEATHSIG: Final = 1
 _FAREWELL_CALL: Final = Path(__file__).with_name("farewell_call.py")
-_TRACKER_CALLS: Final = ("get", "move", "tidy", "read_sticky", "write_sticky", "labelled_by")
+_TRACKER_CALLS: Final = ("get", "move", "tidy", "read_sticky", "write_sticky", "history")
 _NOT_COUNTED: Final = ("eval", "evalsha", "info", "ping", "aclose")
 """Scripts are counted where they have a name; the others ask nothing about a ticket."""
 

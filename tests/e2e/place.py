@@ -32,7 +32,7 @@ from tests.support.world import TRIGGER
 FACTOR: Final = 1 / 50
 FOREIGN: Final = frozenset({"keep", "agent-smith:bug"})
 DONE: Final = FOREIGN | {TRIGGER, "agent-smith:done"}
-WITHIN: Final = 40.0
+WITHIN: Final = 90.0
 """Longer than anything takes on a busy machine; on an idle one a ticket is done after 1 to 4 s."""
 
 _WORK: Final = '''\
@@ -64,9 +64,10 @@ if helper == 0:
     os.setsid()
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     time.sleep(600)
+# Before anybody is told that we run: who hears of it may let others go, and only others.
+held = (folder / "hold").exists()
 (folder / f"running-{os.environ['AGENTSMITH_RUN_ID']}").touch()
 time.sleep(0.02)
-held = (folder / "hold").exists()
 while held and not (folder / "finish").exists():
     time.sleep(0.01)
 os.kill(helper, signal.SIGKILL)

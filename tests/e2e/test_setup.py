@@ -19,7 +19,7 @@ from agentsmith.simulators.serving import serve
 from agentsmith.simulators.stages import STAGES
 from agentsmith.trackers import registry
 from tests.support.cli import Cli, quiet_logs
-from tests.support.redis_server import RedisServer
+from tests.support.redis_server import RedisServer, wait_for
 from tests.support.stores import PrivateServer
 
 PLATFORMS: dict[str, tuple[str, ...]] = {
@@ -248,6 +248,31 @@ def test_a_redis_that_forgets_and_one_that_does_not(
     assert "redis memory" not in states(answer(capsys, "doctor"))
 
 
+def test_a_redis_that_refuses_writes(
+    cli: Cli, capsys: pytest.CaptureFixture[str], private_server: PrivateServer
+) -> None:
+    _point_at(cli, server := private_server())
+    server.command("CONFIG", "SET", "min-replicas-to-write", "1")
+    told = answer(capsys, "doctor", code=1)
+    (redis,) = [check for check in told["checks"] if check["check"] == "redis"]
+    assert (redis["state"], redis["saw"].split()[0]) == ("wrong", "NOREPLICAS")
+    assert "bring the replicas of Redis back" in redis["saw"]
+
+
+def test_an_old_primary_that_would_go_on_taking_writes(
+    cli: Cli, capsys: pytest.CaptureFixture[str], private_server: PrivateServer
+) -> None:
+    _point_at(cli, primary := private_server("--repl-diskless-sync-delay", "0", tcp=True))
+    assert "redis replicas" not in states(answer(capsys, "doctor"))
+    for count, minimum, state in ((1, 0, "note"), (1, 1, "note"), (2, 1, "ok")):
+        replicas = int(primary.command("INFO", "replication")["connected_slaves"])
+        for _ in range(count - replicas):
+            private_server("--replicaof", "127.0.0.1", str(primary.port))
+        wait_for(lambda n=count: primary.command("WAIT", str(n), "100") == n, what="it follows", within=30)  # type: ignore[misc]
+        primary.command("CONFIG", "SET", "min-replicas-to-write", str(minimum))
+        assert states(answer(capsys, "doctor"))["redis replicas"] == state
+
+
 def _point_at(cli: Cli, server: RedisServer) -> None:
     cli.configure(f"redis: {{url: 'unix://{server.socket}'}}\n")
 
@@ -293,6 +318,15 @@ async def test_a_tracker_that_answers_and_one_whose_token_is_refused(cli: Cli, p
         assert "wr0ng" not in found["tracker web"].saw
         assert found["webhooks web"].state is State.NOTE
         assert "set trackers.web.webhook_secret" in found["webhooks web"].remedy
+
+
+@pytest.mark.parametrize(("secret", "noted"), [("x" * 23, True), (["x" * 30, "short"], True), ("x" * 24, False)])
+async def test_a_webhook_secret_that_can_be_guessed_is_noted(cli: Cli, secret: object, noted: bool) -> None:
+    block = {"platform": "github", "repository": "a/b", "token": "t", "base_url": "http://127.0.0.1:1"}
+    cli.configure(yaml.safe_dump({"trackers": {"web": {**block, "webhook_secret": secret}}, "server": {"port": 0}}))
+    found = [check async for check in _examined() if check.check == "webhooks web"]
+    assert any("can be guessed" in check.saw and "openssl rand" in check.remedy for check in found) == noted
+    assert not any("short" in f"{check.saw} {check.remedy}" for check in found), "the secret itself is not shown"
 
 
 async def test_a_tracker_that_is_away_is_wrong(cli: Cli) -> None:

@@ -26,6 +26,7 @@ from agentsmith.domain.tracker import Move, Tracker
 from agentsmith.housekeeping import Housekeeping, Intervals
 from agentsmith.intake import Intake
 from agentsmith.opening import Opened
+from agentsmith.pipelines.machine import Machine
 from agentsmith.poller import Poller
 from agentsmith.store import AWAY, Store
 from agentsmith.store import store as store_module
@@ -214,7 +215,7 @@ class World:
         agent = self.agents[name] = Agent(actor, store, tracker, parts, daemon=daemon)
         if name in CONSUMERS:
             context = run_context(config, Opened(store, "redis://model", None, "model"), trackers, parts)
-            context = replace(context, open_guard=self.floor.open_for(actor))
+            context = replace(context, open_guard=self.floor.open_for(actor), machine=Machine())
             agent.consumer = Consumer(
                 context, daemon._process, slots=2, max_deliveries=config.consumer.max_deliveries, take_wait=_NEVER
             )

@@ -87,7 +87,7 @@ async def test_held_tickets_come_in_as_room_appears_oldest_first_and_never_too_m
             assert len(await store.signals.held()) == 4
             ran: list[str] = []
             while len(ran) < len(keys):
-                await wait_until(lambda: _some(store), what="somebody to be queued", within=20)
+                await wait_until(lambda: _some(store), what="somebody to be queued")
                 assert len(await store.queue.waiting()) <= 2
                 payload = await store.queue.take(world.process.name, wait=1)
                 assert payload is not None

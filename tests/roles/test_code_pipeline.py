@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
@@ -17,10 +18,12 @@ from agentsmith.domain.forge import EmptyRepository, NoPullRequests, PullRequest
 from agentsmith.domain.lifecycle import Status
 from agentsmith.domain.ticket import Ticket
 from agentsmith.domain.tracker import Move, MoveOutcome
+from agentsmith.pipelines import apart
 from agentsmith.pipelines.record import records
 from agentsmith.store import Store
 from tests.support.code_world import CodeWorld, RecordingForge, code_config, open_code_world, scripted_agent
 from tests.support.git_bench import Person, make_origin
+from tests.support.private import open_to_others
 from tests.support.wait import wait_until
 
 Open = Callable[..., AbstractAsyncContextManager[CodeWorld]]
@@ -78,6 +81,7 @@ async def test_a_label_ends_in_a_pull_request(opened: Open) -> None:
         [record] = records(code.world.config.data_dir)
         assert (record.pull_request, record.branch) == ("https://code.example/pulls/1", f"agent-smith/{key}")
         assert f"Agentsmith-Run: {record.run}" in code.message(key)
+        assert open_to_others(code.world.config.data_dir) == []
 
 
 async def test_what_a_run_leaves_in_its_home_is_not_in_the_commit(opened: Open) -> None:
@@ -124,6 +128,28 @@ async def test_a_run_cannot_weaken_the_gate_it_is_held_to(opened: Open) -> None:
         key = await code.carry_through()
         assert await status(code, key) is Status.FAILED
         assert code.forge.proposed == []
+
+
+@pytest.mark.parametrize(
+    ("template", "why"),
+    [
+        (
+            "{% for a in range(1000) %}" * 4 + "{% endfor %}" * 4,
+            r"took longer than 1 s; make `\.agentsmith/prompt\.md`",
+        ),
+        ("{{ '%0400000000d' % 1 }}", "larger than|more than .* MiB of memory|too much memory"),
+        ("{{ ticket.bdy }}", "no attribute 'bdy'"),
+    ],
+)
+async def test_a_template_of_the_repository_gets_only_so_much_time_and_memory(
+    opened: Open, monkeypatch: pytest.MonkeyPatch, template: str, why: str
+) -> None:
+    monkeypatch.setitem(apart.SECONDS, "prompt", 1.0 if "for" in template else 60.0)
+    async with opened(["checkout", "agent"], files={".agentsmith/prompt.md": template}) as code:
+        key = await code.carry_through()
+        assert await status(code, key) is Status.FAILED
+        said = await comment(code, key)
+    assert re.search(why, said), said
 
 
 async def test_the_prompt_comes_from_the_default_branch_alone(opened: Open) -> None:
@@ -247,7 +273,7 @@ async def _until(code: CodeWorld, key: str, wanted: frozenset[Status]) -> None:
     async def there() -> bool:
         return await code.world.statuses(key) == wanted
 
-    await wait_until(there, what=f"the label {sorted(wanted)}", within=20)
+    await wait_until(there, what=f"the label {sorted(wanted)}")
 
 
 @pytest.mark.parametrize("reason", ["cancelled by mona", "withdrawn: the trigger was removed"])
@@ -256,7 +282,7 @@ async def test_a_stopped_run_saves_its_work(opened: Open, tmp_path: Path, servin
         key = await code.world.open_ticket()
         await code.world.claim(key)
         await serving(code)
-        await wait_until((tmp_path / "started").exists, what="the step to run", within=20)
+        await wait_until((tmp_path / "started").exists, what="the step to run")
         consumer = code.world.consumer
         consumer.stop_runs({code.world.ticket_id(key): reason}, asked=consumer.running)
         await _until(code, key, frozenset({Status.FAILED} if reason.startswith("cancelled") else ()))
@@ -268,7 +294,7 @@ async def test_a_drained_run_saves_its_work(opened: Open, tmp_path: Path) -> Non
         key = await code.world.open_ticket()
         await code.world.claim(key)
         task = asyncio.create_task(code.world.consumer.serve())
-        await wait_until((tmp_path / "started").exists, what="the step to run", within=20)
+        await wait_until((tmp_path / "started").exists, what="the step to run")
         await code.world.consumer.drain(timeout=0)
         await task
         assert await status(code, key) is Status.ENQUEUED
@@ -283,13 +309,13 @@ async def test_P6_a_fenced_off_run_pushes_nothing(opened: Open, tmp_path: Path, 
         key = await code.world.open_ticket()
         await code.world.claim(key)
         await serving(code)
-        await wait_until((tmp_path / "started").exists, what="the step to run", within=20)
+        await wait_until((tmp_path / "started").exists, what="the step to run")
         lease = await code.world.store.runs.lease(code.world.ticket_id(key))
         assert lease is not None
         # Somebody took the ticket over: a newer fence stands. The run has not noticed when its step ends.
         await code.world.store.redis.set(code.world.store.keys.fence(lease.ticket), lease.fence + 1, px=60_000)
         (tmp_path / "go").touch()
-        await wait_until(lambda: not code.world.consumer.running, what="the run to be over", within=20)
+        await wait_until(lambda: not code.world.consumer.running, what="the run to be over")
         assert not code.on_server(key)
         assert code.forge.proposed == []
         assert await status(code, key) is Status.IN_PROGRESS

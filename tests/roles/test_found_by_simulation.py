@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -14,6 +14,10 @@ from agentsmith.domain.intent import Intent
 from agentsmith.domain.lifecycle import Status
 from agentsmith.domain.request import PipelineRequest
 from agentsmith.domain.signal import Signal, SignalKind, Taken
+from agentsmith.domain.ticket import Ticket
+from agentsmith.domain.tracker import LostRace
+from agentsmith.publish import NotYet, Published
+from agentsmith.run import RunScope
 from agentsmith.store import Acquired, Begun, Store
 from agentsmith.ticketlock import holding
 from tests.support.stuck import finish, started_by
@@ -113,7 +117,7 @@ async def test_a_trigger_that_was_taken_off_still_tells_whose_ticket_it_is(world
     tracker, store = world.trackers["local"], world.store
     ticket = await tracker.get(key)
     intent = Intent(ticket.id, "local", key, 1, Status.ENQUEUED, None, "run", outcome="withdrawn")
-    async with holding(store, tracker.platform, ticket.id, token="me") as lock:
+    async with holding(store, tracker.platform, ticket.id) as lock:
         await world.parts.publisher.comment(tracker, ticket, None, intent, lock=lock)
     sticky = await tracker.read_sticky(ticket)
     assert sticky is not None
@@ -125,9 +129,9 @@ async def test_a_claim_that_died_is_remembered_until_something_can_be_done_about
     """Seed 241: it was forgotten while Redis settled, then a person closed the ticket, and nobody looked again."""
     key = await world.open_ticket("agent-smith:enqueued")
     tracker, store, ticket = world.trackers["local"], world.store, world.ticket_id(key)
-    async with holding(store, tracker.platform, ticket, token="me") as lock:
+    async with holding(store, tracker.platform, ticket) as lock:
         claim = Intent(ticket, "local", key, 0, Status.PENDING, Status.ENQUEUED, "run-1")
-        begun = await store.intents.decide(ticket, claim, lock_key=lock.key, token="me", look_in=0)
+        begun = await store.intents.decide(ticket, claim, lock_key=lock.key, token=lock.token, look_in=0)
         assert begun.word == "decided"
         await raw.set(store.keys.settling, "1", px=60_000)
         await world.parts.recovery.attend(tracker, await tracker.get(key), lock)
@@ -156,7 +160,7 @@ async def test_a_signal_that_finds_the_lock_taken_has_not_failed(world: World) -
     key = await world.open_ticket()
     tracker, signals = world.trackers["local"], world.store.signals
     await signals.send([world.signal(key)])
-    async with holding(world.store, tracker.platform, world.ticket_id(key), token="somebody else"):
+    async with holding(world.store, tracker.platform, world.ticket_id(key)):
         for _ in range(3):
             payload = await _taken_signal(world)
             assert Signal.from_json(payload).tries == 0
@@ -196,9 +200,9 @@ async def test_a_dead_run_whose_request_was_taken_again_is_left_to_its_taker(wor
     fence = await raw.get(world.store.keys.fence(request.ticket))
     await world.housekeeping.sweep()
     assert await world.statuses(key) == {Status.IN_PROGRESS}
-    async with holding(world.store, "local", request.ticket, token="me") as lock:
+    async with holding(world.store, "local", request.ticket) as lock:
         begun = await world.store.intents.decide(
-            request.ticket, None, lock_key=lock.key, token="me", look_in=0, after_settling=True
+            request.ticket, None, lock_key=lock.key, token=lock.token, look_in=0, after_settling=True
         )
     assert begun.word == "queued", "nor does a recovery whose facts are old"
     assert await raw.get(world.store.keys.fence(request.ticket)) == fence
@@ -242,11 +246,11 @@ async def test_a_retry_whose_signal_is_dealt_with_twice_runs_once(world: World) 
     key = await world.open_ticket("agent-smith:failed")
     tracker, store, ticket = world.trackers["local"], world.store, world.ticket_id(key)
     retry = world.signal(key, kind=SignalKind.RETRY, by="mona")
-    async with holding(store, tracker.platform, ticket, token="me") as lock:
+    async with holding(store, tracker.platform, ticket) as lock:
         intent = Intent(
             ticket, "local", key, 0, Status.FAILED, Status.PENDING, "retry", outcome="retried by mona", by_person=True
         )
-        begun = await store.intents.decide(ticket, intent, lock_key=lock.key, token="me", look_in=0)
+        begun = await store.intents.decide(ticket, intent, lock_key=lock.key, token=lock.token, look_in=0)
         assert begun.word == "decided"
     assert isinstance(await world.parts.claims.consider(retry), AlreadyClaimed)
     assert isinstance(await world.claim(key), Deferred), "a look still waits for it"
@@ -297,7 +301,200 @@ async def test_a_retry_is_granted_only_to_whoever_has_its_signal_in_hand(world: 
     woken = await world.parts.claims.consider(signal, taken=Taken("sleeper", payload))
     assert isinstance(woken, AlreadyClaimed)
     assert await world.statuses(key) == {Status.FAILED}
-    assert await world.store.signals.take(world.process.name, wait=0.1) == payload
-    await world.parts.claims.consider(signal, taken=Taken(world.process.name, payload))
+    again = await world.store.signals.take(world.process.name, wait=0.1)
+    assert again is not None
+    await world.parts.claims.consider(signal, taken=Taken(world.process.name, again))
     assert await world.statuses(key) == {Status.PENDING}
     assert await world.store.signals.in_hand(world.process.name) == [], "granted and dealt with in one step"
+
+
+async def test_a_request_that_comes_back_while_it_is_in_hand_does_not_stay_there(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Seed 9015229: a consumer that was taken for dead took what was put back, and believed to have it in hand."""
+    key = await world.open_ticket()
+    await world.claim(key)
+    name, queue = world.process.name, world.store.queue
+    payload = await queue.take(name, wait=0.1)
+    assert payload is not None
+    assert await queue.put_back(name) == 1
+    acknowledge = type(queue).acknowledge_and_take
+    second: list[str] = []
+
+    async def slow(self: Any, consumer: str, done: Any, *, room: int) -> list[str]:
+        taken = await acknowledge(self, consumer, done, room=room)
+        if not second:
+            second.append(await queue.take(name, wait=0.1) or "")
+            world.consumer._begin(second[0])
+        return taken
+
+    monkeypatch.setattr(type(queue), "acknowledge_and_take", slow)
+    await world.consumer.run(payload)
+    if second[0] in world.consumer._tasks:
+        await asyncio.wait({world.consumer._tasks[second[0]]})
+    assert await queue.in_hand(name) == []
+    assert await world.statuses(key) == {Status.DONE}
+
+
+async def test_one_run_of_a_ticket_at_a_time_in_one_process(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was put back and taken again: the earlier run may still be busy with the same folder."""
+    ending, go_on = asyncio.Event(), asyncio.Event()
+
+    async def slow(_: Any) -> None:
+        ending.set()
+        await go_on.wait()
+
+    key = await world.open_ticket()
+    await world.claim(key)
+    name, queue = world.process.name, world.store.queue
+    payload = await queue.take(name, wait=0.1)
+    assert payload is not None
+    with monkeypatch.context() as patched:
+        patched.setattr(RunScope, "carry_out", slow)
+        earlier = asyncio.create_task(world.consumer.run(payload))
+        await ending.wait()
+    await world.store.redis.delete(world.store.keys.heartbeat(world.ticket_id(key)))
+    assert await queue.put_back(name) == 1
+    again = await queue.take(name, wait=0.1)
+    assert again is not None
+    later = asyncio.create_task(world.consumer.run(again))
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert again in world.consumer._tasks
+    assert again not in world.consumer._scopes
+    go_on.set()
+    await asyncio.wait({earlier, later})
+    assert await world.statuses(key) == {Status.DONE}
+
+
+async def test_a_consumer_that_was_taken_for_dead_acknowledges_nothing_that_it_was_given_again(world: World) -> None:
+    """Seed 9003304: it acknowledged another copy of the same text, and the mark of that one stayed for ever."""
+    key, signals, name = await world.open_ticket(), world.store.signals, world.process.name
+    await signals.send([world.signal(key)])
+    before = await signals.take(name, wait=0.1)
+    assert before is not None
+    await signals.opened(Signal.from_json(before))
+    assert await signals.put_back(name) == 1
+    again = await signals.take(name, wait=0.1)
+    await signals.acknowledge(name, before)
+    assert await signals.in_hand(name) == [again], "it still has to be dealt with"
+    world.intake.look_in_hand()
+    serving = asyncio.create_task(world.intake.serve())
+
+    async def claimed() -> bool:
+        return await world.statuses(key) == {Status.ENQUEUED}
+
+    await wait_until(claimed, what="the ticket is claimed")
+    serving.cancel()
+    await asyncio.wait({serving})
+    assert await signals.send([world.signal(key)]) == 1
+
+
+async def test_a_ticket_whose_signal_stands_for_nothing_is_looked_at_again(world: World, raw: Any) -> None:
+    """Seeds 9018916, 9027091 and 9027708: a mark without its signal swallowed every later one."""
+    key = await world.open_ticket()
+    await raw.hset(world.store.keys.inbox_index, world.signal(key).topic, "1")
+    assert await world.store.signals.send([world.signal(key)]) == 0
+    await world.housekeeping._heal()
+    assert await world.store.signals.send([world.signal(key)]) == 1
+
+
+async def test_a_guard_that_lets_go_while_its_ticket_is_looked_at_is_heard(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Seed 9003486: who had seen the run alive forgot the mark of its end, and it was in progress for ever."""
+    key = await world.open_ticket()
+    lease = await started_by(world, key, consumer=world.process.name)
+    await world.store.presence.tick(world.process, ttl=60, running={})
+    look, lock_key = type(world.store.runs).look, world.store.keys.claim_lock("local", lease.ticket)
+
+    async def then_it_ends(self: Any, *args: Any, **options: Any) -> Any:
+        life = await look(self, *args, **options)
+        assert await self.release_dead(lease, lock_key=f"{lock_key} of another")
+        return life
+
+    with monkeypatch.context() as patched:
+        patched.setattr(type(world.store.runs), "look", then_it_ends)
+        await world.parts.recovery.recover("local", key, lease.ticket)
+    assert (await world.housekeeping.sweep()).recovered == 1
+    await finish(world, key)
+
+
+async def test_an_outcome_that_was_not_written_is_not_published(
+    world: World, raw: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Seed 9019186: the labels changed under the repair, which wrote nothing, and the ticket stayed in progress."""
+    key = await world.open_ticket()
+    lease = await started_by(world, key, consumer=world.process.name)
+    tracker, store = world.trackers["local"], world.store
+    intent = Intent(lease.ticket, "local", key, lease.fence, Status.IN_PROGRESS, Status.DONE, lease.run, "succeeded")
+    assert await store.runs.settle(lease, "", intent, look_in=0)
+    with monkeypatch.context() as patched:
+        patched.setattr(type(tracker), "move", _loses_the_race)
+        patched.setattr(type(tracker), "tidy", _changes_nothing)
+        async with holding(store, "local", lease.ticket) as lock:
+            told = await world.parts.publisher.publish(intent, lock=lock)
+    assert isinstance(told, NotYet)
+    assert await store.intents.of(lease.ticket) is not None
+    await raw.zadd(store.keys.intents, {lease.ticket: 0})
+    await world.housekeeping.sweep()
+    assert await world.statuses(key) == {Status.DONE}
+    assert await store.intents.of(lease.ticket) is None
+
+
+async def _loses_the_race(tracker: Any, ticket: Ticket, _: object) -> LostRace:
+    return LostRace(await tracker.get(ticket.key))
+
+
+async def _changes_nothing(tracker: Any, ticket: Ticket, **_: object) -> Ticket:
+    return cast(Ticket, await tracker.get(ticket.key))
+
+
+@pytest.mark.parametrize("by_person", [False, True])
+async def test_what_comes_late_leaves_one_label_and_a_retry_is_not_late(world: World, by_person: bool) -> None:
+    """Seed 9013712: done stood beside in-progress, both stayed, and a person's retry was dropped."""
+    key = await world.open_ticket("agent-smith:done", "agent-smith:in-progress")
+    store, ticket = world.store, world.ticket_id(key)
+    async with holding(store, "local", ticket) as lock:
+        intent = Intent(ticket, "local", key, 0, Status.DONE, Status.PENDING, "retry", "again", by_person=by_person)
+        begun = await store.intents.decide(ticket, intent, lock_key=lock.key, token=lock.token, look_in=0)
+        told = await world.parts.publisher.publish(replace(intent, fence=begun.fence), lock=lock)
+    assert told == Published(Status.PENDING if by_person else Status.DONE)
+    assert await world.statuses(key) == {told.status}
+
+
+async def test_a_withdrawal_that_could_not_be_decided_is_not_forgotten(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The lock may be lost in the very moment in which it decides; the signal is all that is known of it."""
+    key = await world.open_ticket()
+    await world.claim(key)
+    await world.desk.unlabel(key, TRIGGER, actor="mona")
+
+    async def unlocked(*_: object, **__: object) -> Begun:
+        return Begun("unlocked")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(type(world.store.intents), "decide", unlocked)
+        assert isinstance(await world.claim(key), Deferred)
+    await world.claim(key)
+    assert await world.statuses(key) == set()
+
+
+async def test_a_request_in_no_list_is_forgotten_when_it_is_lost_for_the_second_time(world: World, raw: Any) -> None:
+    """Somebody who came in just this moment may have it: nobody knows yet that they own a list."""
+    key = await world.open_ticket()
+    await world.claim(key)
+    payload = await world.store.queue.take("just-came", wait=0.1)
+    assert payload is not None
+    await world.housekeeping._heal()
+    await world.store.presence.find_owners()
+    await world.housekeeping._heal()
+    assert await world.store.queue.request_of(world.ticket_id(key)) == payload
+    await raw.delete(world.store.keys.queue_processing("just-came"))
+    for _ in range(2):
+        assert await world.store.queue.holds(world.ticket_id(key))
+        await world.housekeeping._heal()
+    assert not await world.store.queue.holds(world.ticket_id(key))
+    assert (await world.housekeeping.look_at(Status.ENQUEUED)).recovered == 1
+    await finish(world, key)

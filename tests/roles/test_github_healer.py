@@ -34,7 +34,7 @@ async def receiver(github: Bench) -> AsyncIterator[Receiver]:
 
 
 async def arrived(receiver: Receiver, count: int) -> None:
-    await wait_until(lambda: len(receiver.requests) >= count, what=f"{count} deliveries", within=20)
+    await wait_until(lambda: len(receiver.requests) >= count, what=f"{count} deliveries")
 
 
 def failures(github: Bench) -> int:
@@ -50,7 +50,7 @@ async def test_what_failed_is_sent_again_under_its_name_and_signed(github: Bench
     number = github.issue("bug")
     github.simulator.add_label(REPOSITORY, int(number), "agent-smith", "mona")
     # `opened`, and one delivery for each label
-    await wait_until(lambda: failures(github) == 3, what="everything to fail", within=20)
+    await wait_until(lambda: failures(github) == 3, what="everything to fail")
     receiver.status = 202
     tracker = github.tracker()
     assert await tracker.redeliver_failed("web", None) == 3
@@ -66,11 +66,11 @@ async def test_what_failed_is_sent_again_under_its_name_and_signed(github: Bench
 async def test_what_keeps_failing_is_left_to_polling(github: Bench, receiver: Receiver) -> None:
     receiver.status = 401
     github.issue()
-    await wait_until(lambda: failures(github) == 1, what="the delivery to fail", within=20)
+    await wait_until(lambda: failures(github) == 1, what="the delivery to fail")
     tracker, asked = github.tracker(), []
     for count in (2, 3, 3, 3):
         asked.append(await tracker.redeliver_failed("web", None))
-        await wait_until(partial(_failed, github, count), what="the next to fail", within=20)
+        await wait_until(partial(_failed, github, count), what="the next to fail")
     assert asked == [1, 1, 0, 0]
 
 
@@ -79,7 +79,7 @@ async def test_other_hooks_and_other_events_are_not_ours(github: Bench) -> None:
         other.status = 500
         github.simulator.register_webhook(REPOSITORY, other.url, secret=SECRET, events=["issues"], ping=True)
         github.issue()
-        await wait_until(lambda: failures(github) == 2, what="both to fail", within=20)
+        await wait_until(lambda: failures(github) == 2, what="both to fail")
         assert await github.tracker().redeliver_failed("web", None) == 0
         assert await github.tracker().redeliver_failed("web", "https://agentsmith.example") == 0
 

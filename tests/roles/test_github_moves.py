@@ -173,10 +173,8 @@ async def test_no_write_outlives_the_deadline(github: Bench) -> None:
     tracker = github.tracker()
     github.issue(TRIGGER)
     ticket = await tracker.get("1")
-    github.fail("slow", method=WRITE, times=None)
-    begun = boottime()
+    github.fail("slow", method=WRITE, times=None)  # it answers never
     outcome = await tracker.move(ticket, edge(*CLAIM, within=0.1))
     assert isinstance(outcome, Unknown)
-    assert boottime() - begun < 5
     with pytest.raises(TrackerUnavailable):
         await tracker.write_sticky(ticket, "x", MEMO, known=None, deadline=boottime() + 0.1)

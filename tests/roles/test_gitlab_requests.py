@@ -596,6 +596,8 @@ async def test_settings() -> None:
         {"label_style": "fancy"},
         {"token_header": "cookie"},
         {"webhook_secret": "whsec_not base64"},
+        {"webhook_secret": "whsec_"},
+        {"webhook_secret": ["a secret that is long enough", "whsec_c2hvcnQ="]},
         {"repository": "acme/web"},
     ],
 )

@@ -22,11 +22,12 @@ from typing import Any
 import pytest
 
 from agentsmith.boottime import boottime
+from agentsmith.domain.errors import MachineTrouble
 from agentsmith.pipelines import guard as program
 from agentsmith.pipelines import guarded, posting
 from agentsmith.pipelines.guarded import CommandNotStarted, Exit, Farewell, Guard, GuardDied
 from tests.support.processes import is_alive, state
-from tests.support.wait import wait_until
+from tests.support.wait import quickest, wait_until
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
 
@@ -175,6 +176,11 @@ def peak_memory(pid: int) -> int:
     return int(status.partition("VmHWM:")[2].split()[0]) * 1024
 
 
+def powerless() -> bool:
+    """Whether we may do no more than other users, whoever we are."""
+    return "CapEff:\t0000000000000000\n" in Path("/proc/self/status").read_text()
+
+
 def arguments(*pids: int) -> bytes:
     """What everybody can see of how the processes were started."""
     return b"".join(Path(f"/proc/{pid}/cmdline").read_bytes() for pid in pids)
@@ -189,9 +195,11 @@ def proper(guard: Guard) -> int:
 async def stage(tmp_path: Path) -> AsyncIterator[Stage]:
     stage = Stage(tmp_path)
     yield stage
-    left = stage.commands()
-    await stage.clear()
-    assert not left, "processes of the run were left"
+    try:
+        # What is killed takes a moment to be gone.
+        await wait_until(lambda: not stage.commands(), what="no process of the run to be left")
+    finally:
+        await stage.clear()
 
 
 @pytest.fixture
@@ -220,7 +228,7 @@ async def test_the_environment_is_exactly_what_was_passed(stage: Stage, guard: G
 
 
 async def test_a_command_has_no_input_and_runs_where_it_should(stage: Stage, guard: Guard) -> None:
-    ended = await stage.run(guard, "cat; pwd -P", timeout=5)
+    ended = await stage.run(guard, "cat; pwd -P", timeout=60)
     assert ended.tail == f"{stage.place.resolve()}\n"
 
 
@@ -257,13 +265,26 @@ async def test_marked_lines_are_passed_on_within_bounds(stage: Stage, guard: Gua
     stage.said.clear()
     await stage.run(guard, "yes ::y | head -n 5000")
     assert stage.said == ["::y"] * program.LINES_PER_STEP
+    assert "more than 1000 such lines: ::y" in stage.logged()
+
+
+async def test_P2_no_number_of_lines_of_one_kind_swallows_another(stage: Stage, guard: Guard) -> None:
+    flood = "seq -f '::progress %g' 5000; yes '::artifact x' | head -n 5000; yes ::other | head -n 5000"
+    await stage.run(guard, f"{flood}; echo '::question Which one?'; echo '::progress the last'")
+    assert "::question Which one?" in stage.said
+    assert stage.said.count("::artifact x") == program.LINES_PER_STEP
+    progress = [line for line in stage.said if line.startswith("::progress")]
+    assert progress[-1] == "::progress the last", "of progress only the newest counts"
+    assert len(progress) < 5000
 
 
 async def test_a_flood_is_neither_slow_nor_kept_in_memory(stage: Stage, guard: Guard) -> None:
-    began = time.monotonic()
-    ended = await stage.run(guard, "yes | head -c 100000000", log_limit=1000)
-    assert ended.tail.endswith("y\ny\n")
-    assert time.monotonic() - began < 10  # takes 0.3 s on an idle machine
+    async def flooded() -> float:
+        ended = await stage.run(guard, "yes | head -c 100000000", log_limit=1000)
+        assert ended.tail.endswith("y\ny\n")
+        return ended.duration
+
+    assert await quickest(flooded, than=10) < 10  # takes 0.3 s on an idle machine
     assert peak_memory(proper(guard)) < 40_000_000
 
 
@@ -287,11 +308,12 @@ async def test_a_command_that_cannot_start_says_why(stage: Stage, guard: Guard) 
         ("echo", "not a valid command: illegal environment variable name", {"env": {"A=B": "secret"}}),
         ("/bin/echo", "cannot run /bin/echo: its arguments and environment are too long", {"env": too_long}),
         ("echo", "working directory not found: /no/such/place", {"cwd": Path("/no/such/place")}),
-        ("echo", "cannot write the log /no/such/log: No such file or directory", {"log": Path("/no/such/log")}),
     ]
     for command, message, options in cases:
         with pytest.raises(CommandNotStarted, match=f"^{re.escape(message)}$"):
             await stage.run(guard, command, "argument", **options)
+    with pytest.raises(MachineTrouble, match="cannot write the log /no/such/log: No such file or directory"):
+        await stage.run(guard, "echo", log=Path("/no/such/log"))  # which is ours
     assert (await stage.run(guard, "exit 0")).code == 0  # the guard goes on
 
 
@@ -306,18 +328,18 @@ async def test_an_empty_command_is_refused(stage: Stage, guard: Guard) -> None:
 async def test_a_timeout_ends_the_command(stage: Stage, guard: Guard) -> None:
     ended = await stage.run(guard, "sleep 300", timeout=0.1)
     assert (ended.signal, ended.timed_out, ended.stopped) == (signal.SIGTERM, True, None)
-    assert 0.1 <= ended.duration < 4
+    assert ended.duration >= 0.1
 
 
-async def test_stop_lets_a_polite_command_finish(stage: Stage, guard: Guard) -> None:
+async def test_stop_lets_a_polite_command_finish(stage: Stage) -> None:
+    guard = await stage.open(grace=600)  # which nobody waits for
     polite = "trap 'sleep 0.2; echo bye; exit 3' TERM"
     running = await stage.begin(guard, f"{polite}; echo ::up; while :; do sleep 0.01; done")
-    began = time.monotonic()
     await guard.stop("trigger removed")
     ended = await running
     assert (ended.code, ended.stopped, ended.timed_out) == (3, "trigger removed", False)
     assert ended.tail.endswith("bye\n")
-    assert time.monotonic() - began < 4  # well within the grace of 5 s
+    await guard.close()
 
 
 async def test_stop_kills_what_is_deaf_after_the_grace(stage: Stage) -> None:
@@ -327,7 +349,7 @@ async def test_stop_kills_what_is_deaf_after_the_grace(stage: Stage) -> None:
     began = time.monotonic()
     await guard.stop("cancelled by X")
     ended = await running
-    assert 0.3 <= time.monotonic() - began < 4
+    assert time.monotonic() - began >= 0.3
     assert (ended.signal, ended.stopped) == (signal.SIGKILL, "cancelled by X")
     assert not stage.commands()
     await guard.close()
@@ -375,7 +397,7 @@ async def test_output_held_open_by_a_stranger_does_not_hold_up_the_guard(stage: 
     output = os.open(f"/proc/{stage.commands()[0]}/fd/1", os.O_WRONLY)
     try:
         (stage.place / "go").touch()
-        ended = await asyncio.wait_for(running, 5)
+        ended = await running
     finally:
         os.close(output)
     assert (ended.code, ended.tail) == (0, "::up\nend\n")
@@ -453,11 +475,14 @@ async def test_a_paused_consumer_loses_its_run_when_the_trust_window_closes(stag
 
 
 async def test_renewed_trust_keeps_the_run_going(stage: Stage) -> None:
-    guard = await stage.open(trust=0.7)
-    running = await stage.begin(guard, "echo ::up; sleep 1.2; exit 5")
-    while not running.done():
-        guard.trust(boottime() + 0.7)
-        await asyncio.sleep(0.05)  # the renewals of a consumer
+    lapses = boottime() + 2
+    guard = await stage.open(trust=2)
+    for _ in range(3):
+        guard.trust(boottime() + 60)
+    running = await stage.begin(guard, "echo ::up; while [ ! -e go ]; do sleep 0.02; done; exit 5")
+    await wait_until(lambda: boottime() > lapses + 0.1, what="the first trust to lapse")
+    assert not running.done()
+    (stage.place / "go").touch()
     assert (await running).code == 5
     await guard.close()
 
@@ -675,7 +700,7 @@ async def test_the_barracks_do_not_outlive_their_consumer(stage: Stage) -> None:
 
 async def test_a_guard_that_cannot_be_started_says_so(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(program, "__file__", str(stage.place / "missing.py"))
-    with pytest.raises(GuardDied, match="did not start"):
+    with pytest.raises(MachineTrouble, match="did not start"):
         await stage.open()
     monkeypatch.undo()
     await (await stage.open()).close()
@@ -692,8 +717,14 @@ async def test_the_farewells_input_is_in_nobodys_arguments(stage: Stage) -> None
     assert b"password" not in shown
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="nothing can be kept from root")
 async def test_a_command_cannot_read_the_guards_environment(stage: Stage, guard: Guard) -> None:
+    if os.geteuid() == 0 and not powerless():
+        # Nothing can be kept from root, unless it may do no more than others: the same once more, without its powers.
+        this = f"{__file__}::test_a_command_cannot_read_the_guards_environment"
+        again = ("setpriv", "--bounding-set=-all", sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", this)
+        done = await asyncio.to_thread(subprocess.run, again, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return
     ended = await stage.run(guard, "cat /proc/$PPID/environ")
     assert "Permission denied" in ended.tail
 

@@ -17,10 +17,10 @@ from agentsmith.boottime import boottime
 from agentsmith.config import Consumer as ConsumerSettings
 from agentsmith.config import Duration, Grace, Pipeline, RunLimits, Size
 from agentsmith.config import Run as RunSettings
-from agentsmith.domain.errors import ConfigError
+from agentsmith.domain.errors import ConfigError, MachineTrouble
 from agentsmith.domain.lifecycle import Status
 from agentsmith.pipelines import cgroups
-from agentsmith.pipelines.guarded import CommandNotStarted, Confinement, Guard, User
+from agentsmith.pipelines.guarded import Confinement, Guard, User
 from agentsmith.pipelines.runner import confinement_for, user_called
 from agentsmith.store import Store
 from tests.support.wait import wait_until
@@ -123,7 +123,7 @@ async def test_processors_are_limited_to_whole_ones(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not ROOT, reason="only root may become somebody else")
 async def test_what_cannot_be_confined_does_not_run(tmp_path: Path) -> None:
-    with pytest.raises(CommandNotStarted, match=r"check run\.user and run\.limits"):
+    with pytest.raises(MachineTrouble, match=r"check run\.user and run\.limits"):
         await confined(tmp_path, "touch ran", Confinement(user=User(-5, 1)))
     assert not (tmp_path / "ran").exists()
 

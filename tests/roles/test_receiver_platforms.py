@@ -21,7 +21,7 @@ from agentsmith.store import Store
 from agentsmith.trackers.jira.settings import JiraSettings
 from agentsmith.trackers.registry import BUILT_IN
 from agentsmith.web.app import make_app
-from agentsmith.web.receiver import LARGEST_BODY, Desk, Receiver
+from agentsmith.web.receiver import Desk, Receiver
 from tests.support.senders import (
     FORMER,
     GITLAB_SIGNED,
@@ -189,12 +189,18 @@ async def test_a_charset_behind_the_type_does_no_harm(sender: Sender, post: Post
     assert (await post(sender.delivery(sender.labelled()), content_type=kind)).status_code == 202
 
 
-async def test_too_much_is_413(sender: Sender, post: Post, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_too_much_is_413(
+    sender: Sender, desk: Desk, post: Post, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
     headers, body = sender.delivery(sender.labelled())
-    assert (await post((headers, body), content_length=str(LARGEST_BODY + 1))).status_code == 413
-    assert (await post((headers, body), content_length="many")).status_code == 400
+    assert desk.reader is not None
+    assert desk.reader.largest <= Receiver(store, {}).room.most, "there must be room for it"
+    for length in (str(desk.reader.largest + 1), "9" * 5000):
+        assert (await post((headers, body), content_length=length)).status_code == 413
+    for length in ("many", "-1", "1_0"):
+        assert (await post((headers, body), content_length=length)).status_code == 400
     # Without a length it is found out while reading.
-    monkeypatch.setattr("agentsmith.web.receiver.LARGEST_BODY", 10)
+    monkeypatch.setattr(type(desk.reader), "largest", 10)
     assert (await post((headers, body), content_length="0")).status_code == 413
     assert not await inbox(store)
 

@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import copy
+import json
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
+from pydantic import BaseModel
 from structlog.testing import capture_logs
 
 from agentsmith.config import Config
 from agentsmith.domain.claiming import Claimed, Held, Rejected
 from agentsmith.domain.errors import ConfigError
+from agentsmith.domain.lifecycle import Status
 from agentsmith.reload import ConfigFile
-from agentsmith.rulebook import Rulebook
+from agentsmith.rulebook import RELOADED, RELOADED_OF_A_TRACKER, Rulebook, rules_of
 from agentsmith.store import Store
-from tests.support.config_platforms import load_text
+from tests.support.config_platforms import Hosted, load_text
 from tests.support.wait import wait_until
 from tests.support.world import TRIGGER, World, open_world, sh, world_config
 
@@ -36,7 +42,9 @@ class Watched:
         self.watch = ConfigFile(self.file, self.read, every=0.005)
 
     def read(self) -> Config:
-        return load_text(self.folder, self.file.read_bytes()) if self.file.exists() else self._gone()
+        aside = self.folder / "read"  # reading it must not look like a change
+        aside.mkdir(exist_ok=True)
+        return load_text(aside, self.file.read_bytes()) if self.file.exists() else self._gone()
 
     def _gone(self) -> Config:
         raise ConfigError(f"{self.file}: there is no such file")
@@ -116,11 +124,141 @@ async def test_what_needs_a_restart_is_named(watched: Watched) -> None:
     assert watched.book.rules.capacity.trackers == {"local": 3}
 
 
+@pytest.mark.parametrize("text", ["", "\n", "# all\n# gone\n", "---\n", "{}\n"])
+async def test_P2_an_emptied_file_is_an_accident(watched: Watched, text: str) -> None:
+    async with watched.running():
+        watched.write(text)
+        await wait_until(lambda: bool(watched.problems), what="the problem")
+    assert "is empty" in watched.problems[0]
+    assert "start agentsmith anew" in watched.problems[0]
+    assert watched.labels == ["one"]
+
+
+async def test_P2_a_file_that_was_cut_off_before_its_triggers_is_an_accident(watched: Watched) -> None:
+    async with watched.running():
+        watched.write("server: {port: 9}\ntriggers:\n")
+        await wait_until(lambda: bool(watched.problems), what="the problem")
+        assert "all triggers are gone" in watched.problems[0]
+        assert watched.labels == ["one"]
+        watched.write("server: {port: 9}\ntriggers: []\n")
+        await wait_until(lambda: len(watched.problems) == 2, what="the default, asked for on purpose")
+    assert watched.labels == ["agent-smith"]
+
+
+async def test_P2_trackers_do_not_disappear_by_accident(tmp_path: Path) -> None:
+    trackers = "trackers: {web: {platform: github, repository: acme/web, token: t0k3n}}\n"
+    book = Rulebook(load_text(tmp_path, trackers + FIRST))
+    with pytest.raises(ConfigError, match="all trackers are gone"):
+        book.replace(load_text(tmp_path, SECOND))
+    assert [trigger.label for trigger in book.triggers] == ["one"]
+
+
+async def test_a_file_that_is_being_written_counts_once_it_stays_the_same(watched: Watched) -> None:
+    looks = 0
+
+    def mark() -> object:
+        nonlocal looks
+        looks += 1
+        return min(looks, 5)  # it grows at every look, and then it is whole
+
+    watched.file.write_text(SECOND)
+    watched.watch._mark = mark  # type: ignore[method-assign,assignment]
+    async with watched.running():
+        await wait_until(lambda: watched.labels == ["two"], what="the new rules")
+    assert looks >= 6, "it was seen whole twice, and once more after it was loaded"
+    assert watched.problems == [""]
+
+
+async def test_a_tracker_that_is_renamed_keeps_its_rules_until_the_restart(tmp_path: Path) -> None:
+    tracker = "{platform: github, repository: acme/web, token: t0k3n, capacity: 3, allow: {users: [ann]}}"
+    rest = "triggers: [{label: one, pipeline: hello, tracker: %s}, {label: two, pipeline: hello}]\n"
+    book = Rulebook(
+        load_text(tmp_path, f"trackers: {{web: {tracker}, other: {tracker.replace('/web', '/o')}}}\n" + rest % "web")
+    )
+    before = book.rules
+    for name in ("site", "page"):
+        renamed = f"trackers: {{{name}: {tracker}, other: {tracker.replace('/web', '/o')}}}\n" + rest % name
+        assert book.replace(load_text(tmp_path, renamed)) == [f"trackers.{name}", "trackers.web"]
+        assert book.rules.policies["web"] == before.policies["web"]
+        assert book.rules.capacity.trackers["web"] == 3
+        on_web = [t.label for t in book.triggers if not t.trackers or "web" in t.trackers]
+        assert sorted(on_web) == ["one", "two"]
+
+
+async def test_an_agent_that_a_changed_pipeline_names_is_there(tmp_path: Path) -> None:
+    book = Rulebook(load_text(tmp_path, FIRST))
+    agents, agent = book.agents, "agents: {mine: {command: [echo]}}\n"
+    assert book.replace(load_text(tmp_path, FIRST + agent)) == []
+    assert agents["mine"].command[0] == "echo"
+
+
+async def test_another_prefix_waits_for_the_restart_with_all_that_belongs_to_it(tmp_path: Path) -> None:
+    book = Rulebook(load_text(tmp_path, "server: {port: 9}\n"))
+    assert book.replace(load_text(tmp_path, "server: {port: 9}\nlabel_prefix: bot\n")) == ["label_prefix"]
+    assert [trigger.label for trigger in book.triggers] == ["agent-smith"]
+
+
 async def test_the_same_rules_have_the_same_digest_in_every_process(watched: Watched) -> None:
     again = Rulebook(watched.read())
     assert again.rules.digest == watched.book.rules.digest
     watched.write(SECOND)
     assert Rulebook(watched.read()).rules.digest != again.rules.digest
+
+
+OTHER_VALUES: tuple[object, ...] = (
+    *(3, 77, 0.25, True, False, "7s", "70m", "2 GB", "another", "json", "warning", "write", "/elsewhere"),
+    *(["another"], "127.0.0.9", "redis://127.0.0.9", "http://127.0.0.9", "always", {"memory": "1 GB"}, "codex"),
+    *("21s", "none", "admin", "https://e.org/{run}", ["sudo", "{command}"], {"users": ["ann"]}, "lib"),
+    *({"another": {"command": ["echo"]}}, {"hello": {"steps": [{"run": "true"}]}}),
+    *([{"label": "another", "pipeline": "hello"}], {"another": {"platform": "git", "url": "https://e.org/a.git"}}),
+    {"another": {"platform": "github", "repository": "acme/another", "token": "t0k3n"}},
+)
+
+
+def settings_of(model: type[BaseModel], above: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """Every setting that a section has, and those of the sections inside it, as a path of keys."""
+    for name, field in model.model_fields.items():
+        inner = field.annotation
+        if isinstance(inner, type) and issubclass(inner, BaseModel):
+            yield from settings_of(inner, (*above, name))
+        else:
+            yield (*above, name)
+
+
+def test_every_setting_is_in_force_after_a_reload_or_said_to_need_a_restart(tmp_path: Path) -> None:
+    base: dict[str, Any] = {
+        "triggers": [{"label": "one", "pipeline": "hello"}],
+        "trackers": {"web": {"platform": "github", "repository": "acme/web", "token": "t0k3n"}},
+        "repositories": {"lib": {"platform": "git", "url": "https://example.org/lib.git"}},
+    }
+    first = load_text(tmp_path, json.dumps(base))
+    paths = [
+        *settings_of(Config),
+        *(("trackers", "web", *path) for path in settings_of(Hosted) if path != ("platform",)),
+    ]
+    untried = []
+    for path in paths:
+        for value in OTHER_VALUES:
+            document = copy.deepcopy(base)
+            at = document
+            for part in path[:-1]:
+                at = at.setdefault(part, {})
+            at[path[-1]] = value
+            with contextlib.suppress(ConfigError):
+                if (changed := load_text(tmp_path, json.dumps(document))) != first:
+                    break
+        else:
+            untried.append(".".join(path))
+            continue
+        book = Rulebook(first)
+        waiting = book.replace(changed)
+        top = ".".join(path[:2]) if path[0] == "trackers" and len(path) > 1 else path[0]
+        live = path[0] in RELOADED or (path[0] == "trackers" and path[-1] in RELOADED_OF_A_TRACKER)
+        assert live or any(name == top or name.startswith(f"{top}.") for name in waiting), f"{path}: not a word of it"
+        assert book.rules.policies.keys() >= first.trackers.keys(), path
+        assert {trigger.pipeline for trigger in book.triggers} <= book.pipelines.keys(), path
+        assert book.rules == rules_of(book._latest), path
+    assert untried == ["run.runner"], "which has one value only"
 
 
 @pytest.fixture
@@ -144,3 +282,14 @@ async def test_the_parts_of_a_daemon_go_by_the_rules_in_force(world: World, tmp_
     await world.run_queue()
     assert (tmp_path / "changed").exists()
     assert TRIGGER in (await world.desk.show(first)).ticket.labels
+
+
+async def test_P2_tickets_of_a_tracker_that_is_renamed_go_on(world: World) -> None:
+    first, second = await world.open_ticket(), await world.open_ticket()
+    assert isinstance(await world.claim(first), Claimed)
+    (name,) = world.config.trackers
+    renamed = world.config.model_copy(update={"trackers": {"renamed": world.config.trackers[name]}})
+    assert world.parts.book.replace(renamed) == [f"trackers.{name}", "trackers.renamed"]
+    assert isinstance(await world.claim(second), Claimed)
+    await world.run_queue()
+    assert [await world.statuses(key) for key in (first, second)] == [{Status.DONE}, {Status.DONE}]

@@ -6,6 +6,9 @@ import functools
 from typing import Any, Protocol
 
 from redis.asyncio import Redis
+from redis.exceptions import RedisError
+
+from agentsmith.store.replies import refusal
 
 
 class Wire(Protocol):
@@ -26,7 +29,10 @@ class SimulatedRedis(Redis):
 
     async def execute_command(self, *args: Any, **options: Any) -> Any:
         words = tuple(map(_encoded, args))
-        answer = _decoded(await self._wire.ask(words))
+        try:
+            answer = _decoded(await self._wire.ask(words))
+        except RedisError as error:
+            raise refusal(error) or error from None
         options.pop("keys", None)
         options.pop("NEVER_DECODE", None)
         parse = self.response_callbacks.get(args[0])

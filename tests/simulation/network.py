@@ -6,6 +6,7 @@ What is on the wire has left its process: it arrives whatever becomes of the sen
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import random
 from collections.abc import Callable
@@ -20,6 +21,7 @@ from agentsmith.store.scripting import Script
 from tests.model.actors import Fault
 from tests.simulation.loop import Clock, SimulatedLoop
 from tests.simulation.processes import Link, Process
+from tests.simulation.refusals import Refusal
 from tests.simulation.server import Blocked, NotSimulated, SimulatedServer
 
 T = TypeVar("T")
@@ -77,6 +79,8 @@ class Network:
         self.listener: Listener | None = None
         self.tell: Callable[[Process, str, tuple[bytes, ...], Any], None] | None = None
         """Hears everything, for the trace."""
+        self.refusal: Callable[[], Refusal | None] = lambda: None
+        """What Redis answers the next command instead of carrying it out."""
         self._names = script_names()
         self._waiting: dict[Blocked, tuple[Process, asyncio.Future[Any]]] = {}
 
@@ -110,6 +114,8 @@ class Network:
     ) -> None:
         if not self.redis_is_up or Link.REDIS in process.host.cut:
             self._unreachable(answer)
+        elif refusal := self.refusal():
+            self._refuse(refusal, process, point, words, answer)
         elif words[0] == b"BLMOVE":
             self._block(process, words, fault, answer)
         else:
@@ -121,6 +127,21 @@ class Network:
                 reply = error
             self._carried_out(process, point, words, reply)
             self._answer(process, reply, fault, answer)
+
+    def _refuse(
+        self,
+        refusal: Refusal,
+        process: Process,
+        point: str,
+        words: tuple[bytes, ...],
+        answer: asyncio.Future[Any],
+    ) -> None:
+        if refusal.unblocks:
+            self._send_away(refusal.error)
+        if refusal.applied and words[0] != b"BLMOVE":
+            with contextlib.suppress(NoScriptError):
+                self._carried_out(process, point, words, self.server.execute(*words))
+        self._answer(process, refusal.error, None, answer)
 
     def _carried_out(self, process: Process, point: str, words: tuple[bytes, ...], reply: Any) -> None:
         if self.tell is not None:
@@ -195,9 +216,12 @@ class Network:
     def redis_goes_down(self) -> None:
         """Every connection breaks."""
         self.redis_is_up = False
+        self._send_away(ConnectionError("the server went away"))
+
+    def _send_away(self, error: RedisError) -> None:
         for blocked, (_, answer) in list(self._waiting.items()):
             self._forget(blocked)
-            self._loop.outside(self._short(), _fail, answer, ConnectionError("the server went away"))
+            self._loop.outside(self._short(), _fail, answer, error)
 
     # ---- the tracker
 

@@ -28,6 +28,7 @@ from agentsmith.domain.tracker import Move, Tracker
 from agentsmith.intake import Intake
 from agentsmith.opening import Opened, lease_times
 from agentsmith.pipelines import guarded as guarded_module
+from agentsmith.pipelines.machine import Machine
 from agentsmith.pipelines.posting import Ear, Posted
 from agentsmith.store import Store
 from agentsmith.store import store as store_module
@@ -42,6 +43,7 @@ from tests.simulation.hermetic import EPOCH, hermetic
 from tests.simulation.loop import OWNER, Clock, SimulatedLoop
 from tests.simulation.network import Network, ProcessWire
 from tests.simulation.processes import Host, Process
+from tests.simulation.refusals import Refusals
 from tests.simulation.server import SimulatedServer
 from tests.simulation.setting import IDLE_WAIT, NAMESPACE, TOPOLOGIES, configuration
 from tests.simulation.trace import Trace
@@ -100,6 +102,7 @@ class World:
         self.redis_ahead = 0.0
         self.server = SimulatedServer(lambda: round((EPOCH + self.clock.now + self.redis_ahead) * 1e6))
         self.network = Network(self.loop, self.clock, self.chance, self.server)
+        self.network.refusal = Refusals(seed, lambda: self.clock.now, lambda: self.weather.rough, self._refuses)
         self._moments = itertools.count(1)
         self.board = LiveBoard(self.config.labels, self.trace.say, flavour=self.chance.choice(list(Flavour)))
         self.board.world = self
@@ -152,11 +155,18 @@ class World:
             patch.object(daemon_module, "Intake", partial(Intake, hands=self._hands)),
             patch.object(daemon_module, "Retention", _NoRetention),
             patch.object(intake_module, "_LONGEST_WAIT", IDLE_WAIT),
+            patch.object(daemon_module, "try_out", _well),
+            patch.object(Machine, "broke", self._broke),
             patch.object(guarded_module, "_processes", tuple),
             patch.object(Posted, "post", self._post_guard),
             self.loop.running(),
         ):
             yield
+
+    def _broke(self, why: str) -> None:
+        """These machines are never ill, but for a guard that is killed as it starts: else it is a mistake of ours."""
+        if "did not start" not in why:
+            self.promises.broken("P2", f"something of ours broke: {why}")
 
     def later(self, delay: float, what: Callable[..., object], *args: Any) -> None:
         """Let something happen that nobody can keep from happening."""
@@ -240,6 +250,10 @@ class World:
         elif fault is Fault.PAUSE:
             self.pause(process, self.chance.choice((0.2, 1.0, 7.0, 22.0, 30.0)))
 
+    def _refuses(self, what: str) -> None:
+        self.weather.counts["Redis refuses"] += 1
+        self.trace.say(what)
+
     # ---- guards and children
 
     async def _post_guard(self, ear: Ear, _cgroup: object) -> SimulatedPost:
@@ -303,6 +317,10 @@ class _Calm:
 
     def at_point(self, process: Process, point: str) -> None:
         pass
+
+
+async def _well(*_: object, **__: object) -> None:
+    """A check that every machine here passes."""
 
 
 class _NoRetention:

@@ -12,18 +12,22 @@ import pytest
 from agentsmith.simulators import Clock, Fault, Running, serve
 from agentsmith.simulators.github import GitHubSimulator
 from agentsmith.simulators.wire import application
+from tests.support.wait import quickest
 
 REPO = "acme/web"
 
 
 async def test_starting_and_stopping_is_quick_and_leaves_signals_alone() -> None:
     before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
-    began = time.monotonic()
-    for _ in range(5):
+
+    async def served() -> float:
+        began = time.monotonic()
         async with serve(GitHubSimulator()) as running:
             assert running.url.startswith("http://127.0.0.1:")
             assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == before
-    assert time.monotonic() - began < 2.5
+        return time.monotonic() - began
+
+    assert await quickest(served, than=0.5) < 0.5
 
 
 async def test_an_open_connection_does_not_delay_the_end(hub: GitHubSimulator) -> None:
@@ -115,7 +119,7 @@ def test_time_jumps_forward_only() -> None:
     assert woken == [1005.0]
     with pytest.raises(ValueError, match="forward"):
         clock.advance(-1)
-    assert abs(Clock().now() - time.time()) < 5
+    assert abs(Clock().now() - time.time()) < 60
 
 
 def test_one_simulator_may_live_in_several_loops() -> None:

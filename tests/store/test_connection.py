@@ -8,10 +8,10 @@ from contextlib import asynccontextmanager
 from typing import Any, cast
 
 import pytest
-from redis.exceptions import BusyLoadingError, ConnectionError, ReadOnlyError, ResponseError
+from redis.exceptions import ConnectionError, ResponseError, TimeoutError
 from structlog.testing import capture_logs
 
-from agentsmith.domain.errors import StoreUnavailable
+from agentsmith.domain.errors import StoreRefused, StoreUnavailable
 from agentsmith.store import AWAY, Outage, Store
 from agentsmith.store.commands import Commands
 from agentsmith.store.connection import check_requirements, connect
@@ -194,11 +194,11 @@ def test_waits_grow_up_to_the_longest() -> None:
 
 
 async def test_a_step_is_repeated_until_redis_is_back(outage: Outage) -> None:
-    errors = iter([ConnectionError(), BusyLoadingError(), ReadOnlyError(), TimeoutError(), None])
+    errors = iter([ConnectionError(), TimeoutError(), StoreRefused("LOADING"), None])
 
     async def step() -> str:
         if error := next(errors):
-            raise AWAY[1]() if isinstance(error, TimeoutError) else error
+            raise error
         return "done"
 
     with capture_logs() as logs:

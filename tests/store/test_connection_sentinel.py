@@ -1,95 +1,56 @@
-"""Through Sentinel: the master is found, and found again after a failover."""
+"""Through sentinels: the primary is found, followed, and left the moment that it is not the primary any more."""
 
 from __future__ import annotations
 
-import contextlib
+import asyncio
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import pytest
-from redis.exceptions import ResponseError
 from structlog.testing import capture_logs
 
 from agentsmith.domain.errors import StoreUnavailable
-from agentsmith.store import Outage, Pushed, Store
-from tests.support.redis_server import RedisServer, free_port, wait_for
-from tests.support.stores import TIMES, a_request, begin, ticket_id
+from agentsmith.store import AWAY, Outage, Pushed, Store
+from tests.support.redis_server import RedisServer, free_port
+from tests.support.sentinels import SERVICE, Deployment, deployed
+from tests.support.stores import TIMES, PrivateServer, a_request, begin, ticket_id
+from tests.support.wait import wait_until
 
 PASSWORD = "hush"
 
 
-@dataclass
-class Deployment:
-    """A master, a replica, and the sentinel that watches them."""
-
-    master: RedisServer
-    replica: RedisServer
-    sentinel: RedisServer
-
-    @property
-    def url(self) -> str:
-        # The first address is one where nobody is: the next one is asked.
-        return f"redis+sentinel://:{PASSWORD}@127.0.0.1:{free_port()},127.0.0.1:{self.sentinel.port}/tickets/0"
-
-    def hurry(self) -> None:
-        """Let the sentinel look more often than it does by default, where it can be told to."""
-        for period in ("info-period", "ping-period", "publish-period", "ask-period", "tilt-period"):
-            with contextlib.suppress(ResponseError):
-                self.sentinel.command("SENTINEL", "DEBUG", period, "100")
-
-    def knows_the_replica(self) -> bool:
-        found = self.sentinel.command("SENTINEL", "REPLICAS", "tickets")
-        return [replica["master-link-status"] for replica in found] == ["ok"]
-
-
 @pytest.fixture
 def deployment() -> Iterator[Deployment]:
-    with contextlib.ExitStack() as stack:
-        options = ("--masterauth", PASSWORD, "--repl-diskless-sync-delay", "0")
-        master = stack.enter_context(RedisServer(*options, tcp=True, password=PASSWORD))
-        follow = ("--replicaof", "127.0.0.1", str(master.port))
-        replica = stack.enter_context(RedisServer(*options, *follow, tcp=True, password=PASSWORD))
-        wait_for(lambda: master.command("WAIT", "1", "100") == 1, what="the replica follows")
-        sentinel = RedisServer(
-            "--sentinel",
-            conf=f"sentinel monitor tickets 127.0.0.1 {master.port} 1\n"
-            f"sentinel auth-pass tickets {PASSWORD}\n"
-            "sentinel down-after-milliseconds tickets 200\n"
-            "sentinel failover-timeout tickets 2000\n",
-            tcp=True,
-        )
-        stack.enter_context(sentinel)
-        deployed = Deployment(master, replica, sentinel)
-        deployed.hurry()
-        wait_for(deployed.knows_the_replica, what="the sentinel knows the replica")
-        yield deployed
+    with deployed(password=PASSWORD) as deployment:
+        yield deployment
 
 
 async def test_the_master_is_found(deployment: Deployment) -> None:
     async with Store(deployment.url, times=TIMES) as store:
         assert await store.check()
         assert await store.queue.push(a_request(1)) is Pushed.PUSHED
-        assert deployment.master.command("LLEN", store.keys.queue) == 1
+        assert deployment.primary.command("LLEN", store.keys.queue) == 1
 
 
 async def test_a_failover_is_survived(deployment: Deployment) -> None:
+    master, (replica,) = deployment.primary, deployment.replicas
     async with Store(deployment.url, times=TIMES) as store:
         store.outage = Outage(first_wait=0.01, longest_wait=0.05)
         lease, _ = await begin(store)
         await store.redis.delete(store.keys.settling)
-        assert deployment.master.command("WAIT", "1", "5000") == 1, "the replica has what was acknowledged"
-        deployment.master.kill()
+        assert master.command("WAIT", "1", "5000") == 1, "the replica has what was acknowledged"
+        master.kill()
         with capture_logs() as logs:
             assert await store.outage.outlast(lambda: store.runs.renew(lease, ttl=60)) == "renewed"
-        assert [line["event"].split(",")[0] for line in logs] == ["redis is away", "redis is back"]
+        told = [line["event"].split(",")[0] for line in logs]
+        assert sorted(told) == ["redis has another primary", "redis is away", "redis is back"]
         assert await store.presence.settling(), "it is another server: nothing is declared dead yet"
         newer, _ = await begin(store, 2)
         assert newer.fence > lease.fence
-        assert deployment.replica.command("EXISTS", store.keys.heartbeat(ticket_id(2))) == 1
+        assert replica.command("EXISTS", store.keys.heartbeat(ticket_id(2))) == 1
 
 
 async def test_an_unknown_service_is_told(deployment: Deployment) -> None:
-    url = deployment.url.replace("tickets", "nothing")
+    url = deployment.url.replace(SERVICE, "nothing")
     async with Store(url, times=TIMES) as store:
         with pytest.raises(StoreUnavailable, match="nothing") as caught:
             await store.check()
@@ -100,3 +61,56 @@ async def test_no_sentinel_there() -> None:
     async with Store(f"redis+sentinel://127.0.0.1:{free_port()}/tickets", times=TIMES) as store:
         with pytest.raises(StoreUnavailable, match="cannot be reached"):
             await store.check()
+
+
+# Two that both take writes: what a sentinel says decides, however long the old one takes to hear of it.
+
+
+class Sentinel:
+    """A real one, which is told whom to name."""
+
+    def __init__(self, server: RedisServer) -> None:
+        self.server = server
+
+    @property
+    def url(self) -> str:
+        return f"redis+sentinel://127.0.0.1:{self.server.port}/{SERVICE}"
+
+    def name(self, primary: RedisServer) -> None:
+        """From now on this one is the primary; whoever was, is told nothing."""
+        if self.server.command("SENTINEL", "MASTERS"):
+            self.server.command("SENTINEL", "REMOVE", SERVICE)
+        self.server.command("SENTINEL", "MONITOR", SERVICE, "127.0.0.1", str(primary.port), "1")
+
+
+@pytest.fixture
+def sentinel() -> Iterator[Sentinel]:
+    with RedisServer("--sentinel", conf="sentinel resolve-hostnames no\n", tcp=True) as server:
+        yield Sentinel(server)
+
+
+async def test_nobody_goes_on_talking_to_the_old_primary(sentinel: Sentinel, private_server: PrivateServer) -> None:
+    old, new = private_server(tcp=True), private_server(tcp=True)
+    sentinel.name(old)
+    async with Store(sentinel.url, times=TIMES) as store:
+        await asyncio.gather(*(store.redis.ping() for _ in range(3)))
+        taking = asyncio.create_task(store.queue.take("c1", wait=9))
+        await wait_until(lambda: "cmd=blmove" in str(old.command("CLIENT", "LIST")), what="the take is blocked")
+        assert "agentsmith" in str(old.command("CLIENT", "LIST"))
+        sentinel.name(new)
+        with pytest.raises(AWAY):
+            await taking
+        assert await store.outage.outlast(lambda: store.queue.push(a_request(1))) is Pushed.PUSHED
+        assert (old.command("LLEN", store.keys.queue), new.command("LLEN", store.keys.queue)) == (0, 1)
+        assert "agentsmith" not in str(old.command("CLIENT", "LIST")), "no connection is left"
+
+
+async def test_a_replica_that_is_named_as_the_primary_is_not_believed(
+    sentinel: Sentinel, private_server: PrivateServer
+) -> None:
+    primary, replica = private_server(tcp=True), private_server(tcp=True)
+    sentinel.name(replica)
+    replica.command("REPLICAOF", "127.0.0.1", str(primary.port))
+    async with Store(sentinel.url, times=TIMES) as store:
+        with pytest.raises(AWAY, match="is named as the primary, but is a replica"):
+            await store.redis.ping()

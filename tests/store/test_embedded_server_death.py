@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from agentsmith.domain.errors import StoreRefused
 from agentsmith.store import watchdog
 from agentsmith.store.server import EmbeddedServer, ServerUnavailable
 from agentsmith.store.server_home import ServerHome
@@ -222,7 +223,7 @@ async def test_keep_gives_up_on_a_server_that_cannot_start(data_dir: Path, monke
         (data_dir / "redis" / "appendonlydir" / "appendonly.aof.manifest").write_text("junk\n")
         os.kill(the_server(data_dir), signal.SIGKILL)
         with pytest.raises(ServerUnavailable, match="Invalid AOF manifest"):
-            await asyncio.wait_for(keeping, 10)
+            await keeping
 
 
 async def test_keep_gives_up_on_a_server_that_dies_again_and_again(
@@ -244,13 +245,34 @@ async def test_keep_gives_up_on_a_server_that_dies_again_and_again(
             await keeping
 
 
+async def test_without_room_nothing_is_started(data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    full = StoreRefused("no room", remedy="make some")
+    asked: list[object] = []
+
+    def lack_of_room(_: ServerHome) -> StoreRefused | None:
+        lack = full if len(asked) < 3 else None
+        asked.append(lack)
+        return lack
+
+    monkeypatch.setattr("agentsmith.store.server._LOOK_AROUND", 0.01)
+    async with EmbeddedServer(data_dir) as server:
+        first = the_server(data_dir)
+        monkeypatch.setattr(ServerHome, "lack_of_room", lack_of_room)
+        monkeypatch.setattr(ServerHome, "write_configuration", lambda *_: asked.append("started"))
+        keeping = asyncio.create_task(server.keep())
+        os.kill(first, signal.SIGKILL)
+        await another_server(data_dir, first)
+        keeping.cancel()
+    assert asked[:5] == [full, full, full, None, "started"]
+
+
 async def test_stop_ends_keep_and_the_server_stays_down(data_dir: Path) -> None:
     server = EmbeddedServer(data_dir)
     await server.start()
     keeping = asyncio.create_task(server.keep())
     await asyncio.sleep(0)
     await server.stop()
-    await asyncio.wait_for(keeping, 5)
+    await keeping
     assert servers_of(data_dir) == []
 
 

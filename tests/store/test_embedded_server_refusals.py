@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib.util
 import os
 import re
@@ -9,12 +10,19 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
+import redis
+from structlog.testing import capture_logs
 
+from agentsmith.cli.status import gather
+from agentsmith.config import Config
+from agentsmith.domain.errors import StoreRefused
 from agentsmith.store.server import EmbeddedServer, ParentDeath, ServerUnavailable, find_binary
 from agentsmith.store.server_home import ServerHome
+from agentsmith.store.server_process import ping
 from tests.support.embedded import connect, servers_of
 from tests.support.wait import wait_until
 
@@ -214,3 +222,62 @@ def test_the_wheels_program_is_preferred_then_one_on_the_path(tmp_path: Path, mo
     monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}/bin")
     with pytest.raises(ServerUnavailable, match=rf"No Redis server program was found \({on_path}: it is Redis 5"):
         find_binary(None)
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    done = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=6m", "none", folder], check=False, capture_output=True)
+    if done.returncode:
+        pytest.skip(f"NOT TESTED: no disk can be made here that is small: {done.stderr.decode().strip()}")
+    yield folder
+    subprocess.run(["umount", "--lazy", folder], check=True)
+
+
+def fill(file: Path) -> None:
+    """Take all the room that there is."""
+    with file.open("wb", buffering=0) as junk, suppress(OSError):
+        while junk.write(b"x" * 4096):
+            pass
+
+
+async def test_a_full_disk_is_waited_out_and_named(small_disk: Path) -> None:
+    junk, data_dir = small_disk / "junk", small_disk / "data"
+    async with EmbeddedServer(data_dir) as server:
+        keeping = asyncio.create_task(server.keep())
+        with connect(server.url) as client:
+            client.set("some", "thing")
+        with capture_logs() as logs:
+            fill(junk)
+            with suppress(redis.RedisError), connect(server.url) as client:
+                client.set("more", "x" * 8192)
+
+            def waits() -> bool:
+                assert not keeping.done()
+                return any("no room" in line["event"] for line in logs)
+
+            await wait_until(waits, what="the server to be missed")
+            told = await gather(Config(data_dir=data_dir))
+            assert str(data_dir) in told["redis"]["problem"]
+            assert "bytes are free" in told["redis"]["problem"]
+            junk.unlink()
+            socket = Path(server.url.removeprefix("unix://"))
+
+            async def is_back() -> bool:
+                return await ping(socket) == "ready"
+
+            await wait_until(is_back, what="the server to be back", within=30)
+        with connect(server.url) as client:
+            assert client.get("some") == b"thing"
+        assert [line["log_level"] for line in logs if "no room" in line["event"]] == ["error"], "one line, not a flood"
+        keeping.cancel()
+
+
+async def test_a_start_on_a_full_disk_is_refused_for_now(small_disk: Path) -> None:
+    fill(small_disk / "junk")
+    with pytest.raises(StoreRefused, match=r"no room .* bytes are free; make room there"):
+        await EmbeddedServer(small_disk / "data").start()
+    (small_disk / "junk").unlink()
+    async with EmbeddedServer(small_disk / "data") as server:
+        assert server.url

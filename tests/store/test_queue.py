@@ -9,6 +9,7 @@ import pytest
 
 from agentsmith.domain.request import MalformedRequest, PipelineRequest
 from agentsmith.store import DeadLetter, Pushed, Store
+from tests.support.entries import all_bare, bare
 from tests.support.stores import Flush, MakeStore, Settled, a_process, a_request, an_intent, begin, locked, ticket_id
 
 
@@ -216,7 +217,7 @@ async def test_a_dead_consumers_requests_go_back_to_the_head_in_order(store: Sto
     assert await store.queue.waiting() == payloads[3:]
     await store.presence.leave("c1")
     assert await store.queue.put_back("c1") == 3
-    assert await store.queue.waiting() == payloads
+    assert all_bare(await store.queue.waiting()) == payloads
     assert await store.queue.in_hand("c1") == []
     assert await store.presence.known() == []
     assert await store.queue.put_back("c1") == 0
@@ -238,12 +239,12 @@ async def test_a_request_whose_lease_stands_waits_for_it(store: Store, raw: Any)
     await store.presence.tick(a_process("c1"), ttl=60, running={})
     await store.presence.leave("c1")
     assert await store.queue.put_back("c1") == 1
-    assert await store.queue.waiting() == [free]
+    assert all_bare(await store.queue.waiting()) == [free]
     assert await store.queue.in_hand("c1") == [leased]
     assert await store.presence.known() == ["c1"], "it still owns a list"
     await raw.delete(store.keys.heartbeat(ticket_id(1)))
     assert await store.queue.put_back("c1") == 1
-    assert await store.queue.waiting() == [leased, free]
+    assert all_bare(await store.queue.waiting()) == [leased, free]
     assert await store.presence.known() == []
 
 
@@ -285,7 +286,40 @@ async def test_two_housekeepers_put_a_request_back_once(store: Store, make_store
     await drained(store)
     counts = await asyncio.gather(*(make_store().queue.put_back("c1") for _ in range(4)))
     assert sorted(counts) == [0, 0, 0, 50]
-    assert await store.queue.waiting() == payloads
+    assert all_bare(await store.queue.waiting()) == payloads
+
+
+async def test_who_was_taken_for_dead_has_nothing_to_say_about_what_was_put_back(store: Store) -> None:
+    (before,) = await pushed(store, 1)
+    await drained(store)
+    assert await store.queue.put_back("c1") == 1
+    again = await store.queue.take("c1", wait=1)
+    assert again is not None
+    assert bare(again) == before
+    await store.queue.acknowledge_and_take("c1", [(ticket_id(1), before)], room=0)
+    assert await store.queue.in_hand("c1") == [again]
+    assert await store.queue.request_of(ticket_id(1)) == again
+
+
+async def test_who_does_not_have_a_request_does_not_take_it_off_the_index(store: Store) -> None:
+    """After a failover it may stand in the queue again while its taker gives it up."""
+    (payload,) = await pushed(store, 1)
+    await store.queue.acknowledge_and_take("c1", [(ticket_id(1), payload)], room=0)
+    assert await store.queue.holds(ticket_id(1))
+
+
+async def test_a_request_that_is_in_no_list_is_lost(store: Store, raw: Any) -> None:
+    await pushed(store, 1, 2)
+    await store.queue.take("c1", wait=1)
+    assert await store.queue.lost(["c1"]) == {}
+    stray = a_request(3).to_json()
+    await raw.hset(store.keys.queue_index, ticket_id(3), stray)
+    assert await store.queue.push(a_request(3, run="newer")) is Pushed.QUEUED
+    lost = await store.queue.lost(["c1"])
+    assert lost == {ticket_id(3): stray}
+    assert await store.queue.forget_lost(["c1"], {ticket_id(3): "another one", ticket_id(2): stray}) == 0
+    assert await store.queue.forget_lost(["c1"], lost) == 1
+    assert [await store.queue.holds(ticket_id(n)) for n in (1, 2, 3)] == [True, True, False]
 
 
 # Looking, and giving up.

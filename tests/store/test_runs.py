@@ -6,6 +6,7 @@ import asyncio
 import json
 import re
 import time
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -96,8 +97,10 @@ async def test_a_request_that_was_put_back_meanwhile_is_superseded(store: Store)
     await taken(store)
     assert await store.queue.put_back("c1") == 1
     assert await try_acquire(store) == NotAcquired("superseded")
-    assert await store.queue.take("c2", wait=1) is not None
-    assert isinstance(await try_acquire(store, consumer="c2"), Acquired)
+    payload = await store.queue.take("c2", wait=1)
+    assert payload is not None
+    again = await store.runs.acquire(a_request(1), payload, consumer="c2", ttl=60, max_deliveries=3)
+    assert isinstance(again, Acquired)
 
 
 async def test_a_ticket_that_runs_elsewhere_is_leased(store: Store, raw: Any) -> None:
@@ -368,6 +371,27 @@ async def test_nobody_begins_a_request_that_was_put_back_and_then_settled(store:
     assert not await store.queue.holds(TICKET)
 
 
+async def test_a_request_that_was_put_back_does_not_get_the_lease_of_its_earlier_run(store: Store, raw: Any) -> None:
+    """The same run of the same consumer: only the name of the entry tells a second taking from a lost answer."""
+    lease, _ = await begin(store)
+    await raw.delete(store.keys.heartbeat(TICKET))
+    assert await store.queue.put_back("c1") == 1
+    assert await store.runs.renew(lease, ttl=60) == "restored"
+    payload = await store.queue.take("c1", wait=1)
+    assert payload is not None
+    again = await store.runs.acquire(a_request(1), payload, consumer="c1", ttl=60, max_deliveries=3)
+    assert again == NotAcquired("leased")
+
+
+async def test_settling_takes_a_request_along_that_was_put_back(store: Store, raw: Any) -> None:
+    lease, payload = await begin(store)
+    await raw.delete(store.keys.heartbeat(TICKET))
+    assert await store.queue.put_back("c1") == 1
+    assert await store.runs.settle(lease, payload, DONE, look_in=0)
+    assert await store.queue.depth() == 0
+    assert not await store.queue.holds(TICKET)
+
+
 async def test_settling_leaves_a_newer_request_alone(store: Store, raw: Any) -> None:
     lease, payload = await begin(store)
     await store.queue.acknowledge_and_take("c1", [(TICKET, payload)], room=0)
@@ -390,7 +414,7 @@ async def test_the_note_of_an_outcome_may_hold_anything(store: Store) -> None:
 
 async def test_a_guard_releases_the_lease_and_the_runs_lock(store: Store) -> None:
     lease, _ = await begin(store)
-    lock = await locked(store, by=lease.lock_token)
+    lock = await locked(store, by=lease.lock_holder + "1")
     assert await store.runs.release_dead(lease, lock_key=lock.key)
     assert await store.runs.lease(TICKET) is None
     assert await store.runs.released() == [TICKET]
@@ -399,6 +423,8 @@ async def test_a_guard_releases_the_lease_and_the_runs_lock(store: Store) -> Non
     assert await store.runs.look(TICKET, patient=True) is Life.DEAD
     assert await store.runs.release_dead(lease, lock_key=lock.key), "the same again after a lost answer"
     await store.runs.forget_suspicion(TICKET)
+    assert await store.runs.released() == [TICKET], "who looked before that does not know of it"
+    await store.runs.forget(TICKET)
     assert await store.runs.released() == []
 
 
@@ -421,10 +447,10 @@ async def test_a_guard_does_not_release_the_lock_of_a_later_run_of_the_same_requ
     old = await acquired(store, a_request(1))
     await raw.delete(store.keys.heartbeat(TICKET))  # it lapsed, and the request was taken again
     new = await acquired(store, a_request(1))
-    assert (old.run, old.lock_token) != (new.run, new.lock_token)
-    lock = await locked(store, by=new.lock_token)
+    assert (old.run, old.lock_holder) != (new.run, new.lock_holder)
+    lock = await locked(store, by=new.lock_holder + "1")
     assert not await store.runs.release_dead(old, lock_key=lock.key)
-    assert await store.redis.get(lock.key) == new.lock_token
+    assert await store.redis.get(lock.key) == lock.token
 
 
 async def test_a_dead_run_that_needs_nothing_is_forgotten(store: Store, raw: Any) -> None:
@@ -491,6 +517,40 @@ async def test_a_consumer_that_lives_vouches_for_its_run(store: Store, raw: Any)
     assert await store.runs.suspects() == [], "the doubt starts anew"
 
 
+async def test_a_consumer_that_lives_vouches_no_longer_than_a_lease_lasts(make_store: MakeStore, raw: Any) -> None:
+    store = make_store(ttl=0.05, renew_every=0.01)
+    await store.presence.settling()
+    await raw.delete(store.keys.settling)
+    await begin(store)
+    await store.presence.tick(a_process("c1"), ttl=600, running={})
+    await raw.delete(store.keys.heartbeat(TICKET))
+    assert await store.runs.look(TICKET, patient=True) is Life.ALIVE
+
+    async def dead() -> bool:
+        return await store.runs.look(TICKET, patient=True) is Life.DEAD
+
+    await wait_until(dead, what="nobody believes that it runs any more")
+
+
+async def test_a_renewal_or_another_run_ends_what_was_held_against_a_living_consumer(
+    make_store: MakeStore, raw: Any
+) -> None:
+    store = make_store(ttl=0.05, renew_every=0.01)
+    await store.presence.settling()
+    await raw.delete(store.keys.settling)
+    lease, _ = await begin(store)
+    await store.presence.tick(a_process("c1"), ttl=600, running={})
+    for again in (lease, replace(lease, fence=lease.fence + 1)):
+        value = json.dumps({**json.loads(lease.value), "fence": str(again.fence)})
+        await raw.hset(store.keys.running, TICKET, value)
+        await raw.delete(store.keys.heartbeat(TICKET))
+        await raw.set(store.keys.unrenewed(TICKET), f"1 {lease.fence}")
+        if again is lease:
+            await store.runs.renew(lease, ttl=60)
+            await raw.delete(store.keys.heartbeat(TICKET))
+        assert await store.runs.look(TICKET, patient=True) is Life.ALIVE
+
+
 async def test_a_heartbeat_ends_the_doubt(store: Store, raw: Any) -> None:
     lease, _ = await begin(store)
     await raw.delete(store.keys.heartbeat(TICKET))
@@ -523,6 +583,22 @@ async def test_nothing_released_is_dead_while_redis_settles(store: Store, flush:
 
 
 # Stop requests and follow-ups.
+
+
+async def test_a_stop_that_comes_after_the_end_stops_nobody(store: Store) -> None:
+    """Neither when it was meant for the run that has just settled, nor the run that somebody asks for next."""
+    lease, payload = await begin(store)
+    assert await store.runs.settle(lease, payload, DONE, look_in=0)
+    assert not await store.runs.request_stop(TICKET, "cancelled by Ann")
+    assert await store.runs.stop_requested(TICKET) is None
+
+
+async def test_a_stop_survives_the_death_of_its_run(store: Store) -> None:
+    """Whoever goes on with the work hears of it."""
+    lease, _ = await begin(store)
+    assert await store.runs.release_dead(lease, lock_key=store.keys.claim_lock("local", TICKET))
+    assert await store.runs.request_stop(TICKET, "cancelled by Ann")
+    assert await store.runs.stop_requested(TICKET) == "cancelled by Ann"
 
 
 async def test_a_stop_request_stands_until_withdrawn_or_settled(store: Store) -> None:

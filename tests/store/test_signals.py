@@ -9,6 +9,7 @@ import pytest
 
 from agentsmith.domain.signal import MalformedSignal, Signal, SignalKind
 from agentsmith.store import Store
+from tests.support.entries import bare
 from tests.support.stores import Flush, MakeStore, Settled, a_process, a_signal, ticket_id
 from tests.support.wait import wait_until
 
@@ -94,7 +95,7 @@ async def test_signals_that_are_put_off_come_back_as_one_when_the_first_would(st
         await store.signals.later("c1", payload, a_signal(1), wait=wait)
     assert await store.signals.count() == 1
     assert await store.signals.ripen() is None
-    assert await take(store) == a_signal(1).to_json()
+    assert bare(await take(store)) == a_signal(1).to_json()
     assert await store.signals.count() == 0
 
 
@@ -216,3 +217,88 @@ async def test_the_revision_that_a_gate_turned_away_is_remembered(store: Store) 
     assert await store.signals.rejected([]) == {}
     await store.signals.note_rejected(ticket_id(1), "rev 7")
     assert await store.signals.rejected([ticket_id(1), ticket_id(2)]) == {ticket_id(1): "rev 7"}
+
+
+# Marks and entries: what merges must never outlive what it merges into.
+
+
+@pytest.mark.parametrize("signal", [a_signal(1), a_signal(2, kind=SignalKind.COMMAND, remark='Grüße "7"')])
+@pytest.mark.parametrize("way", ["acknowledge", "later", "hold"])
+async def test_whatever_takes_a_signal_out_of_its_list_takes_its_mark_along(
+    store: Store, raw: Any, way: str, signal: Signal
+) -> None:
+    """After a failover it may stand in its taker's list as if it had never been opened."""
+    await store.signals.send([signal])
+    payload = await take(store)
+    match way:
+        case "acknowledge":
+            await store.signals.acknowledge("c1", payload)
+        case "later":
+            await store.signals.later("c1", payload, signal, wait=60)
+        case "hold":
+            await store.signals.hold("c1", payload, signal, places=["all"])
+    assert await raw.hgetall(store.keys.inbox_index) == {}
+    assert await store.signals.send([signal]) == 1
+
+
+async def test_what_was_put_back_is_no_longer_its_former_takers(store: Store) -> None:
+    await store.signals.send([a_signal(1)])
+    before = await take(store)
+    assert await store.signals.put_back("c1") == 1
+    again = await take(store)
+    assert bare(again) == bare(before)
+    await store.signals.acknowledge("c1", before)
+    await store.signals.later("c1", before, a_signal(1), wait=0)
+    await store.signals.hold("c1", before, a_signal(1), places=[])
+    assert await store.signals.in_hand("c1") == [again]
+    assert await store.signals.count() == 0
+
+
+async def test_what_was_put_back_goes_on_merging(store: Store) -> None:
+    await store.signals.send([a_signal(1)])
+    await take(store)
+    await store.signals.send([a_signal(1, labelled=True)])
+    assert await store.signals.put_back("c1") == 1
+    assert await store.signals.send([a_signal(1)]) == 0
+    opened = await store.signals.opened(Signal.from_json(await take(store)))
+    assert opened.labelled, "what was added before is not forgotten"
+    assert await store.signals.send([a_signal(1)]) == 1, "and once it is opened it merges no more"
+
+
+async def test_who_has_an_older_entry_opens_nothing_of_a_newer_one(store: Store) -> None:
+    await store.signals.send([a_signal(1)])
+    older = Signal.from_json(await take(store))
+    await store.signals.opened(older)
+    await store.signals.send([a_signal(1, labelled=True)])
+    assert not (await store.signals.opened(older)).labelled
+    assert await store.signals.send([a_signal(1)]) == 0, "the newer one still waits"
+
+
+@pytest.mark.parametrize("mark", ["1", "labelled", "0123456789abcdef.3", "0123456789abcdef+labelled"])
+async def test_a_mark_that_stands_for_nothing_is_forgotten(store: Store, raw: Any, mark: str) -> None:
+    await store.signals.send([a_signal(2), a_signal(3)])
+    await take(store)
+    await raw.hset(store.keys.inbox_index, a_signal(1).topic, mark)
+    assert await store.signals.send([a_signal(1)]) == 0
+    assert await store.signals.heal(["c1"]) == 1
+    assert await store.signals.heal(["c1"]) == 0
+    assert await store.signals.send([a_signal(n) for n in (1, 2, 3)]) == 1, "those of the others stand"
+
+
+async def test_what_lost_its_text_keeps_nobody_else_from_coming(store: Store, raw: Any) -> None:
+    for key in (store.keys.inbox_later, store.keys.held):
+        await raw.zadd(key, {"look:nothing": 0})
+    await store.signals.send_later(a_signal(1), wait=0)
+    assert await store.signals.ripen({"all": 1}) is None
+    assert Signal.from_json(await take(store)) == a_signal(1)
+
+
+async def test_entries_of_a_release_that_gave_them_no_names_are_read(store: Store, raw: Any) -> None:
+    old = a_signal(1).to_json()
+    await raw.rpush(store.keys.inbox, old)
+    await raw.hset(store.keys.inbox_index, a_signal(1).topic, "labelled")
+    payload = await take(store)
+    assert payload == old
+    assert (await store.signals.opened(Signal.from_json(payload))).labelled
+    assert await store.signals.put_back("c1") == 1
+    assert bare(await take(store)) == old

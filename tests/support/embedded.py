@@ -192,4 +192,4 @@ class Writer:
 
 def connect(url: str) -> redis.Redis:
     """Return a client that never repeats a command by itself, so that each success is one acknowledgement."""
-    return redis.Redis.from_url(url, retry=Retry(NoBackoff(), 0), socket_timeout=5)
+    return redis.Redis.from_url(url, retry=Retry(NoBackoff(), 0), socket_timeout=60)

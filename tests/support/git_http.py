@@ -35,6 +35,8 @@ class GitHttp:
     requests: list[Request] = field(default_factory=list)
     answer: Callable[[Request], tuple[int, dict[str, str]] | None] = lambda _: None
     """Answer in place of git: a status and headers, or None to let git answer."""
+    page: bytes = b""
+    """Answered with 200 in place of git, as a sick server or a proxy in front of it does."""
     hold: Callable[[Request], bool] = lambda _: False
     """Whether to stop in the middle of git's answer, until `release` is called."""
     large: dict[str, bytes] = field(default_factory=dict)
@@ -106,6 +108,9 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             self._short(*other)
         elif not self.git.allows(request):
             self._short(401, {"WWW-Authenticate": 'Basic realm="git"'})
+        elif self.git.page:
+            kind = "html" if self.git.page.startswith(b"<") else "x-git-upload-pack-advertisement"
+            self._content(self.git.page, "text/html" if kind == "html" else f"application/{kind}")
         elif "/info/lfs/" in self.path:
             self._large(body)
         else:

@@ -223,4 +223,4 @@ def wait_for(predicate: Callable[[], bool], *, what: str, within: float = _READY
     give_up = time.monotonic() + within
     while not predicate():
         assert time.monotonic() < give_up, f"waited {within} s in vain: {what}"
-        time.sleep(0.002)
+        time.sleep(0.002)  # time: between two looks

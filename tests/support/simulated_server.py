@@ -38,7 +38,6 @@ class StagedServer:
         self._going = asyncio.Event()
         self._going.set()
         self._dead = False
-        self._paused_until = 0.0
 
     def start(self) -> StagedServer:
         """Be reachable."""
@@ -55,9 +54,8 @@ class StagedServer:
 
     def command(self, *words: str) -> Any:
         """Send one command, from outside of any event loop."""
-        if words[:2] == ("CLIENT", "PAUSE"):
-            self._paused_until = time.monotonic() + int(words[2]) / 1000
-            return None
+        if words[0] == "CLIENT":
+            return self.freeze() if words[1] == "PAUSE" else self.thaw()
         return self._server.execute(*(word.encode() for word in words))
 
     def freeze(self) -> None:
@@ -90,7 +88,6 @@ class StagedServer:
 
     async def ask(self, words: tuple[bytes, ...]) -> Any:
         """Carry a command out in its turn (Wire)."""
-        await asyncio.sleep(max(0.0, self._paused_until - time.monotonic()))
         await self._going.wait()
         if self._dead:
             raise ConnectionError("the server is gone")

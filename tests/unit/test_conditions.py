@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import pytest
@@ -32,6 +34,7 @@ FAILED = Now({"failure", "always"}, {"agent": State.SUCCEEDED, "verify": State.F
     ("text", "holds"),
     [
         ("success", False),
+        ("not success", True),
         ("failure", True),
         ("always", True),
         ("verify failed", True),
@@ -54,6 +57,45 @@ def test_after_a_failure(text: str, holds: bool) -> None:
 @pytest.mark.parametrize(("text", "holds"), [("changes", True), ("repository", False), ("changes and success", True)])
 def test_while_all_is_well(text: str, holds: bool) -> None:
     assert parse(text).holds(Now({"success", "always", "changes"})) is holds
+
+
+ABOUT_THE_RUN = ("success", "failure", "always", "agent succeeded", "agent failed", "agent skipped")
+ATOMS = (*ABOUT_THE_RUN, "changes", "repository")
+
+
+def small_expressions() -> Iterator[str]:
+    """Everything that can be said with up to two atoms."""
+    for one in ATOMS:
+        yield from (one, f"not {one}", f"not not {one}")
+        for other in ATOMS:
+            for joint in ("and", "or"):
+                both = f"{one} {joint} {other}"
+                yield from (both, f"not ({both})", f"not {one} {joint} {other}", f"{one} {joint} not {other}")
+
+
+def situations() -> Iterator[Now]:
+    for failed, changes, repository, agent in itertools.product(
+        (True, False), (True, False), (True, False), (None, *State)
+    ):
+        named = {"failure": failed, "success": not failed, "changes": changes, "repository": repository, "always": True}
+        yield Now({word for word, holds in named.items() if holds}, {"agent": agent} if agent is not None else {})
+
+
+def test_every_small_condition_means_what_it_says() -> None:
+    count = 0
+    for text in small_expressions():
+        condition = parse(text)
+        python = text
+        for atom in sorted(ATOMS, key=len, reverse=True):
+            python = python.replace(atom, f"said[{ATOMS.index(atom)}]")
+        if not any(atom in text for atom in ABOUT_THE_RUN):
+            python = f"said[0] and ({python})"  # nobody asks for changes after a failure without saying so
+        meant = eval(f"lambda said: {python}")  # noqa: S307 - of our own words above
+        for now in situations():
+            said = [now.state_of("agent") == a.split(" ")[1] if " " in a else now.holds(a) for a in ATOMS]
+            assert condition.holds(now) is meant(said), (text, now)
+            count += 1
+    assert count > 10_000
 
 
 def test_a_condition_that_names_no_failure_does_not_hold_after_one() -> None:

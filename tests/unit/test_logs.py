@@ -360,3 +360,55 @@ def test_a_transition_is_one_canonical_line(stream: Stream) -> None:
     ]
     assert (first["event"], first["from"], first["to"]) == ("transition", "in-progress", "done")
     assert (second["from"], second["to"], second["outcome"]) == ("enqueued", "none", "lost race")
+
+
+class Minutes:
+    """A clock that a test sets."""
+
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def minutes(monkeypatch: pytest.MonkeyPatch) -> Minutes:
+    clock = Minutes()
+    monkeypatch.setattr("agentsmith.logs.time.monotonic", clock)
+    return clock
+
+
+def test_lines_of_one_kind_are_counted_and_not_all_written(stream: Stream, minutes: Minutes) -> None:
+    """Whoever sends us ten thousand bad requests fills no disk with them, and hides nothing else."""
+    logs.configure("json", "info", stream)
+    for number in range(1294):
+        logger().info("webhook refused", tracker="web", why=f"for the {number}th time")
+    logger().info("webhook refused", tracker="other")
+    logging.getLogger("asyncio").error("socket.accept() out of system resource")
+    told = [event["event"] for event in stream.events()]
+    assert told.count("webhook refused") == logs.MOST_ALIKE + 1
+    assert told[-1] == "socket.accept() out of system resource"
+    minutes.now = 61.0
+    logger().info("something else")
+    rest, last = stream.events()[-2:]
+    assert rest["event"] == f"webhook refused … and {1294 - logs.MOST_ALIKE:,} more like it"
+    assert (rest["level"], rest["logger"], last["event"]) == ("info", "agentsmith.test", "something else")
+    logger().info("webhook refused", tracker="web")
+    assert stream.events()[-1]["event"] == "webhook refused", "a new minute"
+
+
+def test_what_happens_to_many_tickets_is_told_of_each(stream: Stream, minutes: Minutes) -> None:
+    logs.configure("json", "info", stream)
+    for number in range(500):
+        logger().info("transition", ticket=f"acme/web#{number}")
+    assert len(stream.events()) == 500
+
+
+def test_what_was_left_out_is_told_at_the_end(stream: Stream, minutes: Minutes) -> None:
+    logs.configure("console", "info", stream)
+    for _ in range(100):
+        logging.getLogger("uvicorn.error").warning("Invalid HTTP request received.")
+    for handler in logging.getLogger().handlers:
+        handler.close()
+    assert len(stream.lines()) == logs.MOST_ALIKE + 1
+    assert "and 40 more like it" in stream.lines()[-1]

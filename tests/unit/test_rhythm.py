@@ -37,7 +37,7 @@ async def test_a_clock_that_jumps_does_not_stop_the_beat(monkeypatch: pytest.Mon
             enough.set()
 
     beat = Beat(0.02)
-    async with beating({"beat": beat}), asyncio.timeout(20):
+    async with beating({"beat": beat}), asyncio.timeout(60):
         beats = asyncio.create_task(repeat(beat, count))
         await enough.wait()
         beats.cancel()

@@ -10,11 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentsmith.pipelines.worker import Said, Usage, keep_artifacts, number, read_text
+from agentsmith.pipelines.worker import Said, Usage, keep_artifacts, number, prefix, quoted, read_text
+
+OURS = "::9f2c4b6a8d0e1735::"
 
 
 def heard(*lines: str) -> Said:
-    said = Said()
+    said = Said(say=OURS)
     for line in lines:
         said.hear(line)
     return said
@@ -22,21 +24,21 @@ def heard(*lines: str) -> Said:
 
 def test_every_line_that_is_known() -> None:
     told: list[str] = []
-    said = Said(on_progress=told.append)
+    said = Said(say=OURS, on_progress=told.append)
     for line in (
-        "::progress half way",
-        "::progress: done soon",
-        "::question Which database?",
-        "::summary Fixed it.",
-        "::session abc-1",
-        '::usage {"input_tokens": 10, "output_tokens": 2, "cost_usd": 0.25}',
-        "::usage input_tokens=5 cost_usd=0.5",
-        "::artifact out/report.html",
-        "::artifact out/report.html",
-        "::unheard of",
-        "::",
+        "progress half way",
+        "progress: done soon",
+        "question Which database?",
+        "summary Fixed it.",
+        "session abc-1",
+        'usage {"input_tokens": 10, "output_tokens": 2, "cost_usd": 0.25}',
+        "usage input_tokens=5 cost_usd=0.5",
+        "artifact out/report.html",
+        "artifact out/report.html",
+        "unheard of",
+        "",
     ):
-        said.hear(line)
+        said.hear(OURS + line)
     assert told == ["half way", "done soon"]
     assert (said.progress, said.question, said.summary, said.session) == (
         "done soon",
@@ -46,6 +48,34 @@ def test_every_line_that_is_known() -> None:
     )
     assert said.usage == Usage(15, 2, 0.75)
     assert said.artifacts == ["out/report.html"]
+
+
+@pytest.mark.parametrize("start", ["::", f"::{'0' * 16}::", f"x{OURS}", OURS.upper(), f"::{OURS.strip(':')[:-1]}::"])
+def test_without_the_prefix_only_what_decides_nothing_counts(start: str) -> None:
+    said = heard(*(start + line for line in ("question Why?", "session x", "usage input_tokens=5", "artifact a")))
+    assert (said.question, said.session, bool(said.usage), said.artifacts) == ("", "", False, [])
+    assert said.ignored
+    bare = heard("::progress half way", "::summary Fixed it.")
+    assert (bare.progress, bare.summary, bare.ignored) == ("half way", "Fixed it.", False)
+
+
+def test_no_two_runs_have_the_same_prefix() -> None:
+    assert len({prefix() for _ in range(100)}) == 100
+    assert len(prefix()) == len(OURS)
+
+
+def test_a_said_without_a_prefix_believes_nobody() -> None:
+    said = Said()
+    said.hear("::question Why?")
+    assert said.question == ""
+
+
+@given(st.lists(st.sampled_from(["::", OURS, "question x", "\n", "\r", " ", OURS.strip(":"), ":"])).map("".join))
+def test_what_is_quoted_says_nothing_when_it_is_printed(text: str) -> None:
+    shown = quoted(text, OURS)
+    assert OURS.strip(":") not in shown
+    assert not any(line.startswith("::") for line in shown.split("\n"))
+    assert quoted(shown, OURS) == shown
 
 
 def test_progress_is_one_line_that_only_prints() -> None:
@@ -89,7 +119,7 @@ def test_a_status_file_cannot_break_anything(tmp_path: Path, kind: str) -> None:
 
 @given(st.text())
 def test_no_line_breaks_anything(text: str) -> None:
-    said = heard(f"::{text}", f"::usage {text}", f"::progress {text}")
+    said = heard(f"::{text}", f"{OURS}{text}", f"{OURS}usage {text}", f"::progress {text}")
     assert "\n" not in said.progress
     assert said.usage.input_tokens >= 0
 
@@ -119,6 +149,44 @@ def test_artifacts_are_copied_from_the_workspace_and_from_nowhere_else(tmp_path:
     assert len(left) == len(names) - 1
     assert "outside the workspace" in left[0]
     assert "run.artifact_limit" in left[-2]
+
+
+def test_P2_no_name_of_an_artifact_fails_the_work_or_takes_anothers_place(tmp_path: Path) -> None:
+    work, folder = tmp_path / "work", tmp_path / "artifacts"
+    deep = "/".join(["d" * 200] * 10)
+    names = [
+        *(
+            "x/y",
+            "x__y",
+            "x/_y",
+            "x_/y",
+            "n" * 255,
+            "ü" * 127,
+            f"{deep}/f",
+            "new\nline",
+            "\udcff",
+            "-rf",
+            " ",
+            "a:b|c*?",
+        ),
+        *("\u2028", "\u202e", "con", "..x", "x/z__"),
+    ]
+    for name in names:
+        (work / name).parent.mkdir(parents=True, exist_ok=True)
+        (work / name).write_bytes(os.fsencode(name))
+    kept, left = keep_artifacts(names, inside=work, folder=folder, limit=100_000)
+    assert left == []
+    assert len(set(kept)) == len(names)
+    assert [(folder / name).read_bytes() for name in kept] == [os.fsencode(name) for name in names]
+    assert max(len(os.fsencode(name)) for name in kept) <= 200
+
+
+def test_P2_an_artifact_that_cannot_be_copied_is_left_and_named(tmp_path: Path) -> None:
+    (tmp_path / "work").mkdir()
+    (tmp_path / "work" / "report").write_text("fine")
+    (tmp_path / "artifacts").write_text("no folder can be made here")
+    kept, left = keep_artifacts(["report"], inside=tmp_path / "work", folder=tmp_path / "artifacts", limit=100)
+    assert (kept, left) == ([], ["report: it could not be copied: File exists"])
 
 
 def test_reading_is_bounded(tmp_path: Path) -> None:

@@ -20,8 +20,8 @@ from typing import Final
 import structlog
 
 from agentsmith.pipelines.git import lfs
-from agentsmith.pipelines.git.command import Git
-from agentsmith.pipelines.git.errors import PushRefused
+from agentsmith.pipelines.git.command import AWAY, Git
+from agentsmith.pipelines.git.errors import NotUnderstood, PushRefused
 from agentsmith.pipelines.git.locks import FileLock
 from agentsmith.pipelines.git.mirror import Mirror
 from agentsmith.pipelines.git.outcomes import BaseMerge, Diverged, Pushed, PushOutcome, SecretsFound
@@ -38,6 +38,18 @@ BeginWrite = Callable[[], Awaitable[None]]
 _LARGEST_BASELINE: Final = 16 * 1024**2
 _ON_SERVER: Final = ("--not", "--remotes=origin", "--tags")
 _RACE: Final = re.compile(r"fetch first|non-fast-forward|stale info|cannot lock ref|reference already exists", re.I)
+_SICK: Final = re.compile(
+    rf"{AWAY.pattern}|unreachable|unavailable|internal (?:api|server|error)|due to load|overload|temporar|try again"
+    r"|unexpected|out of memory|no space",
+    re.I,
+)
+_RULE: Final = re.compile(
+    r"GH\d{3}|TF4\d{5}|VS4\d{5}|protected|not (?:allowed|permitted|authori[sz]ed)|permission|den(?:y|ied)|forbidden"
+    r"|refus|prohibit|polic(?:y|ies)|\brules?\b|violat|\bmust\b|require|invalid|pattern|secret|too (?:large|big|long)"
+    r"|exceed|larger than|locked|archived|read.only|hidden ref",
+    re.I,
+)
+"""What servers say of their rules. A refusal in other words may be trouble of its own, and is tried again."""
 _UNFIT: Final = re.compile(r"[^A-Za-z0-9-]+")
 
 
@@ -220,7 +232,7 @@ class Checkout:
             git,
             vault.path,
             (tip, *_ON_SERVER),
-            known=credential.password if credential else None,
+            credential=credential.password if credential else None,
             baseline=await self._show(git, BASELINE, _LARGEST_BASELINE),
             limit=self._ground.bounds.scanned,
         )
@@ -241,11 +253,13 @@ class Checkout:
         )
         if said.code == 0:
             return Pushed(tip)
-        words = next((line for line in said.text.splitlines() if line.startswith("!")), said.err)
+        words = next((line for line in said.lines if line.startswith("!")), said.err)
         if not _RACE.search(words):
-            raise PushRefused(f"the server refused the push: {words.rpartition(chr(9))[2]} {said.err}".strip())
-        theirs = await git.online("ls-remote", "--", git.url, ref, repo=vault.path)
-        return Diverged(tip, theirs.text.partition("\t")[0] or None)
+            theirs = f"{words.rpartition(chr(9))[2]} {said.err}".strip()
+            by_a_rule = _RULE.search(theirs) and not _SICK.search(theirs)
+            raise (PushRefused if by_a_rule else NotUnderstood)(f"the server refused the push: {theirs}")
+        there = await git.online("ls-remote", "--", git.url, ref, repo=vault.path)
+        return Diverged(tip, there.text.partition("\t")[0] or None)
 
     async def _present(self, vault: Vault, commit: str) -> None:
         """Show the worker where the branch is now."""

@@ -16,15 +16,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from agentsmith.domain.errors import MachineTrouble
 from agentsmith.domain.forge import GitCredential
 from agentsmith.pipelines.git.credentials import Address, courier
 from agentsmith.pipelines.git.errors import (
     CredentialRefused,
     GitError,
     GitFailed,
+    GitFailedHere,
     GitStopped,
     GitTooOld,
-    NoSpace,
+    NotUnderstood,
     RepositoryGone,
     RepositoryUnreachable,
     TooLarge,
@@ -50,6 +52,8 @@ _PASSED_ON: Final = (
     "SSH_AUTH_SOCK",
     "TMPDIR",
 )
+_TRUSTED: Final = (("GIT_SSL_CAINFO", "SSL_CERT_FILE"), ("GIT_SSL_CAPATH", "SSL_CERT_DIR"))
+"""What git calls the certificates that everything else of ours trusts; git does not look there by itself."""
 _SURROUNDINGS: Final = {
     "LC_ALL": "C",  # we read what git says
     "GIT_CONFIG_NOSYSTEM": "1",
@@ -115,16 +119,22 @@ _GONE: Final = re.compile(
     r"|does not appear to be a git repository|project you were looking for could not be found|TF401019",
     re.I,
 )
-_AWAY: Final = re.compile(
+AWAY: Final = re.compile(
     r"Could not resolve|Failed to connect|Couldn't connect|Connection (?:refused|reset|timed out|closed)|timed? ?out"
     r"|Operation too slow|Empty reply|early EOF|hung up unexpectedly|unexpected disconnect|RPC failed"
     r"|returned error: (?:408|429|5\d\d)\b|SSL|TLS|certificate|Host key verification|Network is unreachable"
     r"|transfer closed|bytes of body are still expected|No route to host|unable to access|Recv failure|Send failure",
     re.I,
 )
-_FULL: Final = re.compile(r"No space left on device|Disk quota exceeded", re.I)
+_HERE: Final = re.compile(
+    r"(?:^|: )(?:No space left on device|Disk quota exceeded|Too many open files(?: in system)?|Read-only file system"
+    r"|Input/output error|Cannot allocate memory|Out of memory, \w+ failed.*|Resource temporarily unavailable)\.?$",
+    re.I,
+)
+"""At the end of a line that is git's own: what begins with `remote:` the server says about itself."""
 _USERINFO: Final = re.compile(r"(?<=://)[^/\s@]+@")
 _LONGEST_WORDS: Final = 600
+_NEXT_LINE: Final = " · "
 _counter = itertools.count(1)
 
 
@@ -140,6 +150,11 @@ class Answer:
     def text(self) -> str:
         """Its output as one stripped string."""
         return self.out.decode("utf-8", "replace").strip()
+
+    @property
+    def lines(self) -> list[str]:
+        """Its output line by line, by git's own grammar: a ref may hold whatever else `str.splitlines` splits at."""
+        return [line.decode("utf-8", "surrogateescape") for line in self.out.split(b"\n") if line]
 
     @property
     def items(self) -> list[str]:
@@ -196,6 +211,7 @@ class Git:
         into: Path | None = None,
         busy: Path | None = None,
         config: Sequence[tuple[str, str]] = (),
+        env: Mapping[str, str] | None = None,
         fine: Sequence[int] = (0,),
     ) -> Answer:
         """Run a command that may speak to the server, and to nobody else, with a credential for this one command.
@@ -209,10 +225,10 @@ class Git:
         if busy is not None:
             argv = (*HOLD, str(busy), *argv)
         async with courier(credential, address, ancestor=self.shell.ancestor) as (helper, secrets):
-            env = self._env(repo, work_tree, None, address.protocol, (*stall, *helper, *config))
-            env.pop("GIT_NO_LAZY_FETCH")
+            whole = self._env(repo, work_tree, None, address.protocol, (*stall, *helper, *config)) | dict(env or {})
+            whole.pop("GIT_NO_LAZY_FETCH")
             return await self._run(
-                argv, env, work_tree or repo, stdin, into, self.limits.network, fine, secrets=secrets
+                argv, whole, work_tree or repo, stdin, into, self.limits.network, fine, secrets=secrets
             )
 
     async def program(self, argv: Sequence[str], *, stdin: bytes = b"", into: Path | None = None) -> Answer:
@@ -231,6 +247,9 @@ class Git:
         home = self.shell.scratch / "home"
         home.mkdir(exist_ok=True, mode=0o700)
         env = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
+        for theirs, ours in _TRUSTED:
+            if ours in env:
+                env.setdefault(theirs, env[ours])
         env |= _SURROUNDINGS
         env |= self.author
         env |= {"PATH": search_path(), "HOME": str(home), "GIT_ALLOW_PROTOCOL": allow, "GIT_NO_LAZY_FETCH": "1"}
@@ -302,7 +321,7 @@ def search_path(environ: Mapping[str, str] = os.environ) -> str:
     return os.pathsep.join(entries) or os.defpath
 
 
-def trouble(argv: Sequence[str], ended: Ended, said: str, *, timeout: float, online: bool) -> GitError:
+def trouble(argv: Sequence[str], ended: Ended, said: str, *, timeout: float, online: bool) -> GitError | MachineTrouble:
     """The error that says what happened, by git's words where the exit code says nothing."""
     words = [arg for arg in argv[argv.index("git") + 1 :] if not arg.startswith("-")] if "git" in argv else []
     what = f"git {words[0]}" if words else Path(argv[-1] if len(argv) < 3 else argv[2]).stem
@@ -311,18 +330,20 @@ def trouble(argv: Sequence[str], ended: Ended, said: str, *, timeout: float, onl
             f"did not end within {timeout:g} s and was stopped" if ended.timed_out else f"was stopped: {ended.stopped}"
         )
         return (RepositoryUnreachable if online else GitStopped)(f"{what} {how}")
-    if _FULL.search(said):
-        return NoSpace(f"the disk is full: {what} could not go on")
+    if here := [line for line in said.split(_NEXT_LINE) if not line.startswith("remote:") and _HERE.search(line)]:
+        return GitFailedHere(f"{what} could not go on: {here[0]}")
     if online and _CREDENTIAL.search(said):
         return CredentialRefused(
             f"the server does not let us in: check the token of this repository and its rights. It says: {said}"
         )
     if online and _GONE.search(said):
         return RepositoryGone(f"there is no such repository, or it is hidden from us. The server says: {said}")
-    if online and _AWAY.search(said):
+    if online and AWAY.search(said):
         return RepositoryUnreachable(f"the server cannot be reached: {said}")
-    how = "was killed" if ended.code is None else f"failed with exit code {ended.code}"
-    return GitFailed(f"{what} {how}: {said or 'it said nothing'}")
+    if ended.code is None:  # not by us: by the kernel, for want of memory, or by hand
+        return GitFailedHere(f"{what} was killed: {said or 'it said nothing'}")
+    failed = f"{what} failed with exit code {ended.code}: {said or 'it said nothing'}"
+    return NotUnderstood(failed) if online else GitFailed(failed)
 
 
 def _words(err: Path, secrets: Sequence[str]) -> str:
@@ -334,8 +355,8 @@ def _words(err: Path, secrets: Sequence[str]) -> str:
     for secret in secrets:
         text = text.replace(secret, "***")
     text = _USERINFO.sub("***@", text)
-    lines = [line.rpartition("\r")[2].strip() for line in text.splitlines()]
-    flat = " · ".join(line for line in lines if line)
+    lines = [line.rstrip("\r").rpartition("\r")[2].strip() for line in text.split("\n")]
+    flat = _NEXT_LINE.join(line for line in lines if line)
     flat = "".join(c if c.isprintable() else "?" for c in flat)
     return flat if len(flat) <= _LONGEST_WORDS else "…" + flat[-_LONGEST_WORDS:]
 
@@ -343,6 +364,6 @@ def _words(err: Path, secrets: Sequence[str]) -> str:
 async def check_version(git: Git) -> None:
     """Refuse to work with a git that lacks what we rely on."""
     said = (await git("version", repo=None)).text
-    found = re.search(r"(\d+)\.(\d+)", said)
+    found = re.search(r"(\d{1,9})\.(\d{1,9})", said)
     if found is None or (int(found[1]), int(found[2])) < OLDEST:
         raise GitTooOld(f"git {OLDEST[0]}.{OLDEST[1]} or newer is needed; this is `{said}`")

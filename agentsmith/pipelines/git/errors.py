@@ -1,21 +1,24 @@
 """What can go wrong between us and a repository. Callers branch on the class or on `retryable`, never on git's words.
 
 GitError
-  GitTooOld                 git is missing, or older than what we need                   not retryable
   BranchRefused             git would not accept the name of the branch                  not retryable
   PlaceRefused              the workspace would lie outside the root                     not retryable
   WorkspaceBusy             another run still holds the workspace                        retryable
   RepositoryGone            no such repository, or no right to see it                    not retryable
   RepositoryUnreachable     the network, the server, or a time-out                       retryable
+    NotUnderstood           the server's answer makes no sense to git, or to us          retryable
   CredentialRefused         the server wants a credential, and refuses ours              not retryable
   BaseMissing               the branch to start from is not there                        not retryable
-  PushRefused               the server took the pack and said no: a rule or a hook       not retryable
+  PushRefused               the server took the pack and said no, by a rule of its own   not retryable
   TooLarge                  more than we are willing to take over or to scan             not retryable
-  NoSpace                   the disk is full                                             retryable
   LfsMissing                LFS was asked for and `git-lfs` is not installed             not retryable
   SubmoduleRefused          a submodule asks for something that we do not do             not retryable
   GitStopped                git was stopped before it ended, by its time limit or with us  retryable
-  GitFailed                 git failed in a way that we have no word for                 not retryable
+  GitFailed                 git failed on this machine in a way that we have no word for  not retryable
+
+MachineTrouble              it is this machine's fault, not the repository's
+  GitTooOld                 git is missing, or older than what we need
+  GitFailedHere             git says so: a full disk, no files left, no memory
 
 A repository without a commit raises `agentsmith.domain.forge.EmptyRepository`, as the forge itself does.
 Every message is fit for the ticket: it names the remedy where there is one, and holds no credential.
@@ -23,7 +26,7 @@ Every message is fit for the ticket: it names the remedy where there is one, and
 
 from __future__ import annotations
 
-from agentsmith.domain.errors import AgentSmithError
+from agentsmith.domain.errors import AgentSmithError, MachineTrouble
 
 
 class GitError(AgentSmithError):
@@ -32,8 +35,12 @@ class GitError(AgentSmithError):
     retryable = False
 
 
-class GitTooOld(GitError):
+class GitTooOld(MachineTrouble):
     """There is no git that we can work with."""
+
+
+class GitFailedHere(MachineTrouble):
+    """Git could not go on, for want of something that this machine should have."""
 
 
 class BranchRefused(GitError):
@@ -60,6 +67,10 @@ class RepositoryUnreachable(GitError):
     retryable = True
 
 
+class NotUnderstood(RepositoryUnreachable):
+    """Git and its server did not get along, and nothing says that this will stay so."""
+
+
 class CredentialRefused(GitError):
     """The server asks who we are and does not like the answer, or we have none."""
 
@@ -74,12 +85,6 @@ class PushRefused(GitError):
 
 class TooLarge(GitError):
     """The work is larger than the limits allow."""
-
-
-class NoSpace(GitError):
-    """The disk is full."""
-
-    retryable = True
 
 
 class LfsMissing(GitError):

@@ -20,7 +20,7 @@ import structlog
 
 from agentsmith.domain.forge import EmptyRepository
 from agentsmith.pipelines.git.command import Git
-from agentsmith.pipelines.git.errors import GitFailed
+from agentsmith.pipelines.git.errors import GitError, GitFailed, NotUnderstood
 from agentsmith.pipelines.git.locks import FileLock, held
 from agentsmith.pipelines.git.repository import (
     READABLE,
@@ -82,7 +82,7 @@ class Mirror:
     async def refs(self) -> dict[str, str]:
         """The server's branches and tags, by full name."""
         said = await self._git("for-each-ref", "--format=%(objectname) %(refname)", repo=self.path)
-        pairs = (line.partition(" ") for line in said.out.decode("utf-8", "surrogateescape").splitlines())
+        pairs = (line.partition(" ") for line in said.lines)
         return {ref: commit for commit, _, ref in pairs}
 
     async def hydrate(self, *commits: str, seen_from: Path) -> None:
@@ -90,7 +90,7 @@ class Mirror:
         said = await self._git(
             "rev-list", "--objects", "--no-walk", "--no-object-names", "--missing=print", *commits, repo=seen_from
         )
-        await self._bring([line[1:] for line in said.text.splitlines() if line.startswith("?")])
+        await self._bring([line[1:] for line in said.lines if line.startswith("?")])
 
     async def file(self, commit: str, path: str, *, limit: int) -> bytes | None:
         """A regular file of a commit; None when there is none, or a larger one."""
@@ -100,7 +100,7 @@ class Mirror:
         if len(entries) != 1:
             return None
         meta, _, found = entries[0].partition("\t")
-        mode, kind, blob = meta.split()
+        mode, kind, blob = meta.split(" ")
         if kind != "blob" or not mode.startswith("100") or found != path:
             return None
         await self._bring_missing(blob)
@@ -151,10 +151,23 @@ class Mirror:
         try:
             await self._learn()
             await self._fetch()
-        except GitFailed as error:
-            # Nothing that the network or the server explains. The mirror holds nothing of its own: make it anew.
+        except (GitFailed, NotUnderstood) as error:
+            # A server that is sick must not be asked for everything once more.
+            if not await self._damaged():
+                raise
             log.warning("the mirror is broken and is made anew", mirror=self.path.name, error=str(error))
             await self._clone()
+
+    async def _damaged(self) -> bool:
+        """Whether our own copy cannot be read any more: it holds nothing of its own, so it may be made anew."""
+        try:
+            await self._git("rev-parse", "--show-object-format", repo=self.path)
+            await self._git("rev-list", "--objects", "--all", "--quiet", "--missing=allow-promisor", repo=self.path)
+        except GitFailed:
+            return True
+        except GitError:  # it took too long, say: that proves nothing
+            return False
+        return False
 
     async def _heal(self) -> None:
         if not stale(self.path):
@@ -191,7 +204,7 @@ class Mirror:
         try:
             try:
                 await self._clone_into(fresh)
-            except GitFailed:
+            except (GitFailed, NotUnderstood):
                 if not self._blobless:
                     raise
                 remove(fresh)
@@ -229,8 +242,13 @@ class Mirror:
         )
 
     async def _check_not_empty(self) -> None:
-        if not await self.heads():
-            raise EmptyRepository(_EMPTY)
+        if await self.heads():
+            return
+        # Any page that is answered with 200 looks like an empty repository to git's old protocol (P9).
+        said = await self._git.online("ls-remote", "--", self._git.url, repo=None, env={"GIT_TRACE_PACKET": "1"})
+        if "packet:" not in said.err:
+            raise NotUnderstood("something else answers in place of the git server; is it down for maintenance?")
+        raise EmptyRepository(_EMPTY)
 
     async def _tidy(self) -> None:
         """Many small fetches leave many packs, which slows everything down; nothing is ever dropped here."""

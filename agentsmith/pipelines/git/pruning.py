@@ -83,7 +83,7 @@ def _prune_mirrors(places: Places, before: float) -> list[str]:
     for vault in _with_modules(places.vaults):
         alternates = vault / "objects/info/alternates"
         if alternates.exists():
-            needed |= {Path(line).parent for line in alternates.read_text().splitlines()}
+            needed |= {Path(os.fsdecode(line)).parent for line in alternates.read_bytes().split(b"\n") if line}
     removed = []
     for used in sorted(places.mirrors.glob("*.used")):
         mirror = used.with_suffix(".git")

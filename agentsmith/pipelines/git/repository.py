@@ -88,7 +88,8 @@ def make_passage(folder: Path) -> None:
 
 def packed_refs(refs: Mapping[str, str]) -> str:
     """The text of a packed-refs file with exactly these refs."""
-    lines = (f"{commit} {name}\n" for name, commit in sorted(refs.items(), key=lambda item: item[0].encode()))
+    in_order = sorted(refs.items(), key=lambda ref: ref[0].encode("utf-8", "surrogateescape"))
+    lines = (f"{commit} {name}\n" for name, commit in in_order)
     return "# pack-refs with: sorted \n" + "".join(lines)
 
 

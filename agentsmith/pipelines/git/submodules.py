@@ -95,7 +95,7 @@ async def _links(git: Git, repo: Path, commit: str) -> AsyncIterator[Link]:
     urls = await _urls(git, repo, commit)
     for meta, _, path in entries:
         if path in urls:  # else it is a link that nobody has explained; git leaves its folder empty, too
-            yield Link(path, meta.split()[2], _resolved(git.url, urls[path], path))
+            yield Link(path, meta.split(" ")[2], _resolved(git.url, urls[path], path))
 
 
 async def _urls(git: Git, repo: Path, commit: str) -> Mapping[str, str]:

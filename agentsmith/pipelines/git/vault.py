@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from agentsmith.domain.errors import pass_over
 from agentsmith.pipelines.git.command import Git
 from agentsmith.pipelines.git.errors import BranchRefused, GitFailed
 from agentsmith.pipelines.git.repository import Origin, configuration, lay_out, packed_refs, remove, sweep, write
@@ -78,7 +79,8 @@ class Vault:
         """Whether this is a vault of that repository; None when there is none yet."""
         try:
             return bool(json.loads(self._note.read_text())["origin"] == url)
-        except (OSError, ValueError, KeyError):
+        except (OSError, ValueError, KeyError) as error:
+            pass_over(error)
             return None
 
     def lay_out(self, origin: Origin, objects: Path, refs: Mapping[str, str]) -> None:
@@ -119,8 +121,7 @@ class Vault:
         """What each name (as git understands it: `ref`, `id^{commit}`, `ref^{tree}`) stands for, None for nothing."""
         asked = "".join(f"{name}\n" for name in names).encode()
         said = await self._git("cat-file", "--batch-check=%(objectname)", repo=self.path, stdin=asked)
-        lines = said.out.decode("utf-8", "replace").splitlines()
-        return [None if " " in line else line for line in lines]
+        return [None if " " in line else line for line in said.lines]
 
     async def ref(self, name: str) -> str | None:
         """The commit that a ref or an id names."""
@@ -176,10 +177,10 @@ class Vault:
     async def frontier(self, tip: str, known: Sequence[str]) -> list[str]:
         """The newest commits behind `tip` that `known` (as for `git rev-list`) covers, none behind another."""
         said = await self._git("rev-list", "--boundary", tip, *known, repo=self.path)
-        edge = [line[1:] for line in said.text.splitlines() if line.startswith("-")]
+        edge = [line[1:] for line in said.lines if line.startswith("-")]
         if len(edge) < 2:
             return edge
-        return (await self._git("merge-base", "--independent", *edge, repo=self.path)).text.splitlines()
+        return (await self._git("merge-base", "--independent", *edge, repo=self.path)).lines
 
     async def changed_paths(self, before: str, after: str) -> tuple[str, ...]:
         """The files that differ between two commits or trees."""
@@ -320,7 +321,7 @@ class Vault:
             if mirror is None:
                 continue
             head = (await asyncio.to_thread(Workspace(self.workspace.path / path).heads, "none")).head
-            if head is None or head == meta.split()[1]:
+            if head is None or head == meta.split(" ")[1]:
                 continue
             said = await self._git("cat-file", "-e", f"{head}^{{commit}}", repo=mirror, fine=(0, 1, 128))
             if said.code == 0:
@@ -338,7 +339,8 @@ class Vault:
             if folder not in known:
                 try:
                     link = stat.S_ISLNK(os.lstat(os.path.join(top, folder)).st_mode)
-                except OSError:
+                except OSError as error:
+                    pass_over(error)
                     link = False
                 known[folder] = link or linked(folder.rpartition("/")[0])
             return known[folder]

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Final
 
+from agentsmith.domain.errors import pass_over
 from agentsmith.pipelines.git.errors import PlaceRefused, TooLarge
 from agentsmith.pipelines.git.repository import Origin, configuration, lay_out, packed_refs, remove, subsection, write
 
@@ -101,7 +102,8 @@ class Workspace:
             try:
                 at = stack.enter_context(_folder(self.git, None))
                 objects = stack.enter_context(_folder("objects", at))
-            except OSError:
+            except OSError as error:
+                pass_over(error)
                 return
             for name in os.listdir(objects):
                 wanted = _LOOSE_FILE if _LOOSE_FOLDER.match(name) else _PACK if name == "pack" else None
@@ -120,7 +122,8 @@ class Workspace:
                 at = stack.enter_context(_folder(self.git, None))
                 at = stack.enter_context(_folder("lfs", at))
                 store = stack.enter_context(_folder("objects", at))
-            except OSError:
+            except OSError as error:
+                pass_over(error)
                 return
             for first in filter(_LOOSE_FOLDER.match, os.listdir(store)):
                 with contextlib.suppress(NotADirectoryError, FileNotFoundError), _folder(first, store) as outer:
@@ -162,7 +165,7 @@ class Workspace:
         if loose is not None:
             return _id(loose.strip())
         ending = f" {ref}".encode()
-        for line in (_read(self.git, "packed-refs", _LARGE) or b"").splitlines():
+        for line in (_read(self.git, "packed-refs", _LARGE) or b"").split(b"\n"):
             if line.endswith(ending):
                 return _id(line[: -len(ending)].decode("ascii", "replace"))
         return None
@@ -237,7 +240,8 @@ def _regular(name: str, at: int) -> BinaryIO | None:
     """A regular file, opened without following a link or waiting for a pipe; None for anything else."""
     try:
         descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=at)
-    except (OSError, ValueError):
+    except (OSError, ValueError) as error:
+        pass_over(error)
         return None
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
@@ -253,7 +257,8 @@ def _read(top: Path, path: str, limit: int) -> bytes | None:
             at = stack.enter_context(_folder(top, None))
             for folder in folders:
                 at = stack.enter_context(_folder(folder, at))
-        except (OSError, ValueError):
+        except (OSError, ValueError) as error:
+            pass_over(error)
             return None
         file = _regular(name, at)
         if file is None:

@@ -20,8 +20,8 @@ T = TypeVar("T")
 
 _PROGRAMS: Final = frozenset({"svc", "aadsp", "s2s", "acs", "agg"})
 """How descriptors of service identities and service principals begin."""
-_NAMED: Final = re.compile(r"(?P<display>.*?)\s*<(?P<unique>[^<>]+)>\s*")
-_TAG: Final = re.compile(r"<[A-Za-z/!][^>]*>")
+_TAG: Final = re.compile(r"<[A-Za-z/!][^<>]*>")
+"""Up to the next `<`: a text of a million of them must not be searched to its end for each."""
 
 
 def read(shape: type[T] | Any, data: object, what: str) -> T:
@@ -53,10 +53,11 @@ def as_identity(value: object) -> object:
     """Old versions of the API write an identity as `Name <unique name>`."""
     if not isinstance(value, str):
         return value
-    found = _NAMED.fullmatch(value)
-    if found is None:
+    text = value.rstrip()
+    display, opened, unique = text[:-1].rpartition("<")
+    if not opened or not unique or ">" in unique or not text.endswith(">"):
         return {"displayName": value}
-    return {"displayName": found["display"], "uniqueName": found["unique"]}
+    return {"displayName": display.rstrip(), "uniqueName": unique}
 
 
 _Identity = Annotated[Identity, BeforeValidator(as_identity)]

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 from agentsmith.domain.ticket import Actor
-from agentsmith.domain.webhook import BadPayload, Incoming, Remark, TicketEvent, Uninteresting
+from agentsmith.domain.webhook import BadPayload, Incoming, Proof, Remark, TicketEvent, Uninteresting
 from agentsmith.trackers.github.site import Site
-from agentsmith.trackers.signatures import check_hmac, read_object
+from agentsmith.trackers.signatures import Proved, Reader, hub_signature
+from agentsmith.trackers.untrusted import Part, read_object
 
 _ISSUE_ACTIONS: Final = frozenset(
     {"opened", "edited", "labeled", "unlabeled", "closed", "reopened", "deleted", "transferred", "assigned"}
@@ -16,19 +17,20 @@ _ISSUE_ACTIONS: Final = frozenset(
 _LABEL_ACTIONS: Final = frozenset({"labeled", "unlabeled"})
 
 
-class GitHubWebhooks:
+class GitHubWebhooks(Reader):
     """Verifies and reads the deliveries of one repository."""
 
     telling: Final = frozenset({"x-github-delivery", "x-github-event"})
+    largest: Final = 16 * 1024 * 1024
+    """GitHub sends up to 25 MB, of pushes; an issue's title, text and labels never come near this."""
 
     def __init__(self, site: Site, secrets: Sequence[str]) -> None:
         self._site, self._secrets = site, tuple(secrets)
 
-    def read(self, incoming: Incoming, *, now: float) -> TicketEvent | Uninteresting:  # noqa: ARG002 - no time is signed
+    def proof(self, head: Incoming, *, now: float) -> Proof:  # noqa: ARG002 - no time is signed
         """See WebhookReader."""
-        if self._secrets:  # without one this reader exists only where the configuration says `insecure`
-            check_hmac(self._secrets, incoming.body, incoming.headers.get("x-hub-signature-256"))
-        return self.understand(incoming)
+        # Without a secret this reader exists only where the configuration says `insecure`.
+        return hub_signature(self._secrets, head.headers.get("x-hub-signature-256")) if self._secrets else Proved()
 
     def understand(self, incoming: Incoming) -> TicketEvent | Uninteresting:
         """See WebhookReader."""
@@ -39,17 +41,14 @@ class GitHubWebhooks:
         data = read_object(incoming.body)
         if event not in ("issues", "issue_comment"):
             return Uninteresting(delivery, event, f"{event} events are not looked at")
-        try:
-            return self._about_an_issue(delivery, event, data)
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise BadPayload(f"the {event} payload lacks what GitHub documents: {error}") from None
+        return self._about_an_issue(delivery, event, data)
 
-    def _about_an_issue(self, delivery: str, event: str, data: dict[str, Any]) -> TicketEvent | Uninteresting:
-        action, issue = str(data["action"]), data["issue"]
+    def _about_an_issue(self, delivery: str, event: str, data: Part) -> TicketEvent | Uninteresting:
+        action, issue = data.at("action").text(), data.at("issue")
         name = f"{event}.{action}"
-        if str(data["repository"]["full_name"]).casefold() != self._site.repository.casefold():
+        if data.at("repository", "full_name").text().casefold() != self._site.repository.casefold():
             return Uninteresting(delivery, name, "it is about another repository")
-        if "pull_request" in issue:
+        if issue.get("pull_request") is not None:
             return Uninteresting(delivery, name, "it is about a pull request")
         if event == "issues" and action not in _ISSUE_ACTIONS:
             return Uninteresting(delivery, name, f"{action} changes nothing that matters")
@@ -57,24 +56,24 @@ class GitHubWebhooks:
             return Uninteresting(delivery, name, "only new comments are read")
         changed = None
         if event == "issues" and action in _LABEL_ACTIONS:
-            changed = frozenset({str(data["label"]["name"])})
+            changed = frozenset({data.at("label", "name").text()})
         return TicketEvent(
             id=delivery,
             event=name,
-            key=str(int(issue["number"])),
+            key=str(issue.at("number").number()),
             actor=_actor(data.get("sender")),
-            labels=frozenset(str(label["name"]) for label in issue["labels"]),
+            labels=frozenset(label.at("name").text() for label in issue.at("labels").parts()),
             changed=changed,
-            remark=_remark(data["comment"]) if event == "issue_comment" else None,
+            remark=_remark(data.at("comment")) if event == "issue_comment" else None,
         )
 
 
-def _remark(comment: dict[str, Any]) -> Remark:
+def _remark(comment: Part) -> Remark:
     author = _actor(comment.get("user")) or Actor("", "ghost")
-    return Remark(str(int(comment["id"])), author, str(comment.get("body") or ""))
+    return Remark(str(comment.at("id").number()), author, comment.text_or_nothing("body"))
 
 
-def _actor(user: dict[str, Any] | None) -> Actor | None:
+def _actor(user: Part | None) -> Actor | None:
     if user is None:
         return None
-    return Actor(str(int(user["id"])), str(user["login"]), bot=user.get("type") == "Bot")
+    return Actor(str(user.at("id").number()), user.at("login").text(), bot=user.text_or_nothing("type") == "Bot")

@@ -8,18 +8,19 @@ from __future__ import annotations
 
 import base64
 import binascii
-import hashlib
-import hmac
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
 from agentsmith.domain.ticket import Actor
-from agentsmith.domain.webhook import BadPayload, BadSignature, Incoming, Remark, TicketEvent, Uninteresting
+from agentsmith.domain.webhook import BadPayload, BadSignature, Incoming, Proof, Remark, TicketEvent, Uninteresting
 from agentsmith.trackers.gitlab.site import Site
 from agentsmith.trackers.gitlab.spelling import unscoped
-from agentsmith.trackers.signatures import read_object, same_secret
+from agentsmith.trackers.signatures import Proved, Reader, Signed, same_secret
+from agentsmith.trackers.untrusted import Part, read_object
 
 SIGNING: Final = "whsec_"
+_SHORTEST_KEY: Final = 24
+"""Bytes, as Standard Webhooks demands."""
 _TOLERANCE: Final = 300.0
 """Seconds that a signed time may be away from ours."""
 _EVENTS: Final = frozenset({"Issue Hook", "Confidential Issue Hook", "Note Hook", "Confidential Note Hook"})
@@ -28,21 +29,28 @@ _TYPES: Final = frozenset({"issue", "incident", "task", "test case", "ticket"})
 _ACTIONS: Final = frozenset({"open", "update", "close", "reopen"})
 
 
-class GitLabWebhooks:
+class GitLabWebhooks(Reader):
     """Verifies and reads the deliveries of one project."""
 
     telling: Final = frozenset({"idempotency-key", "webhook-id", "x-gitlab-event"})
+    largest: Final = 16 * 1024 * 1024
+    """GitLab sends up to 25 MB; an issue's text has a million characters at most, and may come three times."""
 
     def __init__(self, site: Site, secrets: Sequence[str]) -> None:
         self._site = site
         self._keys = tuple(signing_key(secret) for secret in secrets if secret.startswith(SIGNING))
         self._secrets = tuple(secret for secret in secrets if not secret.startswith(SIGNING))
 
-    def read(self, incoming: Incoming, *, now: float) -> TicketEvent | Uninteresting:
+    def proof(self, head: Incoming, *, now: float) -> Proof:
         """See WebhookReader."""
-        if self._keys or self._secrets:  # without any this reader exists only where the configuration says `insecure`
-            self._verify(incoming.headers, incoming.body, now)
-        return self.understand(incoming)
+        headers = head.headers
+        if not self._keys and not self._secrets:  # only where the configuration says `insecure`
+            return Proved()
+        if self._keys and "webhook-signature" in headers:
+            return self._signed(headers, now)
+        if not same_secret(self._secrets, headers.get("x-gitlab-token")):
+            raise BadSignature("the secret is missing or wrong")
+        return Proved()
 
     def understand(self, incoming: Incoming) -> TicketEvent | Uninteresting:
         """See WebhookReader."""
@@ -55,92 +63,86 @@ class GitLabWebhooks:
         data = read_object(incoming.body)
         if event not in _EVENTS:
             return Uninteresting(delivery, event, f"{event} events are not looked at")
-        try:
-            return self._about_an_issue(delivery, data)
-        except (KeyError, TypeError, AttributeError, ValueError) as error:
-            raise BadPayload(f"the {event} payload lacks what GitLab documents: {type(error).__name__}") from None
+        return self._about_an_issue(delivery, data)
 
-    def _verify(self, headers: Mapping[str, str], body: bytes, now: float) -> None:
-        if self._keys and "webhook-signature" in headers:
-            if not self._signed(headers, body, now):
-                raise BadSignature("the signature is wrong or too old")
-            return
-        if not same_secret(self._secrets, headers.get("x-gitlab-token")):
-            raise BadSignature("the secret is missing or wrong")
-
-    def _signed(self, headers: Mapping[str, str], body: bytes, now: float) -> bool:
+    def _signed(self, headers: Mapping[str, str], now: float) -> Proof:
         stamp = headers.get("webhook-timestamp", "")
         if not stamp.isdecimal() or len(stamp) > 12 or abs(now - int(stamp)) > _TOLERANCE:
-            return False
-        text = f"{headers.get('webhook-id', '')}.{stamp}.".encode("utf-8", "replace") + body
-        given = [part.encode("utf-8", "replace") for part in headers["webhook-signature"].split(" ")]
-        genuine = False
-        for key in self._keys:
-            wanted = b"v1," + base64.b64encode(hmac.new(key, text, hashlib.sha256).digest())
-            for one in given[:10]:
-                genuine |= hmac.compare_digest(wanted, one)
-        return genuine
+            raise BadSignature("the signature is wrong or too old")
+        before = f"{headers.get('webhook-id', '')}.{stamp}.".encode("utf-8", "replace")
+        given = headers["webhook-signature"].split(" ")[:10]
+        return Signed(self._keys, given, written=lambda digest: b"v1," + base64.b64encode(digest), before=before)
 
-    def _about_an_issue(self, delivery: str, data: dict[str, Any]) -> TicketEvent | Uninteresting:
-        kind, attributes = str(data["object_kind"]), data["object_attributes"]
-        action = str(attributes.get("action", ""))
+    def _about_an_issue(self, delivery: str, data: Part) -> TicketEvent | Uninteresting:
+        kind, attributes = data.at("object_kind").text(), data.at("object_attributes")
+        action = attributes.text_or_nothing("action")
         name = f"{kind}.{action or 'test'}"
-        if not self._ours(data["project"]):
+        if not self._ours(data.at("project")):
             return Uninteresting(delivery, name, "it is about another project")
         if kind == "note":
-            if attributes["noteable_type"] != "Issue" or attributes.get("system"):
+            system = attributes.get("system")
+            if attributes.at("noteable_type").text() != "Issue" or (system is not None and system.value is not False):
                 return Uninteresting(delivery, name, "it is no comment on an issue")
             if action not in ("", "create"):
                 return Uninteresting(delivery, name, "only new comments are read")
-            issue = data["issue"]
+            issue = data.at("issue")
+            labels = issue.get("labels")
         else:
-            if str(attributes.get("type", "Issue")).casefold() not in _TYPES:
-                return Uninteresting(delivery, name, f"it is about a work item of type {attributes.get('type')}")
+            type_ = attributes.text_or_nothing("type") or "Issue"
+            if type_.casefold() not in _TYPES:
+                return Uninteresting(delivery, name, f"it is about a work item of type {type_}")
             if action not in _ACTIONS:
                 return Uninteresting(delivery, name, "it changes nothing that matters")
             issue = attributes
+            labels = data.get("labels")
         actor = _actor(data.get("user"))
         return TicketEvent(
             id=delivery,
             event=name,
-            key=str(int(issue["iid"])),
+            key=str(issue.at("iid").number()),
             actor=actor,
-            labels=_titles(data.get("labels") if kind != "note" else issue.get("labels")),
-            changed=_changed(data.get("changes") or {}),
+            labels=None if labels is None else _titles(labels),
+            changed=_changed(data.get("changes")),
             remark=_remark(attributes, actor) if kind == "note" else None,
         )
 
-    def _ours(self, project: Mapping[str, Any]) -> bool:
-        names = {str(project.get("id", "")), str(project["path_with_namespace"]).lower()}
+    def _ours(self, project: Part) -> bool:
+        id_ = project.get("id")
+        names = {project.at("path_with_namespace").text().lower()} | ({str(id_.number())} if id_ is not None else set())
         return self._site.project.lower() in names or (bool(self._site.called) and self._site.called in names)
 
 
-def _titles(labels: Any) -> frozenset[str] | None:
-    return None if labels is None else frozenset(unscoped(str(label["title"])) for label in labels)
+def _titles(labels: Part | None) -> frozenset[str]:
+    return (
+        frozenset(unscoped(label.at("title").text()) for label in labels.parts()) if labels is not None else frozenset()
+    )
 
 
-def _changed(changes: Mapping[str, Any]) -> frozenset[str] | None:
-    if "labels" not in changes:
-        return None
-    before = _titles(changes["labels"]["previous"]) or frozenset()
-    return before ^ (_titles(changes["labels"]["current"]) or frozenset())
+def _changed(changes: Part | None) -> frozenset[str] | None:
+    labels = changes.get("labels") if changes is not None else None
+    return None if labels is None else _titles(labels.get("previous")) ^ _titles(labels.get("current"))
 
 
 def signing_key(secret: str) -> bytes:
     """What a signing token holds; raises ValueError for what cannot be one."""
     try:
-        return base64.b64decode(secret.removeprefix(SIGNING), validate=True)
+        key = base64.b64decode(secret.removeprefix(SIGNING), validate=True)
     except (ValueError, binascii.Error):
         raise ValueError("a signing token is whsec_ and base64; was it copied whole?") from None
+    if len(key) < _SHORTEST_KEY:
+        raise ValueError(
+            f"a signing token holds at least {_SHORTEST_KEY} bytes, this one {len(key)}: with so few anybody can sign; "
+            "copy it whole from the webhook's page, or let GitLab make another"
+        )
+    return key
 
 
-def _remark(attributes: Mapping[str, Any], actor: Actor | None) -> Remark:
+def _remark(attributes: Part, actor: Actor | None) -> Remark:
     author = actor or Actor("", "ghost")
-    return Remark(str(int(attributes["id"])), author, str(attributes.get("note") or ""))
+    return Remark(str(attributes.at("id").number()), author, attributes.text_or_nothing("note"))
 
 
-def _actor(user: Mapping[str, Any] | None) -> Actor | None:
+def _actor(user: Part | None) -> Actor | None:
     # Older servers do not tell the id; whoever has none is nobody that can be checked.
-    if user is None or user.get("id") is None:
-        return None
-    return Actor(str(int(user["id"])), str(user["username"]))
+    id_ = user.get("id") if user is not None else None
+    return Actor(str(id_.number()), user.at("username").text()) if user is not None and id_ is not None else None

@@ -209,12 +209,12 @@ class Change(Record):
     @property
     def before(self) -> frozenset[str]:
         """The labels before."""
-        return frozenset((self.fromString or "").split())
+        return frozenset(filter(None, (self.fromString or "").split(" ")))
 
     @property
     def after(self) -> frozenset[str]:
         """The labels after."""
-        return frozenset((self.toString or "").split())
+        return frozenset(filter(None, (self.toString or "").split(" ")))
 
 
 class History(Record):
@@ -222,6 +222,7 @@ class History(Record):
 
     id: str = ""
     author: User | None = None
+    created: Moment
     items: list[Change]
 
 

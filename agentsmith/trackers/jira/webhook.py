@@ -9,15 +9,15 @@ from __future__ import annotations
 import hashlib
 import ipaddress
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
-from agentsmith.domain.errors import BadAnswer
 from agentsmith.domain.ticket import Actor
-from agentsmith.domain.webhook import BadPayload, Incoming, Remark, TicketEvent, Uninteresting
+from agentsmith.domain.webhook import Incoming, Proof, Remark, TicketEvent, Uninteresting
 from agentsmith.trackers.jira import adf
-from agentsmith.trackers.jira.payloads import User, read
+from agentsmith.trackers.jira.payloads import User
 from agentsmith.trackers.jira.site import Site
-from agentsmith.trackers.signatures import check_hmac, read_object, same_secret
+from agentsmith.trackers.signatures import Proved, Reader, hub_signature, same_secret
+from agentsmith.trackers.untrusted import Part, read_object
 
 _ISSUE_EVENTS: Final = frozenset({"jira:issue_created", "jira:issue_updated", "jira:issue_deleted"})
 _REMARK: Final = "comment_created"
@@ -26,21 +26,23 @@ _REMARKED: Final = "issue_commented"
 _IDENTIFIER: Final = "x-atlassian-webhook-identifier"
 
 
-class JiraWebhooks:
+class JiraWebhooks(Reader):
     """Verifies and reads the deliveries about one project."""
 
     telling: Final = frozenset({_IDENTIFIER})
+    largest: Final = 5 * 1024 * 1024
+    """Atlassian documents none; a text of an issue has 32,767 characters unless an administrator allows more."""
 
     def __init__(self, site: Site, secrets: Sequence[str], addresses: Sequence[str] = ()) -> None:
         self._site, self._secrets = site, tuple(secrets)
         self._networks = tuple(ipaddress.ip_network(address, strict=False) for address in addresses)
 
-    def read(self, incoming: Incoming, *, now: float) -> TicketEvent | Uninteresting:  # noqa: ARG002 - no time is signed
+    def proof(self, head: Incoming, *, now: float) -> Proof:  # noqa: ARG002 - no time is signed
         """See WebhookReader."""
         # Without a secret this reader exists only where the configuration says `insecure`.
-        if self._secrets and not self._called_in_secret(incoming):
-            check_hmac(self._secrets, incoming.body, incoming.headers.get("x-hub-signature"))
-        return self.understand(incoming)
+        if not self._secrets or self._called_in_secret(head):
+            return Proved()
+        return hub_signature(self._secrets, head.headers.get("x-hub-signature"))
 
     def _called_in_secret(self, incoming: Incoming) -> bool:
         knows = same_secret(self._secrets, incoming.path_secret)
@@ -57,51 +59,45 @@ class JiraWebhooks:
         data = read_object(incoming.body)
         # Old Data Centers send no identifier; the same body is the same delivery.
         delivery = incoming.headers.get(_IDENTIFIER) or hashlib.sha256(incoming.body).hexdigest()
-        event = data.get("webhookEvent")
-        if not isinstance(event, str) or not event:
-            raise BadPayload("the payload does not name its webhookEvent")
+        event = data.at("webhookEvent").text()
         if event not in _ISSUE_EVENTS and event != _REMARK:
             return Uninteresting(delivery, event[:100], "such events are not looked at")
-        try:
-            return self._about_an_issue(delivery, event, data)
-        except (KeyError, TypeError, AttributeError, ValueError, BadAnswer) as error:
-            raise BadPayload(f"the {event} payload lacks what Jira documents: {type(error).__name__}") from None
+        return self._about_an_issue(delivery, event, data)
 
-    def _about_an_issue(self, delivery: str, event: str, data: dict[str, Any]) -> TicketEvent | Uninteresting:
-        issue = data["issue"]
-        key = str(issue["key"])
+    def _about_an_issue(self, delivery: str, event: str, data: Part) -> TicketEvent | Uninteresting:
+        issue = data.at("issue")
+        key = issue.at("key").text()
         if self._site.key(key) is None:
             return Uninteresting(delivery, event, "it is about another project")
-        fields = issue.get("fields") or {}
-        labels = fields.get("labels")
-        shown = frozenset(str(label) for label in labels) if isinstance(labels, list) else None
-        told = event == _REMARK or data.get("issue_event_type_name") == _REMARKED
-        remark = self._remark(data["comment"]) if told else None
+        fields = issue.get("fields")
+        labels = fields.get("labels") if fields is not None else None
+        shown = frozenset(label.text() for label in labels.parts()) if labels is not None else None
+        told = event == _REMARK or data.text_or_nothing("issue_event_type_name") == _REMARKED
+        remark = self._remark(data.at("comment")) if told else None
         actor = remark.author if remark else _actor(data.get("user"))
         changed = _changed(data.get("changelog"))
         if event == "jira:issue_created" and shown:
             changed = shown
         return TicketEvent(delivery, event, key, actor, labels=shown, changed=changed, remark=remark)
 
-    def _remark(self, comment: dict[str, Any]) -> Remark:
+    def _remark(self, comment: Part) -> Remark:
         author = _actor(comment.get("author")) or Actor("", "")
-        return Remark(str(int(comment["id"])), author, adf.to_text(comment.get("body")))
+        body = comment.get("body")
+        return Remark(str(comment.at("id").number()), author, adf.to_text(body.value) if body is not None else "")
 
 
-def _changed(changelog: Any) -> frozenset[str] | None:
+def _changed(changelog: Part | None) -> frozenset[str] | None:
     """The labels that were added or removed; None when it was about something else."""
-    items = changelog.get("items") if isinstance(changelog, dict) else None
+    items = changelog.get("items") if changelog is not None else None
     found: set[str] = set()
     about_labels = False
-    for item in items if isinstance(items, list) else []:
-        if item["field"] == "labels":
+    for item in items.parts() if items is not None else ():
+        if item.at("field").text() == "labels":
             about_labels = True
-            found |= set((item.get("fromString") or "").split()) ^ set((item.get("toString") or "").split())
+            found |= set(item.text_or_nothing("fromString").split()) ^ set(item.text_or_nothing("toString").split())
     return frozenset(found) if about_labels else None
 
 
-def _actor(record: Any) -> Actor | None:
-    if not isinstance(record, dict):
-        return None
-    user: User = read(User, record, "a user")
-    return user.to_actor() if user.id else None
+def _actor(who: Part | None) -> Actor | None:
+    user = who.shaped(User) if who is not None else None
+    return user.to_actor() if user is not None and user.id else None

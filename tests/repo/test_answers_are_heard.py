@@ -1,0 +1,72 @@
+"""No answer of the store or of a tracker is thrown away without a reason: it says whether anything was done at all."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+ROOT: Final = Path(__file__).parents[2]
+PRODUCT: Final = ROOT / "agentsmith"
+ANSWERS: Final = (*sorted((PRODUCT / "store").glob("*.py")), PRODUCT / "domain" / "tracker.py")
+"""Where those are defined whose answers matter, beside the two that publish."""
+PUBLISHING: Final = frozenset({"publish", "decide_and_publish"})
+SILENT: Final = {
+    ("claim.py", "drop"): "a claim that did not come about; an intent that is another's by now stands",
+    ("recover.py", "drop"): "the same",
+    ("claim.py", "request_stop"): "what has ended meanwhile needs no stop",
+    ("consumer.py", "acknowledge_and_take"): "takes nothing; what is not in our list needs no acknowledgement",
+    ("run.py", "acknowledge_and_take"): "the same",
+    ("consumer.py", "bury"): "what is not in our list is somebody else's to bury",
+    ("consumer.py", "release_dead"): "by compare: there is nothing of ours to let go then",
+    ("farewell.py", "release_dead"): "the same",
+    ("run.py", "release_dead"): "the same",
+    ("run.py", "restore"): "what is there needs no putting back",
+    ("consumer.py", "restore"): "a run's, which answers nothing",
+    ("daemon.py", "restore"): "a consumer's, which answers nothing",
+    ("daemon.py", "put_back"): "housekeeping puts back what we leave",
+    ("housekeeping.py", "find_owners"): "only a number",
+    ("housekeeping.py", "note_cycle"): "for people to read",
+    ("poller.py", "note_cycle"): "for people to read",
+    ("publish.py", "write_sticky"): "raises when it is not written",
+    ("recover.py", "publish"): "the intent stands until it is published, and housekeeping finds it",
+    ("run.py", "publish"): "the same",
+    ("recover.py", "decide_and_publish"): "the time stays due until it is decided",
+    ("talk.py", "send"): "merged means that it waits already",
+}
+"""Which answers are thrown away where, and why that is well."""
+
+
+def _deciding() -> frozenset[str]:
+    """Every question to the store or to a tracker that has an answer."""
+    asked = (node for file in ANSWERS for node in ast.walk(ast.parse(file.read_text())))
+    answers = {node.name for node in asked if isinstance(node, ast.AsyncFunctionDef) and _answer(node) != "None"}
+    return frozenset(answers) | PUBLISHING
+
+
+def _answer(function: ast.AsyncFunctionDef) -> str:
+    return ast.unparse(function.returns) if function.returns is not None else "None"
+
+
+def _thrown_away(file: Path) -> Iterator[str]:
+    for node in ast.walk(ast.parse(file.read_text())):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Await) and isinstance(node.value.value, ast.Call):
+            yield _asked(node.value.value)
+
+
+def _asked(call: ast.Call) -> str:
+    """What is asked; `outlast` asks on behalf of others until Redis answers."""
+    name = call.func.attr if isinstance(call.func, ast.Attribute) else ""
+    match name, call.args:
+        case "outlast", [ast.Lambda(body=ast.Call() as inner)]:
+            return _asked(inner)
+    return name
+
+
+def test_every_answer_is_heard_or_there_is_a_reason_why_not() -> None:
+    deciding, files = _deciding(), sorted(PRODUCT.glob("*.py"))
+    thrown = {(file.name, name) for file in files for name in _thrown_away(file) if name in deciding}
+    assert {"tidy", "move", "settle", "push", "decide"} <= deciding
+    assert thrown - set(SILENT) == set(), "hear the answer, or say here why it does not matter"
+    assert set(SILENT) - thrown == set(), "these are heard by now"

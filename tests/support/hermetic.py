@@ -1,0 +1,75 @@
+"""Tests see nothing of the shell, the user or the runner that starts them: each process begins from the same.
+
+What is not named here is not handed down, so that no variable has to be known to be kept out (proxies, GIT_*, NO_COLOR,
+AGENTSMITH_* of a developer's own daemon, …).
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import re
+import resource
+import shutil
+import signal
+import tempfile
+import time
+from pathlib import Path
+from typing import Final
+
+_OF_THE_MACHINE: Final = ("PATH", "TMPDIR", "LD_LIBRARY_PATH")
+_OF_THE_TOOLS: Final = ("PYTEST_", "PY_COLORS", "HYPOTHESIS_", "PYTHONHASHSEED", "COVERAGE_", "AGENTSMITH_LIVE_")
+_SAME_FOR_ALL: Final = {"LANG": "C.UTF-8", "TZ": "AHEAD-05:45"}
+"""An odd zone, because what forgets to say which it means looks right in UTC."""
+_LONGEST_TMPDIR: Final = 60
+"""Letters: sockets stand below it, whose paths are short by nature."""
+_FILES_AT_LEAST: Final = 1024
+_LEFT_IGNORED: Final = (signal.SIGHUP, signal.SIGPIPE, signal.SIGXFSZ)
+"""The first by `nohup`, so that tests live on when the terminal is gone; the others by Python, in every process."""
+
+
+def make_hermetic() -> None:
+    """Forget what was handed down. To be called by each process of pytest, before anything else."""
+    _environment()
+    _signals()
+    os.umask(0o022)
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != resource.RLIM_INFINITY and soft < _FILES_AT_LEAST:
+        enough = _FILES_AT_LEAST if hard == resource.RLIM_INFINITY else min(_FILES_AT_LEAST, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (enough, hard))
+
+
+def _environment() -> None:
+    # Sizes that a person may choose are those that CONTRIBUTING.md names.
+    sizes = set(re.findall(r"AGENTSMITH_[A-Z_]+", (Path(__file__).parents[2] / "CONTRIBUTING.md").read_text()))
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if name in sizes or name in _OF_THE_MACHINE or name.startswith(_OF_THE_TOOLS)
+    }
+    if len(kept.get("TMPDIR", "")) > _LONGEST_TMPDIR:
+        kept["TMPDIR"] = "/tmp"
+    tempfile.tempdir = kept.get("TMPDIR")
+    # Workers get the home of the process that started them.
+    home = os.environ["HOME"] if "PYTEST_XDIST_WORKER" in os.environ else _new_home()
+    os.environ.clear()
+    os.environ.update(kept, HOME=home, **_SAME_FOR_ALL)
+    time.tzset()
+
+
+def _new_home() -> str:
+    home, owner = tempfile.mkdtemp(prefix="home-"), os.getpid()
+
+    def forget() -> None:
+        if os.getpid() == owner:  # not by what was forked
+            shutil.rmtree(home, ignore_errors=True)
+
+    atexit.register(forget)
+    return home
+
+
+def _signals() -> None:
+    for number in signal.valid_signals() - {*_LEFT_IGNORED}:
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
