@@ -33,7 +33,7 @@ from agentsmith.domain.intent import Intent
 from agentsmith.domain.lifecycle import Status, resolve
 from agentsmith.domain.recovery import Leave
 from agentsmith.domain.report import in_queue
-from agentsmith.domain.request import PinnedText, PipelineRequest, asked_for
+from agentsmith.domain.request import PinnedText, PipelineRequest, started_by
 from agentsmith.domain.rules import ClaimRules
 from agentsmith.domain.signal import Signal, SignalKind, Taken
 from agentsmith.domain.ticket import Ticket
@@ -170,17 +170,16 @@ class Claims:
 
     async def _attend(self, tracker: Tracker, ticket: Ticket, signal: Signal, lock: Lease) -> ClaimOutcome:
         """A ticket that we have in hand: stop it when it is no longer wanted, revive it when nobody has it."""
-        triggered = bool(gates.matching(ticket, self.rules.triggers))
         why = "the trigger was removed" if ticket.open else "the ticket was closed"
         if lease := await self._store.runs.lease(ticket.id):
-            if not ticket.open or not (triggered or lease.asked_by):
+            if not ticket.open or not gates.still_wanted(ticket, lease.wanted, self.rules.triggers):
                 await self._store.runs.request_stop(ticket.id, f"withdrawn: {why}")
             elif signal.labelled and (by := await authority.set_again(tracker, ticket, lease.labelled, self.rules)):
                 await self._publisher.note_follow_up(tracker, ticket, by.name, lock=lock)
                 return AlreadyClaimed(f"it is running: it will run once more, as {by.name} set its trigger again")
             return AlreadyClaimed("it is running")
         if payload := await self._store.queue.request_of(ticket.id):
-            if ticket.open and (triggered or asked_for(payload)):
+            if ticket.open and gates.still_wanted(ticket, started_by(payload), self.rules.triggers):
                 return AlreadyClaimed("it is queued")
             status = resolve(tracker.labels.statuses(ticket.labels))
             intent = Intent(ticket.id, tracker.name, ticket.key, 0, status, None, run="withdrawn", outcome=why)
@@ -241,7 +240,8 @@ class Claims:
                 request = new_request(
                     ticket, pipeline, run=run, fence=begun.fence, attempt=attempts, wake=signal.cause, asked=asked
                 )
-                request = replace(request, labelled=judged.labelled or None)
+                trigger = gates.chosen(ticket, rules.triggers)[0].label if asked is None else None
+                request = replace(request, labelled=judged.labelled or None, trigger=trigger)
                 done = await self._take_on(tracker, ticket, request, lock, backoff, asked)
                 room = gates.has_room({rules.capacity.setting(place.name): place.limit for place in places})
                 return replace(done, gates=(*results, gates.runs_nowhere(), circles, room))
@@ -313,6 +313,7 @@ class Claims:
             run,
             attempt=request.attempt,
             text=request.pinned.sha256,
+            trigger=request.wanted.trigger,
             note=in_queue(await self._store.queue.depth()) if asked is None else "",
         )
         words = await self._publisher.words(ticket, Status.ENQUEUED, intent)

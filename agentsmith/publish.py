@@ -16,7 +16,7 @@ from agentsmith.domain.intent import Intent
 from agentsmith.domain.lifecycle import Status
 from agentsmith.domain.memo import Memo
 from agentsmith.domain.report import sticky_text
-from agentsmith.domain.request import PipelineRequest
+from agentsmith.domain.request import NewerRequest, PipelineRequest
 from agentsmith.domain.signal import Signal
 from agentsmith.domain.ticket import Ticket
 from agentsmith.domain.tracker import (
@@ -141,7 +141,10 @@ class Publisher:
 
     async def _settled(self, tracker: Tracker, intent: Intent, status: Status | None, outcome: str) -> PublishOutcome:
         if status is Status.ENQUEUED and intent.request:
-            request = PipelineRequest.from_json(intent.request)
+            try:
+                request = PipelineRequest.from_json(intent.request)
+            except NewerRequest as error:  # whoever wrote it, or a process like it, can push it
+                return await self._later(intent, str(error), _AFTER_REFUSAL)
             request = request.again(run=intent.run, fence=intent.fence, wake_reason=request.wake_reason)
             done = await self._store.queue.push(request, front=True) in (Pushed.PUSHED, Pushed.QUEUED)
         else:
@@ -185,7 +188,7 @@ class Publisher:
             pin.text if pin is not None else intent.text,
             intent.due,
             follow_up=status is Status.IN_PROGRESS and await self._store.runs.follow_up(ticket.id) is not None,
-            trigger=next((trigger.label for trigger in matching(ticket, self._triggers)), ""),
+            trigger=intent.trigger or next((trigger.label for trigger in matching(ticket, self._triggers)), ""),
             ask=pin.ask if pin is not None else "",
             by=pin.by if pin is not None else "",
         )

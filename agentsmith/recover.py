@@ -15,7 +15,7 @@ import structlog
 
 from agentsmith.domain import recovery
 from agentsmith.domain.errors import TicketNotFound, TrackerError
-from agentsmith.domain.gates import Trigger, chosen, matching
+from agentsmith.domain.gates import Trigger, chosen, matching, still_wanted
 from agentsmith.domain.intent import Intent
 from agentsmith.domain.lifecycle import Status, resolve
 from agentsmith.domain.memo import Memo
@@ -31,7 +31,7 @@ from agentsmith.domain.recovery import (
     Tidy,
     Withdraw,
 )
-from agentsmith.domain.request import PipelineRequest, asked_for, text_hash
+from agentsmith.domain.request import PipelineRequest, Wanted, asked_for, text_hash
 from agentsmith.domain.signal import Taken
 from agentsmith.domain.ticket import Ticket, TicketId
 from agentsmith.domain.tracker import Tracker
@@ -230,14 +230,16 @@ class Recovery:
         # An enqueued ticket that is neither queued nor leased while we hold its lock is in nobody's hands; a
         # running one may merely have missed a beat.
         life = await self._store.runs.look(ticket.id, patient=status is Status.IN_PROGRESS)
-        triggered, remembered = self.routes(ticket), await self._store.runs.remembers(ticket.id)
+        routed, remembered = self.routes(ticket), await self._store.runs.remembers(ticket.id)
+        last = await self._store.runs.unsettled(ticket.id)
         # What Redis forgot stands on the ticket; it is asked only when something would be done about it.
         pin = await self._store.pins.of(ticket.id)
-        lost = not remembered or (pin is None and status is Status.ENQUEUED)
-        asked = lost and (life is Life.DEAD or not triggered)
+        dead, lost = life is Life.DEAD, not remembered or (pin is None and status is Status.ENQUEUED)
+        asked = (lost and (dead or not routed)) or (dead and not routed and last is None)
         memo = await self._memo(tracker, ticket) if asked else None
         if memo is not None:
             pin = await self._pin_again(ticket, memo)
+        started = (last.wanted.trigger if last is not None else "") or (memo.trigger if memo is not None else "")
         attempts = 0
         if life is Life.DEAD:
             attempts = await self._store.runs.attempts(ticket.id) or 0
@@ -248,7 +250,8 @@ class Recovery:
         facts = Facts(
             statuses=statuses,
             open=ticket.open,
-            triggered=triggered,
+            triggered=still_wanted(ticket, Wanted(started), self._triggers),
+            routed=routed,
             life=life,
             queued=queued is not None,
             asked=queued is not None and asked_for(queued),
@@ -256,10 +259,9 @@ class Recovery:
             max_attempts=self._max_attempts,
             # An end that we published stands (P4), whatever a late write put beside it.
             intended=told if told is not None and told.final else None,
-            ours=triggered or remembered or (memo is not None and self._took_on(ticket, memo)),
+            ours=routed or remembered or (memo is not None and self._took_on(ticket, memo)),
             text_changed=pin is None or pin.text != text_hash(ticket.title, ticket.body),
         )
-        last = await self._store.runs.unsettled(ticket.id)
         return facts, last.run if last is not None else memo.run if memo is not None else "unknown"
 
     async def pinned(self, tracker: Tracker, ticket: Ticket) -> Pin | None:
@@ -308,13 +310,16 @@ class Recovery:
             note="Its place in the queue was lost; it has a new one.",
             attempt=request.attempt,
             text=request.pinned.sha256,
+            trigger=request.wanted.trigger,
         )
         with contextlib.suppress(TrackerError):
             await self._publisher.comment(tracker, ticket, Status.ENQUEUED, intent, lock=lock)
 
     def _request(self, ticket: Ticket, fence: int, attempts: int) -> PipelineRequest:
-        wanted = chosen(ticket, self._triggers) or matching(ticket, self._triggers)
-        return self._make_request(ticket, wanted[0].pipeline, fence, attempts)
+        for wanted in chosen(ticket, self._triggers) or matching(ticket, self._triggers):
+            return replace(self._make_request(ticket, wanted.pipeline, fence, attempts), trigger=wanted.label)
+        # Another configuration's: what it runs we do not know, and only a letter about its end is to be written.
+        return self._make_request(ticket, "unknown", fence, attempts)
 
     async def _publish(
         self,

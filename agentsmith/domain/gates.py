@@ -12,6 +12,7 @@ from enum import StrEnum
 
 from agentsmith.domain.filters import Filters
 from agentsmith.domain.lifecycle import LabelSet, Status, resolve
+from agentsmith.domain.request import Wanted
 from agentsmith.domain.ticket import Ticket
 from agentsmith.domain.tracker import Access, Labelling
 from agentsmith.domain.vetting import Deed
@@ -92,6 +93,19 @@ def matching(ticket: Ticket, triggers: Iterable[Trigger]) -> tuple[Trigger, ...]
         if trigger.matches(ticket):
             by_pipeline.setdefault(trigger.pipeline, trigger)
     return tuple(by_pipeline.values())
+
+
+def still_wanted(ticket: Ticket, wanted: Wanted, triggers: Iterable[Trigger]) -> bool:
+    """Whether what was begun is to go on. `triggers` are the looker's, and count only where nobody wrote down which.
+
+    Processes of different configurations look at the same tickets: what one of them is no longer told to start is not
+    for it to stop.
+    """
+    if wanted.by_hand:
+        return True
+    if wanted.trigger:
+        return wanted.trigger.casefold() in {label.casefold() for label in ticket.labels}
+    return bool(matching(ticket, triggers))
 
 
 def chosen(ticket: Ticket, triggers: Iterable[Trigger]) -> tuple[Trigger, ...]:

@@ -41,7 +41,7 @@ class Memo:
             data = json.loads(line)
         except (ValueError, RecursionError):
             return None
-        if not isinstance(data, dict) or data.pop("v", None) != VERSION:
+        if not isinstance(data, dict) or data.pop("v", VERSION) != VERSION:
             return None
         known = {f.name: data[f.name] for f in fields(cls) if f.name in data}
         if not all(_fits(value, _TYPES[name]) for name, value in known.items()):

@@ -31,6 +31,7 @@ class Facts:
     statuses: frozenset[Status]
     open: bool
     triggered: bool
+    """Whether the label that it was taken on by is still there."""
     life: Life
     queued: bool
     attempts: int = 0
@@ -42,6 +43,8 @@ class Facts:
     """The ticket's text is not the one that was vetted, or nobody knows any more which one that was."""
     asked: bool = False
     """Whether the queued request was asked for by hand: no trigger would bring it about again."""
+    routed: bool = True
+    """Whether a trigger of the looker's own is on it: only then does the looker know what to run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,4 +119,5 @@ def decide(facts: Facts) -> Action:
     if facts.text_changed:
         # What was vetted is lost with its request; only claim's gates can tell whether this text may run (P7).
         return BackToPending("its place in the queue was lost")
-    return PushAgain()
+    # Which pipeline it was for, only others know.
+    return PushAgain() if facts.routed else BackToPending("its place in the queue was lost")

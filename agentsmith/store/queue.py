@@ -121,6 +121,23 @@ local payload = redis.call('HGET', KEYS[2], ARGV[1])
 if not payload then return -1 end
 return redis.call('LPOS', KEYS[1], payload) or -1
 """)
+_HAND_BACK: Final = Script(
+    ENTRIES
+    + """
+local queue, index, processing = unpack(KEYS)
+local payload, name = unpack(ARGV)
+if redis.call('LREM', processing, 1, payload) == 0 then return 0 end
+local ok, request = pcall(cjson.decode, payload)
+local ticket = ok and type(request) == 'table' and type(request.ticket) == 'string' and request.ticket
+local again = ticket and named(payload, name) or payload
+if ticket then
+  if redis.call('HGET', index, ticket) ~= payload then return 0 end
+  redis.call('HSET', index, ticket, again)
+end
+redis.call('RPUSH', queue, again)
+return 1
+"""
+)
 _BURY: Final = Script("""
 local processing, index, dead = unpack(KEYS)
 local ticket, payload, entry = unpack(ARGV)
@@ -256,6 +273,12 @@ class Queue:
 
     def _lists(self, consumers: Sequence[str]) -> list[str]:
         return [self._keys.queue, *map(self._keys.queue_processing, consumers)]
+
+    async def hand_back(self, consumer: str, payload: str) -> bool:
+        """Leave a request that we took to others, at the tail of the queue."""
+        k = self._keys
+        keys = [k.queue, k.queue_index, k.queue_processing(consumer)]
+        return bool(await _HAND_BACK(self._redis, keys, [payload, new_name()]))
 
     async def bury(self, consumer: str, ticket: TicketId | str, payload: str, letter: DeadLetter) -> bool:
         """Move a request that we hold to the dead letters."""

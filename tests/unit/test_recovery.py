@@ -183,6 +183,10 @@ def test_every_move_is_an_edge_of_housekeeping() -> None:
     [
         (Facts(frozenset({Status.IN_PROGRESS}), True, True, Life.DEAD, False), BackToPending("the run died")),
         (Facts(frozenset({Status.ENQUEUED}), True, True, Life.DEAD, False), PushAgain()),
+        (
+            Facts(frozenset({Status.ENQUEUED}), True, True, Life.DEAD, False, routed=False),
+            BackToPending("its place in the queue was lost"),
+        ),
         (Facts(frozenset({Status.ENQUEUED}), False, True, Life.DEAD, False), Withdraw("the ticket was closed")),
         (Facts(frozenset({Status.ENQUEUED}), True, False, Life.DEAD, False), Withdraw("the trigger was removed")),
         (
