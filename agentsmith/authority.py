@@ -6,19 +6,24 @@ Who asked for a run last decides, and whether the text is still what they saw: s
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
 
+import structlog
+
 from agentsmith.domain import gates
 from agentsmith.domain.claiming import Asked
+from agentsmith.domain.errors import Refused
 from agentsmith.domain.gates import GateResult, Policy
 from agentsmith.domain.lifecycle import Status
 from agentsmith.domain.request import text_hash
 from agentsmith.domain.rules import ClaimRules
 from agentsmith.domain.ticket import Actor, Ticket
-from agentsmith.domain.tracker import KnowsCircles, Labelling, Tracker
+from agentsmith.domain.tracker import Access, KnowsCircles, Labelling, Tracker
 from agentsmith.domain.vetting import Deed, DeedKind, History, Pin, changes_since, ends_rest, last_ask
+
+log = structlog.get_logger()
 
 Remembered = Callable[[], Awaitable[Pin | None]]
 _BEFORE: Final = "it is the text that was vetted before"
@@ -158,10 +163,16 @@ async def _may(tracker: Tracker, deed: Deed, policy: Policy) -> GateResult:
 
 async def _may_do(tracker: Tracker, actor: Actor, deed: str, policy: Policy) -> GateResult:
     """Teams and roles are asked about only if they decide it."""
-    who = Labelling(actor, await tracker.access_of(actor))
+    untold = ""
+    try:
+        who = Labelling(actor, await tracker.access_of(actor))
+    except Refused as error:
+        # Fails closed; who is named in `allow.users` still may.
+        log.error("the tracker does not tell what people may", tracker=tracker.name, error=str(error))
+        who, untold = Labelling(actor, Access.NONE), f"; what they may is not told to us: {error}"
     judged = gates.may(who, deed, policy)
-    if judged.passed:
-        return judged
+    if judged.passed or untold:
+        return replace(judged, saw=judged.saw + untold)
     return gates.may(who, deed, policy, await _circle(tracker, actor, policy))
 
 

@@ -15,12 +15,13 @@ from typing import Final
 
 import structlog
 
+from agentsmith.boottime import boottime
 from agentsmith.domain.intent import Intent
 from agentsmith.domain.lifecycle import Status
 from agentsmith.domain.request import MalformedRequest, NewerRequest, PipelineRequest
 from agentsmith.domain.ticket import TicketId
 from agentsmith.run import RunScope
-from agentsmith.store import AWAY, Acquired, DeadLetter, NotAcquired, Process, RunLease, Store
+from agentsmith.store import AWAY, Acquired, DeadLetter, NotAcquired, Process, RunLease, Settled, Store
 from agentsmith.ticketlock import LockBusy, holding
 from agentsmith.trackers.http import spending_for
 from agentsmith.work import RunContext
@@ -53,6 +54,11 @@ class Consumer:
     _adopt: bool = True
     _doubted: set[str] = field(default_factory=set)
     """Requests that were in hand when Redis last lost its memory: it may have forgotten that one of them ended."""
+
+    _settled: dict[int, Settled] = field(default_factory=dict)
+    """How our runs ended, by fence, for as long as a lease lasts: Redis may forget it."""
+    _forgotten: list[Settled] = field(default_factory=list)
+    """Those that Redis may have forgotten."""
 
     @property
     def store(self) -> Store:
@@ -127,10 +133,23 @@ class Consumer:
     async def restore(self) -> None:
         """Redis lost its memory: put the requests in hand back; leases are put back by their renewal."""
         self._doubted.update(self._tasks)
+        ended = [*self._settled.values(), *(scope.settled for scope in self._scopes.values() if scope.settled)]
+        self._forgotten = [end for end in ended if boottime() - end.at < self.store.times.ttl]
         for payload, scope in list(self._scopes.items()):
             await self.store.places.occupy(scope.request)
             await scope.restore(self.process.name, payload)
         self._adopt = True
+
+    async def settle_again(self) -> None:
+        """Tell Redis of the runs whose end it may have forgotten, so that nobody does their work again."""
+        while self._forgotten:
+            end = self._forgotten[0]
+            word = await self.store.runs.settle_again(end)
+            if word == "settling":
+                return  # the others are asked for with it, when everybody has put back what they hold
+            if word == "settled":
+                log.warning("redis had lost the end of a run; it is settled again", ticket=end.lease.ticket)
+            self._forgotten = [other for other in self._forgotten if other is not end]
 
     async def _end_runs(self) -> None:
         """Give back what still runs; not for ever, because Redis may stay away. Housekeeping finds what is left."""
@@ -169,6 +188,9 @@ class Consumer:
         """
         running = [lease for lease in await self.store.runs.running() if lease.consumer == self.process.name]
         for lease in running:
+            end = self._settled.get(lease.fence)
+            if end is not None and await self.store.runs.settle_again(end) == "settled":
+                continue
             tracker = self.context.trackers.get(lease.tracker)
             if tracker is not None and lease.run not in map(_run_of, self._tasks):
                 log.warning("a run that we do not carry out is let go", ticket=lease.ticket, run=lease.run)
@@ -187,6 +209,7 @@ class Consumer:
         scope = self._scopes.pop(payload, None)
         self._leases.pop(payload, None)
         self._freed.set()
+        self._remember(scope.settled if scope is not None else None)
         if scope is not None and scope.served:
             self.context.machine.served()
         if scope is not None and scope.holds_request:
@@ -200,6 +223,13 @@ class Consumer:
             # Housekeeping brings the ticket back; the consumer goes on with the others.
             log.error("a run could not be settled", exc_info=error)
             self._adopt = True
+
+    def _remember(self, end: Settled | None) -> None:
+        if end is not None:
+            self._settled[end.lease.fence] = end
+        oldest = boottime() - self.store.times.ttl
+        while self._settled and self._settled[first := next(iter(self._settled))].at < oldest:
+            del self._settled[first]
 
     async def _run(self, payload: str) -> None:
         try:

@@ -340,6 +340,7 @@ async def tick(
                 if consumer is not None:
                     await consumer.restore()
             if consumer is not None:
+                await consumer.settle_again()
                 consumer.stop_runs(told.stops, asked=running)
             epoch = told.epoch
             store.outage.over()

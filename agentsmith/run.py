@@ -33,8 +33,8 @@ from agentsmith.pipelines import cgroups
 from agentsmith.pipelines.guarded import Guard, GuardDied
 from agentsmith.pipelines.outcome import Outcome
 from agentsmith.progress import LiveComment
-from agentsmith.publish import LOOK_AGAIN
-from agentsmith.store import AWAY, TAKEN_OVER, Acquired, DeadLetter, Lease
+from agentsmith.publish import LOOK_AGAIN, NotYet
+from agentsmith.store import AWAY, TAKEN_OVER, Acquired, DeadLetter, Lease, Settled
 from agentsmith.ticketlock import LockBusy, holding
 from agentsmith.work import RunContext, Work, account_of
 
@@ -72,6 +72,8 @@ class RunScope:
         self._draining = False
         self._acknowledged = False
         self._shown = False
+        self.settled: Settled | None = None
+        """How it ended, once that stands in Redis; what is given back has not."""
         self._doing: asyncio.Task[None] | None = None
         self._log = log.bind(ticket=request.ticket, run=request.run, fence=acquired.lease.fence)
 
@@ -369,6 +371,8 @@ class RunScope:
             self._log.warning("fenced off: the outcome is not published", outcome=outcome.word)
             return
         self._acknowledged = True
+        if not outcome.give_back:
+            self.settled = Settled(self._lease, intent, at=boottime())
         await self._publish(intent)
 
     async def _publish(self, intent: Intent) -> None:
@@ -376,7 +380,9 @@ class RunScope:
             return
         try:
             async with self._lock(self._tracker) as lock:
-                await self._context.publisher.publish(intent, lock=lock, ticket=self._ticket)
+                told = await self._context.publisher.publish(intent, lock=lock, ticket=self._ticket)
+            if self.settled is not None and not isinstance(told, NotYet):
+                self.settled = replace(self.settled, intent=None)
         except (LockBusy, LeaseLost, *AWAY) as error:
             self._log.info("housekeeping will publish the outcome", why=str(error))
 

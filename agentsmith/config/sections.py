@@ -119,7 +119,7 @@ class Run(Section):
     keep_for: Duration = Duration(30 * 86400)
     """How long the records and logs of runs are kept."""
     keep_size: Size = Size(2 * 1024**3)
-    """How much room they may take; the oldest go first."""
+    """How many bytes they may hold together; the oldest go first, however young they are."""
 
 
 class Workspaces(Section):

@@ -44,6 +44,7 @@
 | consumer:{consumer}                  | string | liveness of one process                                | 30 s     |
 | consumers                            | zset   | every process that may own a processing list           | for ever |
 | reasons:{ticket}                     | list   | what the latest looks at the ticket saw                | 30 days  |
+| last-word:{ticket}                   | string | how and when a ticket ended that nobody claimed since  | 30 days  |
 | rejected:{ticket}                    | string | revision of a ticket that a gate turned away           | 10 min   |
 | leader:{role}                        | string | the leader: who, since when, fence, as JSON            | 30 s     |
 | leader-fence:{role}                  | string | the newest fence of a leader                           | 30 days  |
@@ -80,6 +81,7 @@ PUBLISHED_MS: Final = HOUR_MS
 ENDED_MS: Final = HOUR_MS
 UNRENEWED_MS: Final = HOUR_MS
 REASONS_MS: Final = 30 * DAY_MS
+REASONS_AFTER_END_MS: Final = HOUR_MS
 REJECTED_MS: Final = 600_000
 CYCLE_MS: Final = DAY_MS
 DELIVERY_MS: Final = 3 * DAY_MS
@@ -284,6 +286,9 @@ class Keys:
 
     def reasons(self, ticket: TicketId) -> str:
         return self._name("reasons", ticket)
+
+    def last_word(self, ticket: TicketId) -> str:
+        return self._name("last-word", ticket)
 
     def rejected(self, ticket: TicketId) -> str:
         return self._name("rejected", ticket)

@@ -255,6 +255,8 @@ class Steps:
             return guard
 
         async def run(guard: Guard, *args: Any, **how: Any) -> Exit:
+            if "AGENTSMITH_RUN_ID" not in how["env"]:
+                return await ran(guard, *args, **how)  # the machine is tried out
             running = folder / f"running-{how['env']['AGENTSMITH_RUN_ID']}"
             command = asyncio.create_task(ran(guard, *args, **how))
             try:

@@ -50,6 +50,8 @@ class Story:
     """Children started since the count last began afresh."""
     vetted: set[str] = field(default_factory=set)
     """What the ticket was called whenever somebody who may asked for a run."""
+    finished: bool = False
+    """A run ended for good, and no person has asked for another one since."""
 
 
 class Promises:
@@ -71,6 +73,10 @@ class Promises:
         self.forgot_at = -1
         """When Redis last forgot something, in the order of things."""
         self._forgot_time = -_NEVER
+        self.repeated = 0
+        """How often finished work was done again: that is no breach of P2, but nobody wants to pay for it."""
+        self.ends_are_kept = False
+        """Whether it is a breach all the same, because whoever settled a run lives and remembers it."""
         self._board, self._floor, self._times, self._max_attempts = board, floor, times, max_attempts
         self._now, self._moment, self._say = now, moment, say
         self._acquired: dict[int, int] = {}
@@ -124,6 +130,7 @@ class Promises:
         self.stories[key].final = None
         self.stories[key].starts = 0
         self.vetted(key)
+        self.stories[key].finished = False
 
     def reconsidered(self, key: str) -> None:
         """A person changed something that decides whether the ticket is to be worked on."""
@@ -149,7 +156,9 @@ class Promises:
             case "intents.adopt" if answer:
                 fields = dict(zip(answer[::2], answer[1::2], strict=True))
                 self._raised(actor, script, args[0], int(fields["fence"]))
-            case "runs.settle" if answer == "settled":
+            case "runs.settle" | "runs.settle_again" if answer == "settled":
+                if script == "runs.settle" and _final_in(args[8:]):
+                    self.story(args[0]).finished = True
                 self._accepted(actor, script, args[0], int(args[1]))
             case "runs.renew" if answer != "lost":
                 self._stood[int(args[1])] = self._moment()
@@ -177,6 +186,8 @@ class Promises:
                     self._request_is_over(ticket, request)
             case "runs.settle" if answer == "settled":
                 self._request_is_over(args[0], args[6])
+            case "runs.settle_again" if answer == "settled":
+                self._requests.pop(args[0], None)
             case "queue.bury" if answer:
                 self._request_is_over(args[0], args[1])
             case "intents.decide" if answer[0] == "decided" and str(args[4]) == "1":
@@ -222,6 +233,11 @@ class Promises:
             self.broken("P2", f"{child} starts although the ticket was withdrawn before its request was taken")
         if child.title not in story.vetted:
             self.broken("P7", f"{child} works on {child.title!r}, and nobody who may start work has seen that")
+        if story.finished and not story.retries and not story.granted:
+            self.repeated += 1
+            if self.ends_are_kept:
+                self.broken("P2", f"{child} does work again that was finished")
+        story.finished = False
         story.starts += 1
         if story.starts > self._max_attempts:
             self.broken("P2", f"{child} starts for the {story.starts}th time; the limit is {self._max_attempts}")
@@ -309,6 +325,11 @@ class Promises:
     def story(self, ticket: str) -> Story:
         """The story of the ticket with this identity."""
         return self.stories[ticket.rpartition("#")[2]]
+
+
+def _final_in(fields: list[str]) -> bool:
+    """Whether an intent, as a script was given it, is an end for good."""
+    return dict(zip(fields[::2], fields[1::2], strict=True)).get("to") in ("done", "failed")
 
 
 def _nobody_lists(page: Page, statuses: frozenset[Status]) -> bool:

@@ -83,6 +83,12 @@ def _user(login: str, visit: Visit) -> Thing:
     return Thing("Bot" if user.type == "Bot" else "User", user)
 
 
+def _doer(login: str, visit: Visit) -> Thing:
+    """Whoever did something: unlike REST, GraphQL calls a program by its bare name."""
+    who = _user(login, visit)
+    return Thing(who.type, replace(who.value, login=login.removesuffix("[bot]"))) if who.type == "Bot" else who
+
+
 def _issue(repository: Repository, issue: Issue) -> Thing:
     return Thing("PullRequest" if issue.pull else "Issue", Placed(repository, issue))
 
@@ -275,18 +281,17 @@ ISSUE_FIELDS = {
     "repository": Field("Repository", lambda placed, _: Thing("Repository", placed.repository)),
     "labels": Field("LabelConnection", _labels_of_issue),
     "lastEditedAt": _issue_item(lambda i: iso(i.edited_at) if i.edited_at else None),
-    "editor": Field("Actor", lambda placed, visit: _user(placed.item.editor, visit) if placed.item.editor else None),
+    "editor": Field("Actor", lambda placed, visit: _doer(placed.item.editor, visit) if placed.item.editor else None),
     "timelineItems": Field("IssueTimelineItemsConnection", _timeline),
 }
 LINE_FIELDS = {
     "id": _scalar(lambda placed: f"EV_{placed.item.id}"),
     "createdAt": _scalar(lambda placed: iso(placed.item.created_at)),
-    "actor": Field("Actor", lambda placed, visit: _user(placed.item.actor, visit)),
+    "actor": Field("Actor", lambda placed, visit: _doer(placed.item.actor, visit)),
 }
 LABEL_LINE_FIELDS = {**LINE_FIELDS, "label": Field("Label", _label_of_line)}
 ACTOR_FIELDS = {
-    # Unlike REST, GraphQL calls a program by its bare name.
-    "login": _scalar(lambda user: user.login.removesuffix("[bot]")),
+    "login": _scalar(lambda user: user.login),
     "id": _scalar(lambda user: f"U_{user.id}"),
     "databaseId": _scalar(lambda user: user.id),
 }

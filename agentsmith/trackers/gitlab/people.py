@@ -99,20 +99,23 @@ class People:
         path = self._site.path(iid, "/resource_label_events")
         first = await self._client.get(path, params={"per_page": str(self._page_size)})
         answer = await self._newest(first, path)
-        deeds, page, pages = await self._deeds(answer), _number(answer, "x-page"), 0
+        deeds, page, pages = self._deeds(answer), _number(answer, "x-page"), 0
         found = self._found(deeds, wanted)
         while found is None and page is not None and page > 2 and pages < _MOST_PAGES:
             page, pages = page - 1, pages + 1
-            deeds = (*await self._deeds(await self._page(path, page)), *deeds)
+            deeds = (*self._deeds(await self._page(path, page)), *deeds)
             found = self._found(deeds, wanted)
         if found is None and answer is not first:
-            found = self._found((*await self._deeds(first), *deeds), wanted)
-        return found or ()
+            found = self._found((*self._deeds(first), *deeds), wanted)
+        return tuple([replace(deed, actor=await self._whole(deed.actor)) for deed in found or ()])
 
     def _found(self, deeds: tuple[Deed, ...], wanted: str) -> tuple[Deed, ...] | None:
         return since_set(deeds, lambda name: self._spelling.canonical(name) == wanted)
 
-    async def _deeds(self, answer: Answer) -> tuple[Deed, ...]:
+    async def _whole(self, actor: Actor | None) -> Actor | None:
+        return None if actor is None else replace(actor, bot=await self._is_bot(actor))
+
+    def _deeds(self, answer: Answer) -> tuple[Deed, ...]:
         """The label events of a page; those of labels that were deleted tell nothing."""
         records: list[Any] = payloads.read(list[Any], answer.data, "a list of label events")
         found = []
@@ -120,7 +123,7 @@ class People:
             if not isinstance(record, dict) or record.get("action") not in _ACTIONS or record.get("label") is None:
                 continue
             event: LabelEvent = payloads.read(LabelEvent, record, "a label event")
-            actor = await self.known(event.user) if event.user is not None else None
+            actor = event.user.to_actor() if event.user is not None else None
             name = self._spelling.canonical(event.label.name) if event.label is not None else ""
             found.append(Deed(_ACTIONS[event.action], actor, event.created_at, str(event.id), name))
         return tuple(found)
@@ -181,17 +184,20 @@ class People:
     async def known(self, user: User) -> Actor:
         """The actor, with what only the long form of a user tells: whether it is a program."""
         actor = user.to_actor()
+        return replace(actor, bot=await self._is_bot(actor))
+
+    async def _is_bot(self, actor: Actor) -> bool:
         if actor.id not in self._bots:
             bot = bool(_BOT.fullmatch(actor.name))
             if not bot:
                 denied = frozenset({403, 404})
                 answer = await self._client.get(f"/users/{actor.id}", allow=denied, missing=Refused)
                 if answer.status in denied:
-                    return replace(actor, bot=False)  # not remembered: next time it may be told
+                    return False  # not remembered: next time it may be told
                 told: User = payloads.read(User, answer.data, "a user")
                 bot = told.bot
             self._bots[actor.id] = bot
-        return replace(actor, bot=self._bots[actor.id])
+        return self._bots[actor.id]
 
     async def _newest(self, first: Answer, path: str) -> Answer:
         """The last page of a history that begins with its oldest events."""

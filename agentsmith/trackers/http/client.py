@@ -90,9 +90,10 @@ class ApiClient:
             return Answer(200, reply.headers, data, reply.url, call.etag, link, unchanged=True, redirected=moved)
         answer = self._answer(call, reply, missing)
         if answer.status == 200 and answer.etag and shorten:
-            answer = replace(answer, data=shorten(answer.data))
-            name, kept = self._credential.name, json.dumps(answer.data).encode()
+            short = shorten(answer.data)
+            name, kept = self._credential.name, json.dumps(short).encode()
             saving = self._shared.etags.save(name, str(url), etag=answer.etag, body=kept, link=answer.link)
+            answer = replace(answer, data=short)
             await if_possible(saving)
         return answer
 

@@ -75,7 +75,15 @@ class People:
         """Who last put the label on the issue; what was there from the beginning was set by who made it."""
         deeds = (await self.history(ticket, label)).deeds
         actor = deeds[0].actor if deeds else None
-        return None if actor is None else Labelling(actor, await self.access_of(actor), deeds[0].event)
+        if actor is None:
+            return None
+        try:
+            access = await self.access_of(actor)
+        except Refused as error:
+            # Fails closed; who is named in `allow.users` still may.
+            log.error("Jira does not tell what people may", project=self._site.canonical, error=str(error))
+            access = Access.NONE
+        return Labelling(actor, access, deeds[0].event)
 
     async def history(self, ticket: Ticket, label: str) -> Told:
         """What was done to the issue since the label was put on."""
@@ -97,22 +105,14 @@ class People:
             return Told((opened, *deeds))
 
     async def access_of(self, actor: Actor) -> Access:
-        """What an account may do here; NONE for whoever Jira does not know, and for all if it tells us of nobody."""
+        """What an account may do here; NONE for whoever Jira does not know."""
         if not actor.id:
             return Access.NONE
-        try:
-            if await self._may(actor, _WRITE):
-                return Access.ADMIN if await self._may(actor, _ADMIN) else Access.WRITE
-            for permission, access in _BELOW:
-                if await self._may(actor, permission):
-                    return access
-        except Refused as error:
-            # Fails closed; who is named in `allow.users` still may.
-            log.error(
-                "Jira does not tell what people may; let our account administer the project, or use allow.users",
-                project=self._site.canonical,
-                error=str(error),
-            )
+        if await self._may(actor, _WRITE):
+            return Access.ADMIN if await self._may(actor, _ADMIN) else Access.WRITE
+        for permission, access in _BELOW:
+            if await self._may(actor, permission):
+                return access
         return Access.NONE
 
     async def belongs_to(self, actor: Actor, *, teams: frozenset[str], roles: frozenset[str]) -> str:
