@@ -11,6 +11,7 @@ import sys
 from dataclasses import asdict
 from typing import Final
 
+from agentsmith import privacy
 from agentsmith.boottime import boottime
 from agentsmith.domain.ticket import TicketId
 from agentsmith.pipelines.guarded import Farewell
@@ -47,4 +48,5 @@ async def _release(told: dict[str, object]) -> None:
 
 
 if __name__ == "__main__":
+    privacy.keep_to_ourselves()
     asyncio.run(_release(json.load(sys.stdin)))

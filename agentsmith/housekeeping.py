@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import structlog
 
+from agentsmith.bounded import Bounded
 from agentsmith.domain.errors import LeaseLost, TrackerError
 from agentsmith.domain.lifecycle import Status
 from agentsmith.domain.recovery import Leave, Life, NotOurs
@@ -75,7 +76,9 @@ class Housekeeping:
     lease: LeaderLease | None = None
     """The leadership under which cycles are noted; without one nobody contends."""
     _was_settling: bool = False
-    _foreign: dict[TicketId, str] = field(default_factory=dict)
+    _lost: dict[str, str] = field(default_factory=dict)
+    """Requests that were in no list when we last looked."""
+    _foreign: Bounded[TicketId, str] = field(default_factory=lambda: Bounded(10_000))
     """Revisions of tickets that turned out to be another installation's: until they change, they stay so."""
 
     async def work(self) -> None:
@@ -185,7 +188,10 @@ class Housekeeping:
     async def _heal(self) -> None:
         """Let nothing that is kept beside something else outlive it: it would keep a ticket out for ever."""
         owners = await self.store.presence.known()
-        if healed := await self.store.queue.heal(owners) + await self.store.signals.heal(owners):
+        lost = await self.store.queue.lost(owners)
+        twice = {ticket: request for ticket, request in lost.items() if self._lost.get(ticket) == request}
+        self._lost = lost
+        if healed := await self.store.queue.forget_lost(owners, twice) + await self.store.signals.heal(owners):
             log.warning("what stood for nothing any more was forgotten", entries=healed)
 
     async def _finish_intents(self, swept: Swept) -> None:

@@ -65,10 +65,12 @@ class _Secrets:
     """The registered values, in every spelling in which they could turn up, as one pattern."""
 
     def __init__(self) -> None:
+        self.given: set[str] = set()
         self._values: set[str] = set()
         self._pattern: re.Pattern[str] | None = None
 
     def add(self, value: str) -> None:
+        self.given.add(value)
         for spelling in _spellings(value):
             self._values.add(spelling)
         longest_first = sorted(self._values, key=lambda text: (-len(text), text))
@@ -82,6 +84,7 @@ class _Secrets:
         return self._pattern.sub(MASK, text) if self._pattern is not None else text
 
     def clear(self) -> None:
+        self.given.clear()
         self._values.clear()
         self._pattern = None
 
@@ -105,6 +108,11 @@ _secrets: Final = _Secrets()
 def register_secret(value: str) -> None:
     """From now on the value appears in no log line, nor in what `redact` answers; blank values are ignored."""
     _secrets.add(value)
+
+
+def registered() -> frozenset[str]:
+    """The values themselves, for those who must look for them elsewhere."""
+    return frozenset(_secrets.given)
 
 
 def redact(text: str) -> str:

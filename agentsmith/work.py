@@ -138,6 +138,7 @@ class Work:
         self._second: Guard | None = None
         self._saved = ""
         settings = context.settings
+        shell = GuardShell(guard, self._place.run / "git")
         self._steps = StepContext(
             request=request,
             ticket=ticket,
@@ -145,6 +146,7 @@ class Work:
             pipeline=pipeline,
             place=self._place,
             runner=ProcessRunner(guard, confinement_for(context.user, settings.limits)),
+            shell=shell,
             limits=context.limits,
             agents=context.agents,
             default_agent=settings.agent,
@@ -152,7 +154,7 @@ class Work:
             pen=kept,
             recorder=self._recorder,
             env=environment(request, ticket, tracker.platform, self._place),
-            code=self._code(guard),
+            code=self._code(shell),
             alongside=self._checkpoints if settings.checkpoint_every is not None else None,
             memory=self._place.remembered(),
         )
@@ -257,14 +259,14 @@ class Work:
             self.kept.watch_over(self._second)
         return self._second
 
-    def _code(self, guard: Guard) -> CodePlace | None:
+    def _code(self, shell: GuardShell) -> CodePlace | None:
         forges, request = self._context.forges, self._request
         forge = forges.get(request.tracker)
         if forge is None:
             return None
         branch = branch_for(request.key, request.tracker, forges)
         root = self._context.data_dir / WORKSPACES
-        return CodePlace(forge, root, branch, GuardShell(guard, self._place.run / "git"))
+        return CodePlace(forge, root, branch, shell)
 
     def _remember(self, outcome: Outcome) -> None:
         if outcome.give_back:

@@ -14,7 +14,7 @@ from typing import Annotated, Final
 
 import typer
 
-from agentsmith import __version__
+from agentsmith import __version__, privacy
 from agentsmith.cli import (
     commands,
     config_commands,
@@ -79,6 +79,7 @@ app.add_typer(dead_letter_commands.app, name="dead-letters")
 def main() -> None:
     """Run the command line and leave with its exit code."""
     inherited.put_right()
+    privacy.keep_to_ourselves()
     sys.exit(run(sys.argv[1:]))
 
 

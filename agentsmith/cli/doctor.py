@@ -20,6 +20,7 @@ from typing import Final
 
 from rich.text import Text
 
+from agentsmith import privacy
 from agentsmith.cli import output, reach, session
 from agentsmith.config import Config, find_file
 from agentsmith.daemon import Role
@@ -161,7 +162,9 @@ def _git(*, needed: bool) -> Check:
     oldest = ".".join(map(str, OLDEST_GIT))
     purpose = "" if needed else "; no pipeline that a label starts needs it yet"
     try:
-        done = subprocess.run(["git", "--version"], capture_output=True, text=True, timeout=_PATIENCE, check=False)
+        done = subprocess.run(
+            ["git", "--version"], capture_output=True, text=True, timeout=_PATIENCE, check=False, env=privacy.bare()
+        )
     except (OSError, subprocess.TimeoutExpired):
         return Check("git", problem, "there is no git" + purpose, f"install git {oldest} or newer")
     version = re.match(r"git version (\d+)\.(\d+)", done.stdout)

@@ -5,6 +5,10 @@ Stdin is the gate, a socket. Who knocks there hands in three files: the guard's 
 handle, which is told the pid of the keeper, or -errno where none could be made, and later how the keeper ended. The
 dead are collected once the handle lets go, so that until then their number can't be given to anybody else.
 
+What comes to this process by itself (Linux: child subreaper) was left by a keeper and a guard that were both killed: it
+is ended, and only then the handle hears that they are dead. So this process stays until the last of its guards is gone,
+also without its consumer.
+
 Only guards that have not started yet depend on this process. If it is killed, the others go on, and `posting.py`, the
 other end, starts it anew.
 """
@@ -39,6 +43,10 @@ class Barracks:
         """Keepers whose handle let go of them while they lived."""
         self.told: set[int] = set()
         """Keepers whose handle knows how they ended."""
+        self.open = True
+        """Whether anybody is left who could knock."""
+        self.give_up: float | None = None
+        """When to stop waiting for the end of what nobody guards."""
         self.ear, self.bell = os.pipe()
         os.set_blocking(self.ear, False)
         os.set_blocking(self.bell, False)
@@ -47,24 +55,28 @@ class Barracks:
         self.selector.register(self.gate, selectors.EVENT_READ, self.admit)
 
     def serve(self) -> int:
-        """Forks guards until nobody is left who could knock."""
-        while True:
-            for key, _ in self.selector.select():
-                if key.data() is False:
-                    return 0
+        """Forks guards until nobody is left who could knock, and nothing of a run."""
+        self.guard.prctl(self.guard.SUBREAPER, 1)
+        while self.open or self.wires or self.left or self.give_up:
+            for key, _ in self.selector.select(self.guard.ENDING_TICK if self.give_up else None):
+                key.data()
+            if self.give_up:
+                self.settle()
+        return 0
 
-    def admit(self) -> bool:
-        """Lets one in who knocks; False when nobody ever will."""
+    def admit(self) -> None:
+        """Lets one in who knocks, and notes when nobody ever will."""
         try:
             knock, files, _, _ = socket.recv_fds(self.gate, KNOCK, FILES)
         except ConnectionError:
-            return False
+            knock, files = b"", []
         if len(knock) < KNOCK or len(files) < FILES:
-            return False
+            self.open = False
+            self.selector.unregister(self.gate)
+            return
         length = int.from_bytes(knock, "big")
         cgroup = self.gate.recv(length, socket.MSG_WAITALL) if length else b""
         self.fork(os.fsdecode(cgroup), files)
-        return True
 
     def fork(self, cgroup: str, files: list[int]) -> None:
         """Makes a guard of a fork of this process, with these files; where none can be made, tells why instead."""
@@ -112,8 +124,15 @@ class Barracks:
             return
 
     def hear_of_deaths(self) -> None:
-        """Tells the handles of keepers that ended, but leaves these as they are; collects those without a handle."""
+        """Some child ended."""
         os.read(self.ear, 4096)
+        self.settle()
+
+    def settle(self) -> None:
+        """Ends what nobody guards. When none of it is left, tells the handles of keepers that ended, but leaves these
+        as they are; collects those without a handle."""
+        if self.end_strays():
+            return
         for pid in self.wires.keys() - self.told:
             ended = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
             if ended is not None:
@@ -129,6 +148,33 @@ class Barracks:
         wire.close()
         if os.waitpid(pid, os.WNOHANG)[0] == 0:
             self.left.add(pid)
+        else:
+            self.settle()  # what was in the session of this keeper is nobody's now
+
+    def end_strays(self) -> bool:
+        """Kills the children that are neither keepers nor in the session of one; True while some of them are left.
+
+        In the session of a keeper that died alone the guard proper is still at work, and its handle sees to it.
+        """
+        known = self.wires.keys() | self.left
+        strays = [pid for pid in self.guard.children() if pid not in known and not self.collected(pid)]
+        strays = [pid for pid in strays if self.guard.session_of(pid) not in known]
+        now = self.guard.boottime()
+        if not strays or (self.give_up and now > self.give_up):
+            self.give_up = None
+            return False
+        self.give_up = self.give_up or now + self.guard.PATIENCE
+        for pid, group in self.guard.descendants_of(strays).items():
+            for target in (-group, pid) if self.guard.session_of(pid) not in {os.getpid(), *known} else (pid,):
+                try:
+                    os.kill(target, signal.SIGKILL)
+                except OSError:  # gone already, or it runs as another user
+                    continue
+        return True
+
+    def collected(self, pid: int) -> bool:
+        """Collects a child of nobody's, if it is dead."""
+        return os.waitpid(pid, os.WNOHANG)[0] != 0
 
 
 def load(path: str) -> ModuleType:

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol, Self
 
+import structlog
+
 from agentsmith.boottime import boottime
 from agentsmith.config import Agent, Config, Pipeline, Step
 from agentsmith.domain.forge import Forge, PullRequest
@@ -20,6 +22,8 @@ from agentsmith.pipelines.record import Recorder
 from agentsmith.pipelines.runner import Runner
 from agentsmith.pipelines.worker import SAY
 from agentsmith.pipelines.workplace import Memory, Workplace
+
+log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +95,8 @@ class StepContext:
     pipeline: Pipeline
     place: Workplace
     runner: Runner
+    shell: GitShell
+    """For programs of ours: git, and what is evaluated apart."""
     limits: Limits
     agents: Mapping[str, Agent]
     default_agent: str
@@ -128,6 +134,13 @@ class StepContext:
     def left(self) -> float:
         """How many seconds the step still has."""
         return max(0.0, self.deadline - boottime())
+
+    def warn(self, text: str) -> None:
+        """Tell whoever wrote the pipeline, in log and record, once per run."""
+        warnings = self.recorder.record.warnings
+        if text not in warnings:
+            warnings.append(text)
+            log.warning("a run has a warning", run=self.request.run, step=self.step.name, warning=text)
 
     async def changed(self) -> bool:
         """Whether there is a checkout that differs from its base."""

@@ -55,7 +55,7 @@ STUBBORN = ("a process could not be ended", 5, False)  # a farewell would declar
 LEAVINGS = (ENDED, ORPHANED, DISTRUSTED, UNKEPT, STUBBORN)
 
 _CLOCK: int = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
-_PDEATHSIG, _DUMPABLE, _SUBREAPER = 1, 4, 36
+_PDEATHSIG, _DUMPABLE, SUBREAPER = 1, 4, 36
 _libc = ctypes.CDLL(None)
 _cgroup = ""
 
@@ -75,7 +75,8 @@ def process_table() -> dict[int, tuple[int, int]]:
     """Every process that can be seen, as pid -> (parent, process group)."""
     table: dict[int, tuple[int, int]] = {}
     if not LINUX:
-        ps = subprocess.Popen(["ps", "-axo", "pid=,ppid=,pgid=,stat="], stdout=subprocess.PIPE, text=True)
+        command = ["ps", "-axo", "pid=,ppid=,pgid=,stat="]
+        ps = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env={"PATH": os.defpath})
         for pid, parent, group, state in map(str.split, ps.communicate()[0].splitlines()):
             if int(pid) != ps.pid and "Z" not in state:  # init may be slow to collect the dead
                 table[int(pid)] = (int(parent), int(group))
@@ -110,18 +111,43 @@ def members() -> set[int]:
     return found
 
 
+def children() -> list[int]:
+    """The children of this process, dead ones included; without a look at every other, where there is such a list."""
+    found: list[int] = []
+    try:
+        for thread in os.listdir("/proc/self/task"):
+            with open(f"/proc/self/task/{thread}/children", "rb") as listed:
+                found += map(int, listed.read().split())
+    except OSError:  # a kernel without it, or another system
+        me = os.getpid()
+        return [pid for pid, (parent, _) in process_table().items() if parent == me]
+    return found
+
+
+def below(table: dict[int, tuple[int, int]], tops: list[int]) -> dict[int, int]:
+    """Every process of the table below these, as pid -> process group."""
+    children: dict[int, list[int]] = {}
+    for pid, (parent, _) in table.items():
+        children.setdefault(parent, []).append(pid)
+    found: dict[int, int] = {}
+    unseen = list(tops)
+    while unseen:
+        for pid in children.get(unseen.pop(), ()):
+            found[pid] = table[pid][1]
+            unseen.append(pid)
+    return found
+
+
+def descendants_of(tops: list[int]) -> dict[int, int]:
+    """These processes and every one below them, as pid -> process group."""
+    table = process_table()
+    return {pid: table[pid][1] for pid in tops if pid in table} | below(table, tops)
+
+
 def descendants() -> dict[int, int]:
     """Every process below this one or in the run's cgroup, as pid -> process group."""
     table, me, session = process_table(), os.getpid(), os.getsid(0)
-    below: dict[int, list[int]] = {}
-    for pid, (parent, _) in table.items():
-        below.setdefault(parent, []).append(pid)
-    found: dict[int, int] = {}
-    unseen = [me]
-    while unseen:
-        for pid in below.get(unseen.pop(), ()):
-            found[pid] = table[pid][1]
-            unseen.append(pid)
+    found = below(table, [me])
     found |= {pid: table[pid][1] for pid in members() if pid in table}
     if not LINUX:  # orphans went to init
         found |= {p: g for p, (_, g) in table.items() if p not in (me, session) and session_of(p) == session}
@@ -406,6 +432,9 @@ def why_not_started(error: Exception, order: dict[str, Any]) -> str:
         return f"not permitted to enter {cwd}"
     if error.errno == errno.ENOENT and not (os.sep in program and os.path.exists(os.path.join(cwd, program))):
         return f"command not found: {program}"
+    path = order["env"].get("PATH", os.defpath).split(os.pathsep)
+    if os.sep not in program and not any(os.path.exists(os.path.join(folder, program)) for folder in path):
+        return f"command not found: {program}"  # a folder there may not be searched, which is no fault of the command
     reasons = {
         errno.ENOENT: "the interpreter named in its first line was not found",
         errno.EACCES: "not permitted (is it executable?)",
@@ -575,6 +604,7 @@ class Guard:
             subprocess.run(
                 farewell["argv"], input=farewell["input"].encode(), timeout=FAREWELL_LIMIT, check=False,
                 stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                env=os.environ,  # which the process that forks guards was given, with nothing secret in it
             )  # fmt: skip
         except (OSError, ValueError, subprocess.SubprocessError) as error:
             print(f"guard: the farewell failed: {type(error).__name__}", file=sys.stderr)
@@ -609,12 +639,12 @@ def main(cgroup: str) -> int:
     global _cgroup
     _cgroup = cgroup
     be_deaf()
-    prctl(_SUBREAPER, 1)
+    prctl(SUBREAPER, 1)
     keeper = os.getpid()
     guard = os.fork()
     if guard:
         return keep(guard)
     os.setpgid(0, 0)  # so that a signal to the keeper's group spares this process
-    prctl(_SUBREAPER, 1)  # is not inherited
+    prctl(SUBREAPER, 1)  # is not inherited
     prctl(_PDEATHSIG, signal.SIGCHLD)  # wakes the loop, which then finds the keeper gone
     return Guard(keeper).serve()

@@ -13,11 +13,15 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final, Protocol
 
+from agentsmith import privacy
 from agentsmith.pipelines import barracks as program
 from agentsmith.pipelines import guard
 
 _START_LIMIT: Final = 30.0
 """Seconds; a loaded machine is slow, but a guard that takes longer is broken."""
+
+
+_CLOSE_LIMIT: Final = 1.0
 
 
 class NotPosted(Exception):
@@ -181,7 +185,8 @@ class _Barracks:
         if self._gate is not None:
             self._gate.close()
         if self._process is not None and self._of[0] == os.getpid():
-            self._process.wait()
+            with contextlib.suppress(subprocess.TimeoutExpired):  # it stays for guards that are still there
+                self._process.wait(_CLOSE_LIMIT)
         self._process = self._gate = None
 
     def _open(self) -> socket.socket:
@@ -202,6 +207,7 @@ def begin(gate: socket.socket) -> subprocess.Popen[bytes]:
         [sys.executable, "-I", "-S", program.__file__, guard.__file__],
         stdin=gate.fileno(),
         stdout=subprocess.DEVNULL,
+        env=privacy.bare(),
         start_new_session=True,  # nothing that a terminal or a shell sends to our group may reach it
     )
 

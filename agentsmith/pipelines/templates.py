@@ -70,6 +70,8 @@ def render(source: str, values: Mapping[str, object]) -> str:
         raise BadTemplate(f"{error.message or type(error).__name__}{f' (line {line})' if line else ''}") from None
     except BadTemplate:
         raise
+    except MemoryError:
+        raise BadTemplate("it needs too much memory") from None
     except Exception as error:  # a filter may raise anything; the template is to blame
         raise BadTemplate(f"{type(error).__name__}: {error}") from None
     return "".join(parts)

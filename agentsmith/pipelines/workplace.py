@@ -22,10 +22,11 @@ from agentsmith.domain.request import PipelineRequest
 from agentsmith.domain.ticket import Ticket, slug
 from agentsmith.pipelines.guarded import User
 from agentsmith.pipelines.record import FOLDER, LOG
-from agentsmith.pipelines.worker import SAY, prefix
+from agentsmith.pipelines.worker import SAY, prefix, read_text
 
 WORKSPACES: Final = "workspaces"
-_ALWAYS_PASSED: Final = ("PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "USER", "LOGNAME", "SHELL", "TERM")
+ALWAYS_PASSED: Final = ("PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "USER", "LOGNAME", "SHELL", "TERM")
+_LARGEST_MEMORY: Final = 1024 * 1024
 _LONGEST_VARIABLE: Final = 100_000
 """Linux refuses a single variable over 128 KiB; the whole text is in the ticket file."""
 
@@ -121,7 +122,7 @@ class Workplace:
     def remembered(self) -> Memory:
         """What the last run of this ticket left, if it was on this machine."""
         try:
-            data = json.loads((self.ticket / "memory.json").read_text())
+            data = json.loads(read_text(self.ticket / "memory.json", limit=_LARGEST_MEMORY))
             error, sessions = data["previous_error"], data["sessions"]
         except (OSError, ValueError, KeyError, TypeError, RecursionError):
             return Memory()
@@ -173,7 +174,7 @@ def environment(request: PipelineRequest, ticket: Ticket, platform: str, place: 
 
 def passed_on(names: tuple[str, ...], environ: Mapping[str, str] = os.environ) -> dict[str, str]:
     """The few variables of ours that a step may see: never a credential unless somebody named it (P8)."""
-    return {name: environ[name] for name in (*_ALWAYS_PASSED, *names) if name in environ}
+    return {name: environ[name] for name in (*ALWAYS_PASSED, *names) if name in environ}
 
 
 def with_session(memory: Memory, agent: str, session: str) -> Memory:

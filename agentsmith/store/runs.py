@@ -5,8 +5,6 @@ Every acquisition gets the next fence, and every later step is refused once a ne
 
 from __future__ import annotations
 
-import json
-from dataclasses import dataclass
 from typing import Final
 
 from agentsmith.boottime import boottime
@@ -19,6 +17,7 @@ from agentsmith.store.dead_letters import DeadLetter
 from agentsmith.store.entries import ENTRIES
 from agentsmith.store.intents import RECORD, flat_fields
 from agentsmith.store.keys import COUNTERS_MS, ENDED_MS, FENCE_MS, HISTORY_MS, STOP_MS, UNRENEWED_MS, Keys
+from agentsmith.store.run_lease import Acquired, NotAcquired, RunLease, Settled
 from agentsmith.store.scripting import Script
 
 HISTORY_KEPT: Final = 5
@@ -27,7 +26,7 @@ _ACQUIRE: Final = Script(
     ENTRIES
     + f"""
 local processing, index, heartbeat, fence, running, counters, suspects, released = unpack(KEYS)
-local ticket, payload, run, consumer, tracker, key, ttl, limit, asked_by, labelled = unpack(ARGV)
+local ticket, payload, run, consumer, tracker, key, ttl, limit, asked_by, labelled, trigger = unpack(ARGV)
 if not redis.call('LPOS', processing, payload) then return {{'superseded'}} end
 if redis.call('HGET', index, ticket) ~= payload then return {{'superseded'}} end
 local held, entry = redis.call('GET', heartbeat), name_of(payload)
@@ -50,7 +49,7 @@ local since = text(now_us() / 1000)
 local value = cjson.encode({{
   run = run, consumer = consumer, tracker = tracker, key = key, fence = mine, since = since,
   asked_by = asked_by ~= '' and asked_by or nil, labelled = labelled ~= '' and labelled or nil,
-  entry = entry ~= '' and entry or nil}})
+  trigger = trigger ~= '' and trigger or nil, entry = entry ~= '' and entry or nil}})
 redis.call('SET', heartbeat, value, 'PX', ttl)
 redis.call('HSET', running, ticket, value)
 redis.call('ZREM', suspects, ticket)
@@ -139,6 +138,30 @@ if known == 0 and tonumber(redis.call('GET', ended) or '-1') == newest(fence) th
 redis.call('SET', stop, reason, 'PX', {STOP_MS})
 return 1
 """)
+_SETTLE_AGAIN: Final = Script(
+    RECORD
+    + f"""
+local heartbeat, fence, running, intent, intents, processing, index, ended, queue, epoch, settling_key = unpack(KEYS)
+local ticket, mine, value, run, fence_ms, settle = unpack(ARGV)
+if redis.call('GET', ended) == mine then return 'known' end
+local held, newest_fence = redis.call('GET', heartbeat), newest(fence)
+if newest_fence > tonumber(mine) or (held and held ~= value) then return 'fenced' end
+-- Nothing is known of the ticket: whoever runs it by now has not put its lease back yet.
+if newest_fence == 0 and settling(epoch, settling_key, settle) then return 'settling' end
+if newest_fence < tonumber(mine) then redis.call('SET', fence, mine, 'PX', fence_ms) end
+redis.call('DEL', heartbeat)
+redis.call('SET', ended, mine, 'PX', {ENDED_MS})
+redis.call('HDEL', running, ticket)
+local waiting = redis.call('HGET', index, ticket)
+if waiting and cjson.decode(waiting).run == run then
+  redis.call('HDEL', index, ticket)
+  redis.call('LREM', queue, 1, waiting)
+  redis.call('LREM', processing, 1, waiting)
+end
+if #ARGV > 6 then record(intent, intents, ticket, tonumber(mine), 0, from(7)) end
+return 'settled'
+"""
+)
 _RELEASE_DEAD: Final = Script(f"""
 local heartbeat, running, released, lock, ended = unpack(KEYS)
 local ticket, mine, value, holder = unpack(ARGV)
@@ -208,66 +231,6 @@ return redis.call('HGET', KEYS[1], 'attempts')
 """)
 
 
-@dataclass(frozen=True, slots=True)
-class RunLease:
-    """The lease of one run as Redis holds it; `value` is what renewal compares."""
-
-    ticket: TicketId
-    tracker: str
-    key: str
-    run: str
-    consumer: str
-    fence: int
-    since: float
-    value: str
-    asked_by: str = ""
-    """Who asked for this run by hand, without any trigger."""
-    labelled: str = ""
-    """By which event its trigger was set, and the trigger, as in the request; empty where that is not known."""
-
-    @property
-    def lock_holder(self) -> str:
-        """How every token begins under which the run holds its ticket's lock; taken again it has the same name."""
-        return f"{self.run}.{self.fence}."
-
-    @classmethod
-    def parse(cls, ticket: TicketId, value: str) -> RunLease:
-        """Read the lease from its value in Redis."""
-        data = json.loads(value)
-        return cls(
-            ticket=ticket,
-            tracker=data["tracker"],
-            key=data["key"],
-            run=data["run"],
-            consumer=data["consumer"],
-            fence=int(data["fence"]),
-            since=float(data["since"]) / 1000,
-            value=value,
-            asked_by=data.get("asked_by", ""),
-            labelled=data.get("labelled", ""),
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class Acquired:
-    """The lease is ours. `attempts` were begun before this one."""
-
-    lease: RunLease
-    attempts: int
-    deliveries: int
-    """How often the request was taken since a run last started or settled, this time included."""
-    sent_at: float
-    """Boot-time clock, from before the request was sent: the trust window counts from here."""
-
-
-@dataclass(frozen=True, slots=True)
-class NotAcquired:
-    """Why not: `superseded`, `leased` or `poison`, with a figure for the latter."""
-
-    word: str
-    count: int = 0
-
-
 class Runs:
     """Ownership of tickets."""
 
@@ -292,6 +255,7 @@ class Runs:
         ]
         about: list[Value] = [t, payload, request.run, consumer, request.tracker, request.key]
         args: list[Value] = [*about, _ms(ttl), max_deliveries, request.asked_by or "", request.labelled or ""]
+        args.append(request.wanted.trigger)
         sent_at = boottime()
         word, *rest = await _ACQUIRE(self._redis, keys, args)
         if word != "acquired":
@@ -338,6 +302,17 @@ class Runs:
         head.append(letter.to_json() if letter else "")
         word = await _SETTLE(self._redis, keys, [*head, *(flat_fields(intent) if intent else ())])
         return str(word) == "settled"
+
+    async def settle_again(self, end: Settled) -> str:
+        """End a run once more if Redis lost that it ended: `settled`, `known`, `fenced`, or `settling` for not yet.
+
+        Nobody else does its work again then, and what is not known to be published is to be published still.
+        """
+        k, lease, t = self._keys, end.lease, end.lease.ticket
+        keys = [k.heartbeat(t), k.fence(t), k.running, k.intent(t), k.intents, k.queue_processing(lease.consumer)]
+        keys += [k.queue_index, k.ended(t), k.queue, k.epoch, k.settling]
+        head: list[Value] = [t, lease.fence, lease.value, lease.run, FENCE_MS, self._settle_ms]
+        return str(await _SETTLE_AGAIN(self._redis, keys, [*head, *(flat_fields(end.intent) if end.intent else ())]))
 
     async def release_dead(self, lease: RunLease, *, lock_key: str) -> bool:
         """The guard's farewell: the run is over and its children are gone; housekeeping may have the ticket."""

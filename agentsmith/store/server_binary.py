@@ -9,6 +9,8 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
+from agentsmith import privacy
+
 _OLDEST_REDIS = (6, 2)
 _NAMES_ON_PATH = ("valkey-server", "redis-server")
 _VERSION = re.compile(r"(Redis|Valkey) server v=(\d+)\.(\d+)")
@@ -66,6 +68,7 @@ def _refusal(binary: Path) -> str | None:
             errors="replace",
             timeout=10,
             check=False,
+            env=privacy.bare(),
         )
     except OSError as error:
         return f"it does not run ({error.strerror})"

@@ -16,6 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Literal, Self
 
+from agentsmith import privacy
 from agentsmith.store.server_binary import ServerUnavailable
 from agentsmith.store.server_home import ServerHome
 
@@ -51,6 +52,7 @@ class ServerProcess:
                 stdout=log_file,
                 stderr=log_file,
                 pass_fds=[server_lock],
+                env=privacy.bare(),
                 start_new_session=True,  # Ctrl-C is for us; and a group of its own can be signalled as one
                 cwd=home.folder,
             )

@@ -53,6 +53,8 @@ class Post:
     clock: Path
     line: FaultProxy
     """Its way to Redis."""
+    disk: Path | None = None
+    """What it works on, if that is a small one of its own."""
     daemon: DaemonProcess | None = None
     busy: bool = False
     """Whether a fault is at it, so that no other one should be."""
@@ -192,8 +194,13 @@ class Arena:
 
 
 @asynccontextmanager
-async def open_arena(folder: Path, factor: float, crew: Mapping[str, int] = CREW) -> AsyncIterator[Arena]:
-    """Everything set up and every daemon running; all of it ended when the block is left."""
+async def open_arena(
+    folder: Path, factor: float, crew: Mapping[str, int] = CREW, *, disk: bool = False
+) -> AsyncIterator[Arena]:
+    """Everything set up and every daemon running; all of it ended when the block is left.
+
+    With `disk` there is a small one in the folder of that name, which one consumer works on.
+    """
     for name in ("history", "locks", "configs"):
         (folder / name).mkdir(parents=True, exist_ok=True)
     async with AsyncExitStack() as stack:
@@ -215,7 +222,10 @@ async def open_arena(folder: Path, factor: float, crew: Mapping[str, int] = CREW
                 line = await FaultProxy(to_socket(str(server.socket))).start()
                 stack.push_async_callback(line.close)
                 port = next(ports) if role == "receiver" else 0
-                arena.posts[f"{role}-{number}"] = _post(folder, document, f"{role}-{number}", role, line, port)
+                small = folder / "disk" if disk and (role, number) == ("consumer", count) else None
+                mine = {**document, "data_dir": str(small)} if small else document
+                post = arena.posts[f"{role}-{number}"] = _post(folder, mine, f"{role}-{number}", role, line, port)
+                post.disk = small
         await asyncio.gather(*map(arena.man, arena.posts.values()))
         for post in arena.posts.values():
             assert post.daemon is not None

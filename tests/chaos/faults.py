@@ -23,6 +23,8 @@ from typing import Final
 import redis
 
 from agentsmith.simulators.faults import Fault
+from tests.chaos import disk
+from tests.chaos.arena import SLOTS
 from tests.chaos.daemon import WallClock
 from tests.chaos.scene import Scene
 from tests.chaos.trackers import Tracker
@@ -35,6 +37,7 @@ LIMITS: Final = {
     "jira": "burst_limit",
 }
 """How each platform says 429."""
+IN_TROUBLE: Final = "this machine is in trouble; it takes no work until it has got over it"
 
 
 Play = Callable[[Scene], Awaitable[str | None]]
@@ -169,6 +172,26 @@ async def _(scene: Scene) -> str | None:
         await asyncio.sleep(scene.arena.scaled(scene.chance.uniform(2, 60)))
         await scene.arena.man(post)
         return post.name
+
+
+@kind(disk.FULL_DISK, "consumers", ends_runs=True)
+async def _(scene: Scene) -> str | None:
+    """The disk of one consumer's machine is full: it gives back what it has, and takes nothing until there is room."""
+    post = next(post for post in scene.arena.of_role("consumer") if post.disk is not None)
+    if not post.free or post.daemon is None or post.disk is None:
+        return None
+    post.busy = True
+    daemon, before = post.daemon, len(post.daemon.lines(IN_TROUBLE))
+    filler = await asyncio.to_thread(disk.fill, post.disk)
+    try:
+        for _ in range(SLOTS):
+            scene.people.open_one()
+        noticed = await scene.seen(lambda: len(daemon.lines(IN_TROUBLE)) > before)
+        await asyncio.sleep(scene.arena.scaled(60))
+    finally:
+        filler.unlink()
+        post.busy = False
+    return post.name if noticed else None
 
 
 @kind("clock-jump", "clocks", ends_runs=True)

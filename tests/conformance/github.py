@@ -131,9 +131,9 @@ class GitHubPlatform(SimulatedPlatform[GitHubSimulator]):
         """A role in the repository."""
         self.simulator.set_permission(REPOSITORY, actor, role)
 
-    async def edit(self, key: str, *, title: str | None = None, body: str | None = None) -> None:
+    async def edit(self, key: str, *, title: str | None = None, body: str | None = None, actor: str = "alice") -> None:
         """In the simulator's state."""
-        self.simulator.edit_issue(REPOSITORY, int(key), title=title, body=body, actor="alice")
+        self.simulator.edit_issue(REPOSITORY, int(key), title=title, body=body, actor=actor)
 
     async def close(self, key: str) -> None:
         """In the simulator's state."""

@@ -126,9 +126,9 @@ class GitLabPlatform(SimulatedPlatform[GitLabSimulator]):
         """A level of access."""
         self.simulator.set_access(PROJECT, actor, role)
 
-    async def edit(self, key: str, *, title: str | None = None, body: str | None = None) -> None:
+    async def edit(self, key: str, *, title: str | None = None, body: str | None = None, actor: str = "alice") -> None:
         """In the simulator's state."""
-        self.simulator.edit_issue(PROJECT, int(key), title=title, body=body, actor="alice")
+        self.simulator.edit_issue(PROJECT, int(key), title=title, body=body, actor=actor)
 
     async def close(self, key: str) -> None:
         """In the simulator's state."""

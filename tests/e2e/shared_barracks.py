@@ -36,7 +36,7 @@ class Barracks:
 class Begun:
     """In the place of the process that `posting.begin` answers."""
 
-    def wait(self) -> None:
+    def wait(self, timeout: float) -> None:
         """Whoever forked it collects it."""
 
 

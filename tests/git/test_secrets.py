@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import io
 import json
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 
+from agentsmith import logs
 from agentsmith.pipelines.git import Finding, Pushed, SecretsFound
 from agentsmith.pipelines.git.errors import TooLarge
-from agentsmith.pipelines.git.scan import added, fresh, scan, text_lines
+from agentsmith.pipelines.git.scan import SHAPES, added, fresh, scan, text_lines
 from tests.git.conftest import PASSWORD
 from tests.support.git_bench import QUICK, Bench, git, write_files
 
@@ -198,8 +201,116 @@ async def test_our_own_credential_is_found_whatever_it_looks_like(http_bench: Be
     assert PASSWORD not in str(outcome)
 
 
-async def test_inline_pragma_lets_a_line_pass(bench: Bench) -> None:
-    assert isinstance(await _push(bench, {"a.py": f'k = "{AWS}"  # pragma: allowlist secret\n'}), Pushed)
+@pytest.mark.parametrize(
+    "text",
+    [
+        f'k = "{AWS}"  # pragma: allowlist secret\n',
+        'password = "' + 'correcthorsebattery9"  # pragma: allowlist secret\n',
+        "# pragma: allowlist nextline secret\n" + 'password = "' + 'correcthorsebattery9"\n',
+    ],
+)
+async def test_a_pragma_that_the_worker_added_counts_for_nothing(bench: Bench, text: str) -> None:
+    assert isinstance(await _push(bench, {"a.py": text}), SecretsFound)
+
+
+async def test_a_pragma_that_was_there_before_counts(bench: Bench) -> None:
+    line = 'password = "' + 'correcthorsebattery9"  # pragma: allowlist secret\n'
+    bench.person().commit("fixture", {"a.py": f"{line}a = 1\nb = 2\nc = 3\n"})
+    bench.person().push()
+    # Git takes it for removed in one place and added in another.
+    assert isinstance(await _push(bench, {"a.py": f"a = 1\nb = 2\nc = 3\n{line}"}), Pushed)
+    changed = line.replace("horse", "mouse")
+    assert isinstance(await _push(bench, {"a.py": f"{changed}a = 1\nb = 2\nc = 3\n"}), SecretsFound)
+
+
+SOME = "aB3dE5fG7hJ9kL1mN3pQ5rS7tU9vW1xY3zA5bC7dE9fG1hJ3kL5mN7pQ9rS1tU3vW5xY7zA9bC1dE3fG5hJ7kL9mN1pQ3rS5tU7vW9"
+HEX = "0123456789abcdef" * 4
+KEYS = {
+    "Anthropic API Key": "sk-ant-" + f"api03-{SOME[:93]}AA",
+    "OpenAI Token": "sk-proj-" + f"{SOME[:60]}_-{SOME[:20]}",
+    "OpenRouter API Key": "sk-or-v1-" + HEX,
+    "Groq API Key": "gsk_" + SOME[:52],
+    "xAI API Key": "xai-" + SOME[:80],
+    "Hugging Face Token": "hf_" + SOME[:34],
+    "Replicate Token": "r8_" + SOME[:37],
+    "GitHub Token": "github_pat_" + f"11{SOME[:20]}_{SOME[:59]}",
+    "GitLab Token": "glpat-" + SOME[:20],
+    "Atlassian Token": "ATATT3" + f"xFfGF0{SOME}=1A2B3C4D",
+    "Azure DevOps Token": SOME[:76] + "AZDO" + "1aB2",
+    "Azure Client Secret": "aB3" + f"8Q~{SOME[:31]}",
+    "Azure Storage Account access key": "AccountKey=" + f"{SOME[:86]}==",
+    "AWS Access Key": "ASIA" + "QYLPMN5HFIQR7XYA",
+    "Google API Key": "AIza" + SOME[:35],
+    "Google OAuth Secret": "GOCSPX-" + SOME[:28],
+    "Google Service Account Key": '"private_key_id": "' + HEX[:40] + '"',
+    "Slack Token": SLACK,
+    "Slack Webhook": "https://hooks.slack.com/services/" + "T00000001/B00000001/" + SOME[:24],
+    "Stripe Access Key": "sk_live_" + SOME[:24],
+    "NPM tokens": "npm_" + SOME[:36],
+    "PyPI Token": "pypi-AgE" + SOME[:80],
+    "RubyGems Token": "rubygems_" + HEX[:48],
+    "Docker Hub Token": "dckr_pat_" + SOME[:27],
+    "HashiCorp Vault Token": "hvs." + SOME[:90],
+    "Terraform Cloud Token": SOME[:14] + ".atlasv1." + SOME[:67],
+    "DigitalOcean Token": "dop_v1_" + HEX,
+    "Databricks Token": "dapi" + HEX[:32],
+    "SendGrid API Key": "SG." + f"{SOME[:22]}.{SOME[:43]}",
+    "Linear API Key": "lin_api_" + SOME[:40],
+    "Grafana Token": "glsa_" + f"{SOME[:32]}_{HEX[:8]}",
+    "Sentry Token": "sntrys_" + SOME[:60],
+    "Shopify Token": "shpat_" + HEX[:32],
+    "age Secret Key": "AGE-SECRET-KEY-1" + "QYLPMN5HFI" * 5 + "QYLPMN5H",
+    "Private Key": KEY,
+}
+
+
+@pytest.mark.parametrize("path", ["notes.txt", "go.sum", "yarn.lock"])
+def test_the_shape_of_every_key_is_known_in_every_file(path: str) -> None:
+    assert KEYS.keys() == SHAPES.keys()
+    lines = [line for key in KEYS.values() for line in (key, f"{key}  # pragma: allowlist secret")]
+    found = {(finding["line"], finding["kind"]) for finding in scan(io.BytesIO(_log(path, lines)), None)}
+    for number, kind in enumerate(KEYS):
+        assert {(2 * number + 1, kind), (2 * number + 2, kind)} <= found, kind
+
+
+def test_lock_files_and_placeholders_stop_nothing() -> None:
+    hashed = [hashlib.sha512(str(n).encode()).digest() for n in range(300)]
+    lock = [f'      "integrity": "sha512-{base64.b64encode(digest).decode()}",' for digest in hashed]
+    sums = [f"example.org/x v1.0.{n} h1:{base64.b64encode(d[:32]).decode()}" for n, d in enumerate(hashed)]
+    cargo = [f'checksum = "{digest[:32].hex()}"' for digest in hashed]
+    docs = ["export K=sk-ant-xxxxxxxxxxxxxxxxxxxxxxxx", "export K=hf_" + "X" * 34]
+    for path, lines in {"package-lock.json": lock, "go.sum": sums, "Cargo.lock": cargo, "README.md": docs}.items():
+        assert scan(io.BytesIO(_log(path, lines)), None) == [], path
+
+
+@pytest.mark.parametrize("secret", ["plain-but-ours", "p4ss w0rd: with/odd&signs+ü"])
+async def test_every_secret_that_we_know_is_found_however_it_is_written(bench: Bench, secret: str) -> None:
+    logs.register_secret(secret)
+    raw = secret.encode()
+    wrapped = base64.encodebytes(b"x" * 52 + raw + b"y" * 60)
+    contents = {
+        "notes.txt": f"it is {secret}\n".encode(),
+        "go.sum": raw + b"  # pragma: allowlist secret",
+        "image.png": bytes(range(256)) + raw,
+        "utf-16": secret.encode("utf-16"),
+        "base64": base64.b64encode(raw),
+        "base64 inside": base64.b64encode(b"user:" + raw + b"\n"),
+        "base64 wrapped": wrapped,
+        "json": json.dumps({"k": secret}).encode(),
+        "url": b"https://x:" + quote(raw, safe="").encode() + b"@example.org/",
+    }
+    outcome = await _push(bench, contents)
+    assert isinstance(outcome, SecretsFound)
+    assert {f.path for f in outcome.findings} == contents.keys()
+    assert secret not in str(outcome)
+    assert bench.on_server() == ""
+
+
+async def test_a_secret_that_the_work_takes_away_stops_nothing(bench: Bench) -> None:
+    logs.register_secret("stood-here-before")
+    bench.person().commit("long ago", {"old.py": "stood-here-before\na = 1\n"})
+    bench.person().push()
+    assert isinstance(await _push(bench, {"old.py": "a = 1\n"}), Pushed)
 
 
 async def test_baseline_of_the_default_branch_lets_its_findings_pass(bench: Bench) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
@@ -127,3 +128,10 @@ def test_the_image_has_what_steps_need() -> None:
     image = (DEPLOY / "Dockerfile").read_text()
     assert re.search(r"^USER (?!root)\w+", image, flags=re.MULTILINE)
     assert re.search(r"\bgit\b", image)
+
+
+def test_nobody_but_the_daemon_holds_the_environment_of_the_container() -> None:
+    """An init in front of it would run as the same user as steps, and show them the secrets in its environment."""
+    (entry,) = re.findall(r"^ENTRYPOINT (.*)$", (DEPLOY / "Dockerfile").read_text(), flags=re.MULTILINE)
+    assert json.loads(entry)[0] == "agentsmith"
+    assert not any("init" in service for service in services().values())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
@@ -17,6 +18,7 @@ from agentsmith.domain.forge import EmptyRepository, NoPullRequests, PullRequest
 from agentsmith.domain.lifecycle import Status
 from agentsmith.domain.ticket import Ticket
 from agentsmith.domain.tracker import Move, MoveOutcome
+from agentsmith.pipelines import apart
 from agentsmith.pipelines.record import records
 from agentsmith.store import Store
 from tests.support.code_world import CodeWorld, RecordingForge, code_config, open_code_world, scripted_agent
@@ -126,6 +128,28 @@ async def test_a_run_cannot_weaken_the_gate_it_is_held_to(opened: Open) -> None:
         key = await code.carry_through()
         assert await status(code, key) is Status.FAILED
         assert code.forge.proposed == []
+
+
+@pytest.mark.parametrize(
+    ("template", "why"),
+    [
+        (
+            "{% for a in range(1000) %}" * 4 + "{% endfor %}" * 4,
+            r"took longer than 1 s; make `\.agentsmith/prompt\.md`",
+        ),
+        ("{{ '%0400000000d' % 1 }}", "larger than|more than .* MiB of memory|too much memory"),
+        ("{{ ticket.bdy }}", "no attribute 'bdy'"),
+    ],
+)
+async def test_a_template_of_the_repository_gets_only_so_much_time_and_memory(
+    opened: Open, monkeypatch: pytest.MonkeyPatch, template: str, why: str
+) -> None:
+    monkeypatch.setitem(apart.SECONDS, "prompt", 1.0 if "for" in template else 60.0)
+    async with opened(["checkout", "agent"], files={".agentsmith/prompt.md": template}) as code:
+        key = await code.carry_through()
+        assert await status(code, key) is Status.FAILED
+        said = await comment(code, key)
+    assert re.search(why, said), said
 
 
 async def test_the_prompt_comes_from_the_default_branch_alone(opened: Open) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import asyncio
+import errno
 import inspect
 import json
 import os
@@ -315,6 +316,14 @@ async def test_a_command_that_cannot_start_says_why(stage: Stage, guard: Guard) 
     with pytest.raises(MachineTrouble, match="cannot write the log /no/such/log: No such file or directory"):
         await stage.run(guard, "echo", log=Path("/no/such/log"))  # which is ours
     assert (await stage.run(guard, "exit 0")).code == 0  # the guard goes on
+
+
+def test_a_folder_that_may_not_be_searched_does_not_hide_that_a_command_is_not_there(tmp_path: Path) -> None:
+    refused = PermissionError(errno.EACCES, "Permission denied")
+    order = {"argv": ["there"], "cwd": "/", "log": "log", "env": {"PATH": f"/closed:{tmp_path}"}}
+    assert program.why_not_started(refused, order) == "command not found: there"
+    (tmp_path / "there").touch()
+    assert program.why_not_started(refused, order) == "cannot run there: not permitted (is it executable?)"
 
 
 async def test_an_empty_command_is_refused(stage: Stage, guard: Guard) -> None:
@@ -675,6 +684,50 @@ async def test_without_the_barracks_the_end_of_a_guard_is_known_all_the_same(sta
     assert not stage.commands()
     await wait_until(lambda: not stage.of_guards(), what="the guard is gone")
     await guard.close()
+
+
+ESCAPE = "(setsid sh -c 'echo $$ >> escaped; trap \"\" TERM; while true; do sleep 300; done' >/dev/null 2>&1 &) ; "
+"""A process in a session of its own, whose parent is gone."""
+
+
+def killed_at_once(*pids: int) -> None:
+    """As `pkill -9` does: none of them has time to do anything about the death of another."""
+    for number in (signal.SIGSTOP, signal.SIGKILL):
+        for pid in pids:
+            os.kill(pid, number)
+
+
+@pytest.mark.skipif(not program.LINUX, reason="only Linux has child subreapers")
+async def test_P1_what_escaped_from_a_guard_that_was_killed_is_ended(stage: Stage) -> None:
+    """Three generations of one ticket: at most one is alive at any time."""
+    for generation in range(1, 4):
+        guard = await stage.open(grace=0.1)
+        running = await stage.begin(guard, f"{ESCAPE} {STUBBORN}")
+        escaped = stage.place / "escaped"
+        await wait_until(
+            lambda: escaped.exists() and len(escaped.read_text().split()) == generation,  # noqa: B023
+            what="a process that left",
+        )
+        pids = [int(pid) for pid in escaped.read_text().split()]
+        assert [is_alive(pid) for pid in pids] == [False] * (generation - 1) + [True]
+        killed_at_once(guard.pid, proper(guard))
+        with pytest.raises(GuardDied):
+            await running
+        await wait_until(lambda: not stage.commands(), what="nothing of the run is left")
+        await guard.close()
+
+
+@pytest.mark.skipif(not program.LINUX, reason="only Linux has child subreapers")
+async def test_P1_what_escaped_is_ended_without_the_consumer_too(stage: Stage) -> None:
+    consumer = stage.consume(f"{ESCAPE} {STUBBORN}")
+    await wait_until(lambda: "guard" in stage.consumer_says(), what="the guard is known")
+    keeper = stage.guards[-1]
+    barracks = barracks_of(keeper)
+    [guard] = [pid for pid, (parent, _) in program.process_table().items() if parent == keeper]
+    await wait_until((stage.place / "escaped").exists, what="a process that left")
+    killed_at_once(consumer.pid, keeper, guard)
+    await wait_until(lambda: not stage.commands(), what="nothing of the run is left")
+    await wait_until(lambda: not is_alive(barracks), what="the barracks are gone")
 
 
 async def test_the_number_of_a_keeper_is_nobody_elses_until_its_handle_lets_go(stage: Stage) -> None:

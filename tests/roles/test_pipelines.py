@@ -20,6 +20,7 @@ from agentsmith.domain.lifecycle import Status
 from agentsmith.domain.signal import SignalKind
 from agentsmith.domain.ticket import Ticket
 from agentsmith.pipelines.record import RunRecord, records
+from agentsmith.pipelines.steps.command import credentials_in
 from agentsmith.store import Store
 from tests.support.world import World, open_world, sh, world_config
 
@@ -524,3 +525,21 @@ async def test_a_megabyte_of_ticket_is_no_trouble(
     assert statuses == {Status.DONE}
     assert int((tmp_path / "size").read_text()) > 1024 * 1024
     assert len((tmp_path / "prompts").read_text()) > 1024 * 1024
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "secret"),
+    [
+        ("API_KEY", "only-lower-case", ["only-lower-case"]),
+        ("DB_PASS", "hunter2hunter2", ["hunter2hunter2"]),
+        ("DATABASE_URL", "postgres://app:s3cr%40tpass@db/x", ["s3cr%40tpass", "s3cr@tpass"]),
+        ("LICENCE", "aB3dE5fG7hJ9kL1mN3pQ5rS7", ["aB3dE5fG7hJ9kL1mN3pQ5rS7"]),
+        ("SEED", "0123456789abcdef" * 2, ["0123456789abcdef" * 2]),
+        ("ANTHROPIC_MODEL", "claude-sonnet-4-20250514", []),
+        ("ANTHROPIC_BASE_URL", "https://API.example.org/V1/with-a-long-path", []),
+        ("PATH", "/usr/bin:/opt/Tool1/bin/with/a/long/way/Home", []),
+        ("MODE_KEY", "dev", []),
+    ],
+)
+def test_what_of_a_steps_environment_is_secret(name: str, value: str, secret: list[str]) -> None:
+    assert list(credentials_in(name, value)) == secret

@@ -10,7 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from agentsmith.config.agents import PRESETS, Agent
-from agentsmith.pipelines.agents import argv_for, read_output, reads_stdin, safe_session
+from agentsmith.pipelines.agents import argv_for, format_of, reads_stdin
+from agentsmith.pipelines.reports import read_output, safe_session
 from agentsmith.pipelines.worker import Usage
 
 PROMPT = Path("/runs/r1/prompt.md")
@@ -78,7 +79,7 @@ def printed(tmp_path: Path, *lines: object) -> Path:
 def test_each_preset_reads_its_program(
     tmp_path: Path, name: str, lines: list[object], session: str, cost: float, answer: str
 ) -> None:
-    report = read_output(PRESETS[name], printed(tmp_path, *lines), start=0)
+    report = read_output(format_of(PRESETS[name]), printed(tmp_path, *lines), start=0)
     assert report.session == session
     assert report.usage == Usage(1200, 300, cost)
     assert report.answer == answer
@@ -89,9 +90,9 @@ def test_only_this_steps_output_counts(tmp_path: Path) -> None:
     start = file.stat().st_size
     with file.open("a") as stream:
         stream.write("\n" + json.dumps(CODEX[-1]))
-    assert read_output(PRESETS["codex"], file, start=0).usage == Usage(2400, 600)
-    assert read_output(PRESETS["codex"], file, start=start).usage == Usage(1200, 300)
-    assert read_output(PRESETS["codex"], tmp_path / "gone", start=0).usage == Usage()
+    assert read_output(format_of(PRESETS["codex"]), file, start=0).usage == Usage(2400, 600)
+    assert read_output(format_of(PRESETS["codex"]), file, start=start).usage == Usage(1200, 300)
+    assert read_output(format_of(PRESETS["codex"]), tmp_path / "gone", start=0).usage == Usage()
 
 
 @pytest.mark.parametrize("name", PRESETS)
@@ -119,7 +120,7 @@ def test_a_session_that_could_be_something_else_is_forgotten(tmp_path: Path, tex
     """It comes out of a program's output, and would stand in a command line."""
     assert safe_session(text) == ""
     file = printed(tmp_path, {"session_id": text})
-    assert read_output(PRESETS["claude"], file, start=0).session == ""
+    assert read_output(format_of(PRESETS["claude"]), file, start=0).session == ""
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -128,7 +129,7 @@ def test_whatever_it_prints_reading_never_fails(tmp_path: Path, output: bytes) -
     file = tmp_path / "output.log"
     file.write_bytes(b'{"session_id": {"a": 1}, "usage": 5, "result": []}\n' + output)
     for agent in PRESETS.values():
-        read_output(agent, file, start=0)
+        read_output(format_of(agent), file, start=0)
 
 
 def test_five_lines_make_an_agent() -> None:

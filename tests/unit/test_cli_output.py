@@ -42,7 +42,15 @@ def seen(reachable: bool = True) -> dict[str, object]:
         "waiting": [{"ticket": "local/tickets#3", "until": "2030-01-01T00:00:00.000+00:00"}],
         "leaders": [LEADER],
         "processes": [
-            {"host": "host", "pid": 12, "roles": ["consumer", "poller"], "slots": 2, "version": "1.0", "problem": ""}
+            {
+                "host": "host",
+                "pid": 12,
+                "roles": ["consumer", "poller"],
+                "slots": 2,
+                "version": "1.0",
+                "problem": "",
+                "trouble": "",
+            }
         ],
         "dead_letters": 2,
         "unpublished": [{"ticket": "local/tickets#4", "to": None, "outcome": "withdrawn"}],

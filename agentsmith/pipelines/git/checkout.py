@@ -232,7 +232,7 @@ class Checkout:
             git,
             vault.path,
             (tip, *_ON_SERVER),
-            known=credential.password if credential else None,
+            credential=credential.password if credential else None,
             baseline=await self._show(git, BASELINE, _LARGEST_BASELINE),
             limit=self._ground.bounds.scanned,
         )

@@ -364,6 +364,6 @@ def _words(err: Path, secrets: Sequence[str]) -> str:
 async def check_version(git: Git) -> None:
     """Refuse to work with a git that lacks what we rely on."""
     said = (await git("version", repo=None)).text
-    found = re.search(r"(\d+)\.(\d+)", said)
+    found = re.search(r"(\d{1,9})\.(\d{1,9})", said)
     if found is None or (int(found[1]), int(found[2])) < OLDEST:
         raise GitTooOld(f"git {OLDEST[0]}.{OLDEST[1]} or newer is needed; this is `{said}`")

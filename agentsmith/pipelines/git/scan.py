@@ -1,4 +1,5 @@
-"""Searches the added lines of a series of commits for secrets, with the detectors of detect-secrets.
+"""Searches the added lines of a series of commits for secrets: for the shapes of keys that providers give out, in files
+of every kind, and with the detectors of detect-secrets, which know to leave lock files and the like alone.
 
 A program of its own, started by path: what it reads was written by a worker, and no line of it may stall or bring down
 the process that renews the lease. Imports the library and nothing of ours. In: a file with the output of
@@ -9,6 +10,7 @@ without the values.
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import os
 import re
@@ -30,9 +32,50 @@ NOT_SECRET = frozenset({"IPPublicDetector"})
 CHECKSUMS = (
     r"(^|/)(pnpm-lock\.yaml|go\.sum|bun\.lock|deno\.lock|npm-shrinkwrap\.json|gradle\.lockfile|MODULE\.bazel\.lock)$"
 )
-BUILT_IN_EXCLUSIONS = frozenset(
-    f"detect_secrets.filters.regex.should_exclude_{what}" for what in ("line", "file", "secret")
-)
+EXCLUSION = "detect_secrets.filters.regex.should_exclude_"
+BUILT_IN_EXCLUSIONS = frozenset(f"{EXCLUSION}{what}" for what in ("line", "file", "secret"))
+# What the keys of common providers look like; each begins with what no hash or word begins with by chance.
+SHAPES = {
+    "Anthropic API Key": r"sk-ant-[\w-]{20,}",
+    "OpenAI Token": r"sk-(?:proj|svcacct|admin|None)-[\w-]{20,}|sk-[A-Za-z0-9]{20}T3BlbkFJ[A-Za-z0-9]{20}",
+    "OpenRouter API Key": r"sk-or-v1-[0-9a-f]{64}",
+    "Groq API Key": r"gsk_[A-Za-z0-9]{52}",
+    "xAI API Key": r"xai-[A-Za-z0-9]{80}",
+    "Hugging Face Token": r"(?:hf|api_org)_[A-Za-z0-9]{34}",
+    "Replicate Token": r"r8_[A-Za-z0-9]{37}",
+    "GitHub Token": r"gh[pousr]_[A-Za-z0-9]{36,255}|github_pat_\w{22,255}",
+    "GitLab Token": r"gl(?:pat|rt|rtr|dt|cbt|ptt|ft|imt|agent|soat|oas|ffct)-[\w.-]{20,}|GR1348941[\w-]{20}",
+    "Atlassian Token": r"AT(?:ATT3|CTT3|BB|STT3)[\w=.-]{20,}",
+    "Azure DevOps Token": r"[A-Za-z0-9]{76}AZDO[A-Za-z0-9]{4}",
+    "Azure Client Secret": r"[\w~.]{3}\dQ~[\w~.-]{31,34}",
+    "Azure Storage Account access key": r"AccountKey=[A-Za-z0-9+/]{86}==",
+    "AWS Access Key": r"(?:AKIA|ASIA|ABIA|ACCA)[A-Z0-9]{16}(?![A-Z0-9])",
+    "Google API Key": r"AIza[\w-]{35}",
+    "Google OAuth Secret": r"GOCSPX-[\w-]{28}|ya29\.[\w-]{40,}",
+    "Google Service Account Key": r"(?<=\")private_key_id\"\s{0,9}:\s{0,9}\"[0-9a-f]{40}",
+    "Slack Token": r"xox[abceoprs](?:-[A-Za-z0-9]{6,}){2,}|xapp-\d-[A-Z0-9]{6,}-\d{6,}-[0-9a-f]{20,}",
+    "Slack Webhook": r"hooks\.slack\.com/(?:services|workflows)/[A-Za-z0-9+/]{40,}",
+    "Stripe Access Key": r"[rs]k_live_[A-Za-z0-9]{16,}|whsec_[A-Za-z0-9+/=]{24,}",
+    "NPM tokens": r"npm_[A-Za-z0-9]{36}",
+    "PyPI Token": r"pypi-AgE[\w-]{50,}",
+    "RubyGems Token": r"rubygems_[0-9a-f]{48}",
+    "Docker Hub Token": r"dckr_[op]at_[\w-]{27,}",
+    "HashiCorp Vault Token": r"hv[sbr]\.[\w-]{24,}",
+    "Terraform Cloud Token": r"[A-Za-z0-9]{14}\.atlasv1\.[\w-]{60,}",
+    "DigitalOcean Token": r"do[opr]_v1_[0-9a-f]{64}",
+    "Databricks Token": r"dapi[0-9a-f]{32}",
+    "SendGrid API Key": r"SG\.[\w-]{22}\.[\w-]{43}",
+    "Linear API Key": r"lin_api_[A-Za-z0-9]{40}",
+    "Grafana Token": r"glsa_[A-Za-z0-9]{32}_[0-9a-f]{8}|glc_[A-Za-z0-9+/]{32,}",
+    "Sentry Token": r"sntry[su]_[\w+/=-]{40,}",
+    "Shopify Token": r"shp(?:at|ca|pa|ss)_[0-9a-fA-F]{32}",
+    "age Secret Key": r"AGE-SECRET-KEY-1[A-Z0-9]{58}",
+    "Private Key": r"-----BEGIN (?:[A-Z0-9]{1,20} ){0,3}PRIVATE KEY(?: BLOCK)?-----",
+}
+_KINDS = tuple(SHAPES)
+_SHAPE = re.compile(r"(?<![A-Za-z0-9])(?:" + "|".join(f"({shape})" for shape in SHAPES.values()) + ")")
+# What documentation writes where a key would stand.
+_PLACEHOLDER = re.compile(r"EXAMPLE|[xX.*0]{8,}|(.)\1{15,}")
 _HUNK = re.compile(rb"(@@+) (.*?) @@+")
 _RANGE = re.compile(rb"([-+])(\d+)(?:,(\d+))?\Z")
 _ESCAPES = {ord("a"): 7, ord("b"): 8, ord("t"): 9, ord("n"): 10, ord("v"): 11, ord("f"): 12, ord("r"): 13}
@@ -45,6 +88,8 @@ class Added:
     commit: str
     path: str
     lines: list[tuple[int, bytes]] = field(default_factory=list)
+    removed: set[bytes] = field(default_factory=set)
+    """The lines that it took away."""
 
 
 def added(log: BinaryIO) -> Iterator[Added]:
@@ -68,12 +113,12 @@ def added(log: BinaryIO) -> Iterator[Added]:
         elif line.startswith(b"+++ "):
             current.path = _path(line[4:].rstrip(b"\n"))
         elif line.startswith(b"@@") and (heading := _HUNK.match(line)):
-            current.lines += _hunk(log, heading)
+            current.lines += _hunk(log, heading, current.removed)
     if current.lines:
         yield current
 
 
-def _hunk(log: BinaryIO, heading: re.Match[bytes]) -> Iterator[tuple[int, bytes]]:
+def _hunk(log: BinaryIO, heading: re.Match[bytes], removed: set[bytes]) -> Iterator[tuple[int, bytes]]:
     ranges = [found for word in heading[2].split() if (found := _RANGE.match(word))]
     *before, result = ranges
     left = [1 if found[3] is None else int(found[3]) for found in before]
@@ -87,6 +132,8 @@ def _hunk(log: BinaryIO, heading: re.Match[bytes]) -> Iterator[tuple[int, bytes]
             continue
         signs, content = line[:parents], line[parents:].rstrip(b"\n")
         in_result = b"-" not in signs
+        if not in_result and b"pragma" in content:
+            removed.add(content)
         for index in range(parents):
             sign = signs[index : index + 1]
             if sign == b"-" or (sign == b" " and in_result):
@@ -136,6 +183,32 @@ def text_lines(lines: list[tuple[int, bytes]]) -> list[tuple[int, str]]:
             if start + LINE_LIMIT >= len(text):
                 break
     return out
+
+
+def without_pragmas(piece: Added) -> list[tuple[int, bytes]]:
+    """The lines, in which a pragma that lets a finding pass counts only where the very same line stood before.
+
+    Who writes the change does not decide what is looked at in it. One about the line after it never counts: that line
+    may be another now.
+    """
+    return [
+        (number, content if content in piece.removed and b"nextline" not in content else _unsaid(content))
+        for number, content in piece.lines
+    ]
+
+
+def _unsaid(line: bytes) -> bytes:
+    return line.replace(b"pragma", b"pr gma")
+
+
+def keys_in(lines: list[tuple[int, str]]) -> Iterator[tuple[int, str, str]]:
+    """What has the shape of a key, as (line, kind, value)."""
+    text = "\n".join(text for _, text in lines)
+    at, before = 0, 0
+    for found in _SHAPE.finditer(text):
+        at, before = at + text.count("\n", before, found.start()), found.start()
+        if found.lastindex and not _PLACEHOLDER.search(found[0]):
+            yield lines[at][0], _KINDS[found.lastindex - 1], found[0]
 
 
 def fresh(lines: list[tuple[int, str]], known: set[str]) -> list[tuple[int, str]]:
@@ -190,19 +263,50 @@ def allowed_by(baseline: dict[str, Any] | None) -> set[tuple[str, str]]:
     }
 
 
+@dataclass(slots=True)
+class _Exclusions:
+    files: list[re.Pattern[str]]
+    secrets: list[re.Pattern[str]]
+
+    def let_pass(self, path: str, value: str) -> bool:
+        """Whether people said on the default branch that this is none."""
+        return any(p.search(path) for p in self.files) or any(p.search(value) for p in self.secrets)
+
+
+def _exclusions(baseline: dict[str, Any] | None) -> _Exclusions:
+    found: dict[str, list[re.Pattern[str]]] = {}
+    for entry in _dicts((baseline or {}).get("filters_used")):
+        if entry.get("path") in BUILT_IN_EXCLUSIONS and isinstance(entry.get("pattern"), list):
+            for pattern in entry["pattern"]:
+                with contextlib.suppress(re.error):
+                    found.setdefault(entry["path"], []).append(re.compile(str(pattern)))
+    return _Exclusions(found.get(f"{EXCLUSION}file", []), found.get(f"{EXCLUSION}secret", []))
+
+
+def _hash(value: str) -> str:
+    return hashlib.sha1(value.encode(), usedforsecurity=False).hexdigest()  # as the library does
+
+
 def scan(log: BinaryIO, baseline: dict[str, Any] | None) -> list[dict[str, object]]:
     """All findings, each file of each commit on its own."""
     from detect_secrets.core.scan import scan_file
     from detect_secrets.settings import transient_settings
 
     allowed, findings = allowed_by(baseline), []
+    exclusions = _exclusions(baseline)
     seen: set[tuple[str, int, str, str]] = set()
     with tempfile.TemporaryDirectory(prefix="agentsmith-scan-") as folder, transient_settings(settings_from(baseline)):
         known: dict[str, set[str]] = {}
         for piece in added(log):
-            lines = fresh(text_lines(piece.lines), known.setdefault(piece.path, set()))
+            lines = fresh(text_lines(without_pragmas(piece)), known.setdefault(piece.path, set()))
             if not any(text.strip() for _, text in lines):
                 continue
+            for number, kind, value in keys_in(lines):
+                key = (piece.path, number, kind, piece.commit)
+                if key in seen or (piece.path, _hash(value)) in allowed or exclusions.let_pass(piece.path, value):
+                    continue
+                seen.add(key)
+                findings.append({"path": piece.path, "line": number, "kind": kind, "commit": piece.commit})
             with _as_file(folder, piece.path, lines) as name:
                 for secret in scan_file(name):
                     number = lines[min(max(secret.line_number, 1), len(lines)) - 1][0]

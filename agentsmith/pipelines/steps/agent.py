@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Final
 
 from agentsmith.config import Agent
 from agentsmith.config.presets import PROMPT
 from agentsmith.config.steps import AgentSettings
-from agentsmith.pipelines.agents import AgentReport, argv_for, read_output, reads_stdin, safe_session
+from agentsmith.pipelines.agents import argv_for, format_of, reads_stdin
+from agentsmith.pipelines.apart import NotUsable, TooMuch, evaluate
 from agentsmith.pipelines.context import StepContext
 from agentsmith.pipelines.git import Conflicted
 from agentsmith.pipelines.outcome import StepEnd, Verdict
 from agentsmith.pipelines.prompt import BUILT_IN, PromptFacts, make_prompt
+from agentsmith.pipelines.reports import AgentReport, safe_session
 from agentsmith.pipelines.steps.command import carry_out
 from agentsmith.pipelines.templates import LARGEST_SOURCE, BadTemplate
 from agentsmith.pipelines.worker import quoted
@@ -30,8 +31,11 @@ async def agent(context: StepContext, settings: AgentSettings) -> StepEnd:
         return StepEnd(Verdict.BAD_CONFIGURATION, f"There is no agent `{name}` any more; see `agents`.")
     try:
         await write_prompt(context, settings)
-    except BadTemplate as error:
+    except (BadTemplate, NotUsable) as error:
         return StepEnd(Verdict.BAD_CONFIGURATION, f"The template of the prompt cannot be used: {error}")
+    except TooMuch as error:
+        note = f"The template of the prompt {error}; make `{PROMPT}` on the repository's default branch simpler."
+        return StepEnd(Verdict.BAD_CONFIGURATION, note)
     session = safe_session(context.memory.sessions.get(name, "")) if settings.resume else ""
     end, report = await _work(context, settings, preset, session)
     if session and end.verdict is Verdict.FAILED and not report.usage and not report.answer:
@@ -57,21 +61,34 @@ async def _work(
         stdin=prompt if reads_stdin(preset) else None,
         tail_limit=_TAIL,
     )
-    report = await asyncio.to_thread(read_output, preset, log, start=start)
+    report = await _read(context, preset, start)
     if report.usage and not said.usage:
         context.recorder.spent(context.index, report.usage)
     session = safe_session(said.session) or report.session
     return end, replace(report, session=session, answer=quoted(report.answer, context.say))
 
 
+async def _read(context: StepContext, preset: Agent, start: int) -> AgentReport:
+    given = {"format": asdict(format_of(preset)), "output": str(context.place.log), "start": start}
+    try:
+        return AgentReport.of(await evaluate(context.shell, "report", given))
+    except TooMuch as error:
+        context.warn(f"What the agent printed could not be read: it {error}.")
+        return AgentReport()
+
+
 async def write_prompt(context: StepContext, settings: AgentSettings) -> None:
     """Write the prompt file: from the step's template, the repository's, or the built-in one, in this order."""
-    template = settings.prompt
-    if template is None and context.checkout is not None:
-        found = await context.checkout.show(PROMPT, limit=LARGEST_SOURCE)
-        template = found.decode("utf-8", "replace") if found is not None else None
     facts = facts_of(context, settings.task)
-    context.place.write(context.place.prompt_file, make_prompt(template or BUILT_IN[settings.task], facts))
+    theirs: bytes | None = None
+    if settings.prompt is None and context.checkout is not None:
+        theirs = await context.checkout.show(PROMPT, limit=LARGEST_SOURCE)
+    if theirs:
+        given = {"template": theirs.decode("utf-8", "replace"), "facts": asdict(facts)}
+        prompt = str(await evaluate(context.shell, "prompt", given))
+    else:
+        prompt = make_prompt(settings.prompt or BUILT_IN[settings.task], facts)
+    context.place.write(context.place.prompt_file, prompt)
 
 
 def facts_of(context: StepContext, task: str = "do") -> PromptFacts:

@@ -5,28 +5,34 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
+from urllib.parse import unquote, urlsplit
 
 import structlog
 
 from agentsmith import logs
 from agentsmith.config.presets import VERIFY
 from agentsmith.config.steps import Argument, CommandSettings, RunSettings, ScriptSettings, VerifySettings
+from agentsmith.domain.errors import pass_over
 from agentsmith.pipelines.context import StepContext
 from agentsmith.pipelines.guarded import CommandNotStarted, Exit
 from agentsmith.pipelines.outcome import ExitCode, StepEnd, Verdict, done
 from agentsmith.pipelines.runner import TAIL, Command
 from agentsmith.pipelines.worker import SAY, Said, keep_artifacts, quoted
-from agentsmith.pipelines.workplace import passed_on
+from agentsmith.pipelines.workplace import ALWAYS_PASSED, passed_on
 
 log = structlog.get_logger()
 
 _SHELL: Final = ("/bin/sh",)
 _LARGEST_SCRIPT: Final = 1024 * 1024
-_CREDENTIAL: Final = re.compile(r"(?:KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?)$")
+_CREDENTIAL: Final = re.compile(
+    r"(?:KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?|_PASS|_PWD|_PAT|_AUTH|_COOKIE)$", re.I
+)
+_RANDOM: Final = re.compile(r"(?=[^\s:/]*[0-9])(?=[^\s:/]*[a-z])(?=[^\s:/]*[A-Z])[^\s:/]{20,}|[0-9a-f]{32,}")
+"""Nobody makes up such a value, whatever the name of its variable."""
 _SHORTEST_SECRET: Final = 8
 _IGNORED: Final = (
     "A line of output began with `::` and did not count, since it could come from the ticket or from a file. A worker "
@@ -95,8 +101,10 @@ async def carry_out(
     allowed = passed_on((*context.pipeline.env, *names, *settings.env))
     _keep_quiet_about(allowed)
     said = Said(say=context.say, on_progress=lambda text: context.recorder.progress(context.index, text))
-    with contextlib.suppress(OSError):
+    try:
         place.status_file.unlink()
+    except OSError as error:  # mostly there is none; whatever else a worker made of it is not read either
+        pass_over(error)
     command = Command(
         argv=argv,
         env={**allowed, **context.env},
@@ -137,9 +145,8 @@ async def _take_in(context: StepContext, said: Said) -> None:
     context.recorder.spent(context.index, said.usage)
     context.summary = said.summary or context.summary
     record.question, record.summary = said.question, context.summary
-    if said.ignored and _IGNORED not in record.warnings:
-        record.warnings.append(_IGNORED)
-        log.warning("a line did not count", run=record.run, step=context.step.name, remedy=_IGNORED)
+    if said.ignored:
+        context.warn(_IGNORED)
     if not said.artifacts:
         return
     kept, left = await asyncio.to_thread(
@@ -190,11 +197,27 @@ def shown(name: str) -> str:
 
 
 def _keep_quiet_about(env: dict[str, str]) -> None:
-    """A credential that a step is given may stand in its output; it must not get from there to the ticket (P8)."""
+    """A credential that a step is given may stand in its output or its work; it must get nowhere from there (P8)."""
     for name, value in env.items():
-        if _CREDENTIAL.search(name) and len(value) >= _SHORTEST_SECRET and value not in _known:
-            _known.add(value)
-            logs.register_secret(value)
+        for secret in credentials_in(name, value):
+            if secret not in _known:
+                _known.add(secret)
+                logs.register_secret(secret)
+
+
+def credentials_in(name: str, value: str) -> Iterator[str]:
+    """What of a variable is secret: all of it, or the password of an address."""
+    if name in ALWAYS_PASSED:
+        return
+    if (_CREDENTIAL.search(name) and len(value) >= _SHORTEST_SECRET) or _RANDOM.fullmatch(value):
+        yield value
+    try:
+        password = urlsplit(value).password if "://" in value else None
+    except ValueError:
+        return
+    if password and len(password) >= _SHORTEST_SECRET:
+        yield password
+        yield unquote(password)
 
 
 _known: Final[set[str]] = set()

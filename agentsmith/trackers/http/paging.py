@@ -22,7 +22,7 @@ class Page:
 NextPage = Callable[[Page, Answer], Page | None]
 """From a page and its answer to the next page; None after the last."""
 
-_LINK: Final = re.compile(r"<([^>]*)>((?:\s*;\s*[\w-]+\s*=\s*(?:\"[^\"]*\"|[^\s;,\"]+))*)")
+_LINK: Final = re.compile(r"<([^<>]*)>((?:\s*;\s*[\w-]+\s*=\s*(?:\"[^\"]*\"|[^\s;,\"]+))*)")
 _REL: Final = re.compile(r";\s*rel\s*=\s*\"?([^\";,]*)\"?", re.I)
 
 

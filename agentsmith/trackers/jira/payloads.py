@@ -222,6 +222,7 @@ class History(Record):
 
     id: str = ""
     author: User | None = None
+    created: Moment
     items: list[Change]
 
 

@@ -34,6 +34,7 @@ from agentsmith.domain.tracker import (
     Sticky,
     Unknown,
 )
+from agentsmith.domain.vetting import History
 from agentsmith.domain.webhook import Remark
 from agentsmith.trackers.local.book import ME, Book, fold
 from agentsmith.trackers.local.change import Change, Hand, StaleRevision
@@ -207,11 +208,13 @@ class LocalTracker:
 
     async def labelled_by(self, ticket: Ticket, label: str) -> Labelling | None:
         """Who last put `label` on the ticket, from the record of events."""
-        found = await self.database.read(partial(self._book.labelled_by, key=ticket.key, label=label))
-        if found is None:
-            return None
-        actor, event = found
-        return Labelling(actor, await self.access_of(actor), event)
+        deeds = (await self.history(ticket, label)).deeds
+        actor = deeds[0].actor if deeds else None
+        return None if actor is None else Labelling(actor, await self.access_of(actor), deeds[0].event)
+
+    async def history(self, ticket: Ticket, label: str) -> History:
+        """What was done to the ticket since `label` was put on (T21)."""
+        return History(await self.database.read(partial(self._book.history, key=ticket.key, label=label)))
 
     async def access_of(self, actor: Actor) -> Access:
         """WRITE for every person, for whoever can write the file may; nothing for programs (P7)."""

@@ -1,0 +1,107 @@
+"""What the output of a coding agent tells: its session, what it used, and what it has to say to people.
+
+Read apart (`apart.py`): the lines are as long as a worker likes, and the pattern may take its time with them. So
+nothing is imported here that takes long.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from agentsmith.domain.errors import pass_over
+from agentsmith.pipelines.worker import Usage, number, one_line
+
+_LONGEST_LINE: Final = 4 * 1024 * 1024
+_LONGEST_ANSWER: Final = 16_000
+_SAFE_SESSION: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:-]{0,199}")
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """Where in its output an agent tells what; see `agents` in the configuration."""
+
+    session: str | None = None
+    answer: str | None = None
+    usage: dict[str, str] = field(default_factory=dict)
+    usage_pattern: str | None = None
+    usage_adds_up: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class AgentReport:
+    """What the output of an agent tells."""
+
+    session: str = ""
+    usage: Usage = field(default_factory=Usage)
+    answer: str = ""
+
+    @classmethod
+    def of(cls, data: dict[str, Any]) -> AgentReport:
+        """Read back what `asdict` made of one."""
+        return cls(data["session"], Usage.of(data["usage"]), data["answer"])
+
+
+def read_output(told: Format, output: Path, *, start: int) -> AgentReport:
+    """What the agent told in its output, which begins at `start`; never fails, whatever it printed."""
+    reading = _Reading(told)
+    try:
+        with output.open("rb") as stream:
+            stream.seek(start)
+            while line := stream.readline(_LONGEST_LINE):
+                reading.take(line)
+    except OSError as error:
+        pass_over(error)
+        return AgentReport()
+    return AgentReport(reading.session, reading.usage, reading.answer)
+
+
+class _Reading:
+    """One pass over the lines."""
+
+    def __init__(self, told: Format) -> None:
+        self.session, self.answer, self.usage = "", "", Usage()
+        self._format = told
+        self._pattern = re.compile(told.usage_pattern) if told.usage_pattern else None
+
+    def take(self, line: bytes) -> None:
+        if self._pattern is not None and (found := self._pattern.search(line.decode("utf-8", "replace"))):
+            self._count(Usage.of({name: number(value) for name, value in found.groupdict().items() if value}))
+        if not line.lstrip().startswith(b"{"):
+            return
+        try:
+            data = json.loads(line)
+        except (ValueError, RecursionError):
+            return
+        if (
+            self._format.session
+            and isinstance(told := at(data, self._format.session), str)
+            and _SAFE_SESSION.fullmatch(told)
+        ):
+            self.session = told
+        if self._format.answer and isinstance(said := at(data, self._format.answer), str) and said.strip():
+            self.answer = said.replace("\0", "")[:_LONGEST_ANSWER]
+        values = {name: at(data, path) for name, path in self._format.usage.items()}
+        if any(value is not None for value in values.values()):
+            self._count(Usage.of(values))
+
+    def _count(self, usage: Usage) -> None:
+        self.usage = self.usage + usage if self._format.usage_adds_up else usage
+
+
+def at(data: Any, path: str) -> Any:
+    """What stands at `a.b.c`; None where there is nothing."""
+    for key in path.split("."):
+        if not isinstance(data, dict):
+            return None
+        data = data.get(key)
+    return data
+
+
+def safe_session(text: str) -> str:
+    """The session's id, if it can stand in a command line as one; else nothing."""
+    line = one_line(text)
+    return line if _SAFE_SESSION.fullmatch(line) else ""

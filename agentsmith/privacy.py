@@ -1,0 +1,29 @@
+"""What this process keeps from others on its machine, also from those of its own user: steps may run as it (P8)."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from typing import Final
+
+_PR_SET_DUMPABLE: Final = 4
+_HARMLESS: Final = (
+    *("PATH", "HOME", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR", "SSL_CERT_FILE", "SSL_CERT_DIR"),
+    # Where Python and its libraries are found, on machines where that is not where they belong.
+    *("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "DYLD_FALLBACK_LIBRARY_PATH"),
+    *("PYTHONPATH", "PYTHONHOME", "PYTHONUSERBASE"),
+)
+
+
+def keep_to_ourselves() -> None:
+    """From now on only root reads our environment and memory (Linux). What we start is as readable as ever."""
+    if sys.platform == "linux":
+        import ctypes
+
+        ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, *map(ctypes.c_ulong, (0, 0, 0, 0)))
+
+
+def bare(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """The environment of the programs that we start: no variable of ours in which a secret could stand."""
+    return {name: environ[name] for name in _HARMLESS if name in environ}
