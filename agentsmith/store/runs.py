@@ -1,4 +1,4 @@
-"""Who runs a ticket right now: lease, counters, stop requests. Each step is one script.
+"""Who runs a ticket right now: lease and counters. Each step is one script.
 
 Every acquisition gets the next fence, and every later step is refused once a newer one stands.
 """
@@ -16,9 +16,10 @@ from agentsmith.store.commands import Commands, Value
 from agentsmith.store.dead_letters import DeadLetter
 from agentsmith.store.entries import ENTRIES
 from agentsmith.store.intents import RECORD, flat_fields
-from agentsmith.store.keys import COUNTERS_MS, ENDED_MS, FENCE_MS, HISTORY_MS, STOP_MS, UNRENEWED_MS, Keys
+from agentsmith.store.keys import COUNTERS_MS, ENDED_MS, FENCE_MS, HISTORY_MS, UNRENEWED_MS, Keys
 from agentsmith.store.run_lease import Acquired, NotAcquired, RunLease, Settled
 from agentsmith.store.scripting import Script
+from agentsmith.store.wishes import Wishes
 
 HISTORY_KEPT: Final = 5
 
@@ -127,16 +128,6 @@ if #ARGV > 8 then record(intent, intents, ticket, tonumber(mine), tonumber(look_
 return 'settled'
 """
 )
-_REQUEST_STOP: Final = Script(f"""
-local stop, heartbeat, running, index, ended, fence = unpack(KEYS)
-local ticket, reason = unpack(ARGV)
-local runs = redis.call('EXISTS', heartbeat) + redis.call('HEXISTS', running, ticket)
-local known = runs + redis.call('HEXISTS', index, ticket)
--- The last run has ended and nothing waits: the request would stop a run that nobody has asked for yet.
-if known == 0 and tonumber(redis.call('GET', ended) or '-1') == newest(fence) then return 0 end
-redis.call('SET', stop, reason, 'PX', {STOP_MS})
-return 1
-""")
 _SETTLE_AGAIN: Final = Script(
     RECORD
     + f"""
@@ -226,11 +217,11 @@ return redis.call('HGET', KEYS[1], 'attempts')
 """)
 
 
-class Runs:
+class Runs(Wishes):
     """Ownership of tickets."""
 
     def __init__(self, redis: Commands, keys: Keys, *, settle_ms: int, renew_ms: int, lapse_ms: int) -> None:
-        self._redis, self._keys = redis, keys
+        super().__init__(redis, keys)
         self._settle_ms, self._renew_ms, self._lapse_ms = settle_ms, renew_ms, lapse_ms
 
     async def acquire(
@@ -367,32 +358,6 @@ class Runs:
         """The ticket's run is dead, and nothing is to be done about it."""
         k = self._keys
         await _FORGET(self._redis, [k.heartbeat(ticket), k.running, k.suspects, k.released], [ticket])
-
-    async def request_stop(self, ticket: TicketId, reason: str) -> bool:
-        """Ask whoever runs the ticket to stop; it stands until the run ended. False when it has ended already."""
-        k = self._keys
-        keys = [k.stop(ticket), k.heartbeat(ticket), k.running, k.queue_index, k.ended(ticket), k.fence(ticket)]
-        return bool(await _REQUEST_STOP(self._redis, keys, [ticket, reason]))
-
-    async def stop_requested(self, ticket: TicketId) -> str | None:
-        """The reason why the ticket's run is to stop, if somebody asked."""
-        return await self._redis.get(self._keys.stop(ticket))
-
-    async def withdraw_stop(self, ticket: TicketId) -> None:
-        """There is nothing (any more) that could be stopped."""
-        await self._redis.delete(self._keys.stop(ticket))
-
-    async def note_follow_up(self, ticket: TicketId, by: str) -> None:
-        """Run it once more after the live run."""
-        await self._redis.set(self._keys.follow_up(ticket), by or "someone", px=STOP_MS)
-
-    async def withdraw_follow_up(self, ticket: TicketId) -> None:
-        """Do not run it once more after all."""
-        await self._redis.delete(self._keys.follow_up(ticket))
-
-    async def follow_up(self, ticket: TicketId) -> str | None:
-        """Who asked for the ticket to run once more after its live run, if anybody did."""
-        return await self._redis.get(self._keys.follow_up(ticket))
 
 
 def _ms(seconds: float) -> int:
