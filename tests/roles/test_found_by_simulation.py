@@ -554,3 +554,19 @@ async def test_the_end_of_a_run_that_somebody_took_over_since_is_not_settled_aga
     await raw.delete(world.store.keys.heartbeat(lease.ticket))
     assert await world.store.runs.settle_again(end) == "settled"
     assert await world.store.runs.settle_again(end) == "known"
+
+
+async def test_an_intent_that_nobody_looks_for_is_found(world: World, raw: Any) -> None:
+    """Each look at the ticket would wait for it to be published, for ever."""
+    key = await world.open_ticket("agent-smith:failed")
+    store, ticket = world.store, world.ticket_id(key)
+    async with holding(store, "local", ticket) as lock:
+        intent = Intent(ticket, "local", key, 0, Status.FAILED, Status.PENDING, "retry", "again", by_person=True)
+        await store.intents.decide(ticket, intent, lock_key=lock.key, token=lock.token, look_in=60)
+    await raw.delete(store.keys.intents)
+    await raw.zadd(store.keys.intents, {"local/tickets#gone": 1})
+    assert isinstance(await world.claim(key), Deferred)
+    await world.housekeeping._heal()
+    assert await raw.zrange(store.keys.intents, 0, -1) == [ticket]
+    await world.housekeeping.sweep()
+    assert await world.statuses(key) == {Status.PENDING}
