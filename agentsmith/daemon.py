@@ -20,7 +20,7 @@ from typing import Any
 import structlog
 
 from agentsmith import __version__, logs
-from agentsmith.claim import Claims, new_request, new_run_id
+from agentsmith.claim import Claims
 from agentsmith.config import Config
 from agentsmith.consumer import Consumer
 from agentsmith.domain.errors import StoreRefused, TrackerError
@@ -31,6 +31,7 @@ from agentsmith.domain.tracker import Tracker
 from agentsmith.housekeeping import Housekeeping, Intervals
 from agentsmith.intake import Intake
 from agentsmith.leadership import lead
+from agentsmith.newrun import new_request, new_run_id
 from agentsmith.opening import Opened, open_forges, open_store, open_trackers, webhook_readers
 from agentsmith.pipelines import cgroups
 from agentsmith.pipelines.context import Limits
