@@ -76,7 +76,12 @@ EDGES: Final = frozenset(
         Edge(Status.IN_PROGRESS, Status.FAILED, Owner.HOUSEKEEPING, "attempts used up"),
         Edge(Status.ENQUEUED, None, Owner.HOUSEKEEPING, "trigger removed or ticket closed"),
         Edge(Status.IN_PROGRESS, None, Owner.HOUSEKEEPING, "trigger removed or ticket closed"),
-        Edge(Status.ENQUEUED, Status.PENDING, Owner.HOUSEKEEPING, "its place is lost, and with it what was vetted, or what to run"),
+        Edge(
+            Status.ENQUEUED,
+            Status.PENDING,
+            Owner.HOUSEKEEPING,
+            "its place is lost, and with it what was vetted, or what to run",
+        ),
         Edge(Status.WAITING, Status.PENDING, Owner.HOUSEKEEPING, "what it waited for has come"),
         Edge(Status.WAITING, Status.PENDING, Owner.PERSON, "label removed, trigger set again, or retry"),
         Edge(Status.DONE, Status.PENDING, Owner.PERSON, "label removed, or retry"),

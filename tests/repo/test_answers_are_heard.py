@@ -19,6 +19,7 @@ SILENT: Final = {
     ("consumer.py", "acknowledge_and_take"): "takes nothing; what is not in our list needs no acknowledgement",
     ("run.py", "acknowledge_and_take"): "the same",
     ("consumer.py", "bury"): "what is not in our list is somebody else's to bury",
+    ("consumer.py", "hand_back"): "what is not in our list is not ours to give back",
     ("consumer.py", "release_dead"): "by compare: there is nothing of ours to let go then",
     ("farewell.py", "release_dead"): "the same",
     ("run.py", "release_dead"): "the same",

@@ -120,7 +120,9 @@ class People:
         records: list[Any] = payloads.read(list[Any], answer.data, "a list of label events")
         found = []
         for record in records:
-            if not isinstance(record, dict) or record.get("action") not in _ACTIONS or record.get("label") is None:
+            if not isinstance(record, dict):
+                raise BadAnswer("GitLab: a label event is malformed")  # who knows what it would tell
+            if record.get("action") not in _ACTIONS or record.get("label") is None:
                 continue
             event: LabelEvent = payloads.read(LabelEvent, record, "a label event")
             actor = event.user.to_actor() if event.user is not None else None
@@ -193,7 +195,7 @@ class People:
                 denied = frozenset({403, 404})
                 answer = await self._client.get(f"/users/{actor.id}", allow=denied, missing=Refused)
                 if answer.status in denied:
-                    return replace(actor, bot=False)  # not remembered: next time it may be told
+                    return False  # not remembered: next time it may be told
                 told: User = payloads.read(User, answer.data, "a user")
                 bot = told.bot
             self._bots[actor.id] = bot
