@@ -20,7 +20,7 @@ from typing import Any
 import structlog
 
 from agentsmith import __version__, logs
-from agentsmith.claim import Claims, new_request, new_run_id
+from agentsmith.claim import Claims
 from agentsmith.config import Config
 from agentsmith.consumer import Consumer
 from agentsmith.domain.errors import StoreRefused, TrackerError
@@ -40,6 +40,7 @@ from agentsmith.poller import Poller
 from agentsmith.publish import Publisher
 from agentsmith.recover import Recovery
 from agentsmith.reload import ConfigFile
+from agentsmith.requests import new_request, new_run_id
 from agentsmith.retention import Retention
 from agentsmith.rulebook import LiveTriggers, Rulebook
 from agentsmith.shadow import ReadOnly
