@@ -297,22 +297,8 @@ class Intents:
         `wake_now` has the ticket looked at in any case.
         """
         k, t = self._keys, intent.ticket
-        keys = [
-            k.intent(t),
-            k.intents,
-            k.fence(t),
-            k.published(t),
-            k.counters(t),
-            k.due,
-            k.follow_up(t),
-            k.inbox,
-            k.inbox_index,
-            k.where(t),
-            k.reservations,
-            k.history(t),
-            k.reasons(t),
-            k.last_word(t),
-        ]
+        keys = [k.intent(t), k.intents, k.fence(t), k.published(t), k.counters(t), k.due, k.follow_up(t), k.inbox]
+        keys += [k.inbox_index, k.where(t), k.reservations, k.history(t), k.reasons(t), k.last_word(t)]
         follow_up = replace(wake, kind=SignalKind.RETRY, cause="asked for again while it was running")
         args: list[Value] = [
             t,
