@@ -48,9 +48,9 @@ from agentsmith.domain.tracker import (
     Words,
 )
 from agentsmith.domain.vetting import Pin
-from agentsmith.newrun import new_request, new_run_id
 from agentsmith.publish import LOOK_AGAIN, Publisher, shows
 from agentsmith.recover import Recovery
+from agentsmith.requests import new_request, new_run_id
 from agentsmith.rulebook import Rulebook
 from agentsmith.store import Begun, Lease, Pushed, Store
 from agentsmith.store.places import Place, all_of

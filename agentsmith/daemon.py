@@ -31,7 +31,6 @@ from agentsmith.domain.tracker import Tracker
 from agentsmith.housekeeping import Housekeeping, Intervals
 from agentsmith.intake import Intake
 from agentsmith.leadership import lead
-from agentsmith.newrun import new_request, new_run_id
 from agentsmith.opening import Opened, open_forges, open_store, open_trackers, webhook_readers
 from agentsmith.pipelines import cgroups
 from agentsmith.pipelines.context import Limits
@@ -41,6 +40,7 @@ from agentsmith.poller import Poller
 from agentsmith.publish import Publisher
 from agentsmith.recover import Recovery
 from agentsmith.reload import ConfigFile
+from agentsmith.requests import new_request, new_run_id
 from agentsmith.retention import Retention
 from agentsmith.rulebook import LiveTriggers, Rulebook
 from agentsmith.shadow import ReadOnly

@@ -1,4 +1,4 @@
-"""A new run of a ticket: its name, and the request that stands for it until a consumer takes it."""
+"""Making requests: a new piece of work under a name that no other has, on the text as it is now."""
 
 from __future__ import annotations
 
