@@ -125,7 +125,7 @@ class Book:
             actor, when = Actor(id=name, name=name, bot=bool(bot)), datetime.fromisoformat(at)
             if kind == "edited":
                 # Older files do not say what was edited.
-                deeds += [Deed(_EDITS[part], actor, when, str(event)) for part in filter(None, detail.split(" ")) if detail else _EDITS]
+                deeds += [Deed(_EDITS[part], actor, when, str(event)) for part in detail.split() or _EDITS]
             else:
                 deed = DeedKind.LABELLED if kind == "labelled" else DeedKind.UNLABELLED
                 deeds.append(Deed(deed, actor, when, str(event), detail))
