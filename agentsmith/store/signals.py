@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
-from agentsmith.domain.signal import Signal
+from agentsmith.domain.signal import Signal, SignalKind
 from agentsmith.domain.ticket import TicketId
 from agentsmith.store.commands import Commands, Value
 from agentsmith.store.entries import ENTRIES, name_in, new_name
@@ -122,6 +122,15 @@ redis.call('ZADD', line_of .. line(entry), redis.call('ZSCORE', held, topic), to
 return 1
 """
 )
+_HELD: Final = Script("""
+local found = {}
+for _, topic in ipairs(ARGV) do
+  if redis.call('ZSCORE', KEYS[1], topic) then found[#found + 1] = topic end
+end
+return found
+""")
+_HOLDABLE: Final = (SignalKind.LOOK, SignalKind.RETRY)
+"""What may be held back for want of room; a command is obeyed or not."""
 _LATER: Final = Script(
     INBOX
     + """
@@ -328,10 +337,11 @@ class Signals:
         entry = json.dumps({"payload": signal.to_json(), "places": list(places)})
         await _HOLD(self._redis, keys, [payload, signal.topic, entry, k.held_line("")])
 
-    async def held(self) -> frozenset[TicketId]:
-        """The tickets that wait for room."""
-        entries = (await self._redis.hgetall(self._keys.held_payloads)).values()
-        return frozenset(Signal.from_json(json.loads(entry)["payload"]).ticket for entry in entries)
+    async def held(self, tickets: Sequence[TicketId]) -> frozenset[TicketId]:
+        """Those of the tickets that wait for room."""
+        asked = [f"{kind.value}:{ticket}" for ticket in tickets for kind in _HOLDABLE]
+        waiting = set(await _HELD(self._redis, [self._keys.held], asked)) if asked else set()
+        return frozenset(t for t in tickets if any(f"{kind.value}:{t}" in waiting for kind in _HOLDABLE))
 
     async def send_later(self, signal: Signal, *, wait: float) -> None:
         """Put a signal into the inbox once `wait` seconds have passed."""
