@@ -16,7 +16,8 @@ SCRATCH = $(or $(MEMORY),$(TMPDIR),/tmp)
 # The tests start hundreds of processes: let each find what the first one compiled, whatever the shell prefers.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test live check collected simulate crashes races intake chaos failovers mutants bench docs fmt install clean
+.PHONY: demo test live check collected simulate crashes races intake chaos failovers mutants bench docs fmt install clean \
+  pin-images
 
 demo: $(STAMP)
 	$(BIN)/agentsmith demo
@@ -44,9 +45,12 @@ check: $(STAMP)
 simulate: $(STAMP)
 	$(BIN)/python -m tests.simulation --from $(FROM) --seeds $(SEEDS)
 
+# Writes deploy/images.env: each image by its digest. Needs docker and a registry.
+pin-images:
+	$(PYTHON) deploy/pin_images.py
+
 mutants: $(STAMP)
 	$(BIN)/python -m tests.mutants
-	AGENTSMITH_MUTANTS=all $(BIN)/pytest -q tests/mutants/test_tested.py
 
 # Kill -9 and SIGSTOP between every two steps of a claim, a run, its end and a recovery, and around every git command.
 crashes: $(STAMP)
@@ -63,7 +67,7 @@ intake: $(STAMP)
 
 # Real processes under every kind of fault; the last line is the result. More: make chaos TICKETS=1000 SEED=7
 chaos: $(STAMP)
-	@$(BIN)/python -m tests.chaos --tickets $(or $(TICKETS),100) $(if $(SEED),--seed $(SEED))
+	@$(BIN)/python -m tests.chaos --tickets $(or $(TICKETS),100) $(if $(SEED),--seed $(SEED)) $(if $(SENTINEL),--sentinel)
 
 # Sentinel failovers, planned and by kill, while tickets are in every state.
 failovers: $(STAMP)

@@ -1,15 +1,32 @@
-"""The gates that reading alone decides, and above all who may: whoever set a label or wrote a command (P7)."""
+"""The gates that reading alone decides, and above all who may: set a label, take one off, write a command (P7).
+
+Who asked for a run last decides, and whether the text is still what they saw: see `domain.vetting`.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
+from typing import Final
+
+import structlog
 
 from agentsmith.domain import gates
 from agentsmith.domain.claiming import Asked
+from agentsmith.domain.errors import Refused
 from agentsmith.domain.gates import GateResult, Policy
+from agentsmith.domain.lifecycle import Status
+from agentsmith.domain.request import text_hash
 from agentsmith.domain.rules import ClaimRules
 from agentsmith.domain.ticket import Actor, Ticket
-from agentsmith.domain.tracker import KnowsCircles, Labelling, Tracker
+from agentsmith.domain.tracker import Access, KnowsCircles, Labelling, Tracker
+from agentsmith.domain.vetting import Deed, DeedKind, History, Pin, changes_since, ends_rest, last_ask
+from agentsmith.domain.webhook import Remark
+
+log = structlog.get_logger()
+
+Remembered = Callable[[], Awaitable[Pin | None]]
+_BEFORE: Final = "it is the text that was vetted before"
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +35,10 @@ class Judged:
 
     gates: tuple[GateResult, ...]
     labelled: str = ""
+    pin: Pin | None = None
+    """The text as it was vetted, once all of them are open."""
+    changed: bool = False
+    """Whether the text was changed by somebody who may not: then a person has to look at it."""
 
     @property
     def passed(self) -> bool:
@@ -25,18 +46,46 @@ class Judged:
         return all(result.passed for result in self.gates)
 
 
-async def judge(tracker: Tracker, ticket: Ticket, rules: ClaimRules, asked: Asked | None = None) -> Judged:
-    """Hold the ticket against the gates that only need reading; who set the trigger comes last: it costs most."""
+async def judge(
+    tracker: Tracker,
+    ticket: Ticket,
+    rules: ClaimRules,
+    asked: Asked | None = None,
+    *,
+    pin: Pin | None = None,
+    remembered: Remembered | None = None,
+) -> Judged:
+    """Hold the ticket against the gates that only need reading; who asked for it comes last: it costs most.
+
+    `pin` is the text that was vetted, as Redis knows it; `remembered` reads it off the ticket, should Redis have
+    forgotten, and is asked only if it decides.
+    """
     results = (
         gates.is_open(ticket),
         gates.is_asked_for(asked.by) if asked is not None else gates.is_triggered(ticket, rules.triggers),
         gates.is_pending(ticket, tracker.labels),
     )
+    text = text_hash(ticket.title, ticket.body)
     if asked is not None or not all(result.passed for result in results):
-        return Judged(results)
-    label = gates.chosen(ticket, rules.triggers)[0].label
-    may, labelling = await _may_trigger(tracker, ticket, label, rules.policies[tracker.name])
-    return Judged((*results, may), _event(labelling, label))
+        return Judged(results, pin=Pin(text, by=asked.by) if asked is not None else None)
+    label, policy = gates.chosen(ticket, rules.triggers)[0].label, rules.policies[tracker.name]
+    history = await tracker.history(ticket, label)
+    ask = await _last_ask(tracker, history)
+    if ask is None:
+        return Judged((*results, gates.is_allowed(None, f"set {label!r}", policy)))
+    labelled = f"{history.deeds[0].event} {label}" if history.deeds[0].event else ""
+    held = pin if pin is not None and pin.holds(ask, text) else None
+    who = gates.is_retried(held.by) if held is not None and held.by else await _may(tracker, ask, policy)
+    if not who.passed:
+        return Judged((*results, who), labelled)
+    vetted = gates.is_vetted(_BEFORE) if held is not None else await _vetted(tracker, ticket, history, ask, policy)
+    if not vetted.passed and remembered is not None:
+        pin = await remembered()
+        if pin is not None and pin.holds(ask, text):
+            held, vetted = pin, gates.is_vetted(_BEFORE)
+    if not vetted.passed:
+        return Judged((*results, who, vetted), labelled, changed=history.tells_edits)
+    return Judged((*results, who, vetted), labelled, Pin(text, ask.event, held.by if held is not None else ""))
 
 
 async def set_again(tracker: Tracker, ticket: Ticket, labelled: str, rules: ClaimRules) -> Actor | None:
@@ -44,34 +93,85 @@ async def set_again(tracker: Tracker, ticket: Ticket, labelled: str, rules: Clai
     _, _, label = labelled.partition(" ")
     if not label:
         return None
-    may, labelling = await _may_trigger(tracker, ticket, label, rules.policies[tracker.name])
-    event = _event(labelling, label)
-    return labelling.actor if labelling is not None and may.passed and event and event != labelled else None
+    deeds = (await tracker.history(ticket, label)).deeds
+    if not deeds or not deeds[0].event or f"{deeds[0].event} {label}" == labelled:
+        return None
+    may = await _may(tracker, deeds[0], rules.policies[tracker.name])
+    return deeds[0].actor if may.passed else None
+
+
+async def wanted_again(tracker: Tracker, ticket: Ticket, rules: ClaimRules) -> Actor | None:
+    """Who set the trigger of a waiting ticket after it was parked, if they may; else None."""
+    wanted = {trigger.label.casefold() for trigger in gates.chosen(ticket, rules.triggers)}
+    parked = next((label for label in ticket.labels if tracker.labels.status_of(label) is Status.WAITING), None)
+    if len(wanted) != 1 or parked is None or not ticket.open:
+        return None
+    deeds = (await tracker.history(ticket, parked)).deeds
+    for deed in reversed(deeds):
+        # In the same moment: the ticket was opened with both labels.
+        if deed.kind is DeedKind.LABELLED and deed.label.casefold() in wanted and deed.at > deeds[0].at:
+            return deed.actor if (await _may(tracker, deed, rules.policies[tracker.name])).passed else None
+    return None
 
 
 async def may_command(tracker: Tracker, author: Actor, command: str, policy: Policy) -> GateResult:
     """Whether somebody who wrote a command may start work."""
-    who = Labelling(author, await tracker.access_of(author))
-    judged = gates.may(who, f"wrote {command!r}", policy)
-    if judged.passed:
-        return judged
-    return gates.may(who, f"wrote {command!r}", policy, await _circle(tracker, author, policy))
+    return await _may_do(tracker, author, f"wrote {command!r}", policy)
 
 
-async def _may_trigger(
-    tracker: Tracker, ticket: Ticket, label: str, policy: Policy
-) -> tuple[GateResult, Labelling | None]:
-    """Whether whoever set the trigger may; teams and roles are asked about only if they decide it."""
-    labelling = await tracker.labelled_by(ticket, label)
-    judged = gates.is_allowed(labelling, label, policy)
-    if judged.passed or labelling is None:
-        return judged, labelling
-    circle = await _circle(tracker, labelling.actor, policy)
-    return gates.is_allowed(labelling, label, policy, circle), labelling
+async def seen_by(tracker: Tracker, ticket: Ticket, label: str, remark: Remark, policy: Policy) -> GateResult:
+    """Whether the text is what the author of a comment saw when they asked for a run by it."""
+    history = await tracker.history(ticket, label)
+    if not history or remark.at is None:
+        return gates.is_vetted("") if policy.any_edits else gates.is_untold(ticket.key)
+    ask = Deed(DeedKind.RETRIED, remark.author, remark.at)
+    later = tuple(deed for deed in history.deeds if deed.kind.edit and deed.at >= remark.at)
+    return await _vetted(tracker, ticket, History((ask, *later), history.tells_edits), ask, policy)
 
 
-def _event(labelling: Labelling | None, label: str) -> str:
-    return f"{labelling.event} {label}" if labelling is not None and labelling.event else ""
+async def _last_ask(tracker: Tracker, history: History) -> Deed | None:
+    removed = any(ends_rest(deed, tracker.labels) for deed in history.deeds)
+    return last_ask(history, tracker.labels, await tracker.me() if removed else None)
+
+
+async def _vetted(tracker: Tracker, ticket: Ticket, history: History, ask: Deed, policy: Policy) -> GateResult:
+    """Whether the last to change title and body, since it was asked for, were people who may."""
+    if policy.any_edits:
+        return gates.is_vetted("anyone may change it: allow.edits")
+    if not history.tells_edits:
+        return gates.is_untold(ticket.key)
+    asker = repr(ask.actor.name) if ask.actor is not None else "somebody"
+    told = f"nobody changed it since {asker} {ask}"
+    for change in changes_since(history, ask):
+        editor = None
+        if change.actor is not None:
+            editor = await _may_do(tracker, change.actor, str(change), policy)
+        if editor is None or not editor.passed:
+            return gates.is_changed(change, ask, editor, ticket.key)
+        told = editor.saw
+    return gates.is_vetted(told)
+
+
+async def _may(tracker: Tracker, deed: Deed, policy: Policy) -> GateResult:
+    """Whether whoever did this may start work."""
+    if deed.actor is None:
+        return gates.is_allowed(None, str(deed), policy)
+    return await _may_do(tracker, deed.actor, str(deed), policy)
+
+
+async def _may_do(tracker: Tracker, actor: Actor, deed: str, policy: Policy) -> GateResult:
+    """Teams and roles are asked about only if they decide it."""
+    untold = ""
+    try:
+        who = Labelling(actor, await tracker.access_of(actor))
+    except Refused as error:
+        # Fails closed; who is named in `allow.users` still may.
+        log.error("the tracker does not tell what people may", tracker=tracker.name, error=str(error))
+        who, untold = Labelling(actor, Access.NONE), f"; what they may is not told to us: {error}"
+    judged = gates.may(who, deed, policy)
+    if judged.passed or untold:
+        return replace(judged, saw=judged.saw + untold)
+    return gates.may(who, deed, policy, await _circle(tracker, actor, policy))
 
 
 async def _circle(tracker: Tracker, actor: Actor, policy: Policy) -> str:

@@ -33,7 +33,7 @@ from agentsmith.domain.intent import Intent
 from agentsmith.domain.lifecycle import Status, resolve
 from agentsmith.domain.recovery import Leave
 from agentsmith.domain.report import in_queue
-from agentsmith.domain.request import PinnedText, PipelineRequest, asked_for
+from agentsmith.domain.request import PinnedText, PipelineRequest, started_by
 from agentsmith.domain.rules import ClaimRules
 from agentsmith.domain.signal import Signal, SignalKind, Taken
 from agentsmith.domain.ticket import Ticket
@@ -49,6 +49,7 @@ from agentsmith.domain.tracker import (
     Unknown,
     Words,
 )
+from agentsmith.domain.vetting import Pin
 from agentsmith.publish import LOOK_AGAIN, Publisher, shows
 from agentsmith.recover import Recovery
 from agentsmith.rulebook import Rulebook
@@ -117,13 +118,17 @@ class Claims:
                 return answer
         if status in (Status.ENQUEUED, Status.IN_PROGRESS) or len(statuses) > 1:
             return await self._attend(tracker, ticket, signal, lock)
+        if status is Status.WAITING and (by := await authority.wanted_again(tracker, ticket, self.rules)):
+            return await self._run_again(tracker, ticket, status, f"{by.name} set its trigger again", lock)
         return await self._pass_gates(tracker, ticket, lock, backoff, signal, asked)
 
     async def _imagine(self, tracker: Tracker, ticket: Ticket, status: Status) -> ClaimOutcome:
         """What a shadow makes of a ticket."""
         if status in (Status.ENQUEUED, Status.IN_PROGRESS):
             return AlreadyClaimed(f"it is {status.value}, and somebody else's")
-        judged = await authority.judge(tracker, ticket, self.rules)
+        judged = await authority.judge(
+            tracker, ticket, self.rules, remembered=lambda: self._recovery.pinned(tracker, ticket)
+        )
         # Until the ticket or the rules change, the answer stays the same.
         await self._note_rejected(ticket)
         if not judged.passed:
@@ -141,12 +146,20 @@ class Claims:
     async def _retry(
         self, tracker: Tracker, ticket: Ticket, status: Status, signal: Signal, lock: Lease, taken: Taken | None
     ) -> ClaimOutcome | None:
+        if signal.text:
+            # Whoever asks for a retry has read the text; should it have been changed since, that is another one.
+            await self._store.pins.keep(ticket.id, Pin(signal.text, by=signal.by or "a person"))
         if await self._store.runs.lease(ticket.id):
             await self._publisher.note_follow_up(tracker, ticket, signal.by, lock=lock)
             return AlreadyClaimed("it is running: it will run once more afterwards")
         if status not in (Status.DONE, Status.FAILED, Status.WAITING):
             return None
-        outcome = f"retried by {signal.by or 'a person'}"
+        return await self._run_again(tracker, ticket, status, f"retried by {signal.by or 'a person'}", lock, taken)
+
+    async def _run_again(
+        self, tracker: Tracker, ticket: Ticket, status: Status, outcome: str, lock: Lease, taken: Taken | None = None
+    ) -> ClaimOutcome:
+        """A person wants it: make it pending, and a signal will claim it."""
         intent = Intent(
             ticket.id, tracker.name, ticket.key, 0, status, Status.PENDING, run="retry", outcome=outcome, by_person=True
         )
@@ -157,17 +170,16 @@ class Claims:
 
     async def _attend(self, tracker: Tracker, ticket: Ticket, signal: Signal, lock: Lease) -> ClaimOutcome:
         """A ticket that we have in hand: stop it when it is no longer wanted, revive it when nobody has it."""
-        triggered = bool(gates.matching(ticket, self.rules.triggers))
         why = "the trigger was removed" if ticket.open else "the ticket was closed"
         if lease := await self._store.runs.lease(ticket.id):
-            if not ticket.open or not (triggered or lease.asked_by):
+            if not ticket.open or not gates.still_wanted(ticket, lease.wanted, self.rules.triggers):
                 await self._store.runs.request_stop(ticket.id, f"withdrawn: {why}")
             elif signal.labelled and (by := await authority.set_again(tracker, ticket, lease.labelled, self.rules)):
                 await self._publisher.note_follow_up(tracker, ticket, by.name, lock=lock)
                 return AlreadyClaimed(f"it is running: it will run once more, as {by.name} set its trigger again")
             return AlreadyClaimed("it is running")
         if payload := await self._store.queue.request_of(ticket.id):
-            if ticket.open and (triggered or asked_for(payload)):
+            if ticket.open and gates.still_wanted(ticket, started_by(payload), self.rules.triggers):
                 return AlreadyClaimed("it is queued")
             status = resolve(tracker.labels.statuses(ticket.labels))
             intent = Intent(ticket.id, tracker.name, ticket.key, 0, status, None, run="withdrawn", outcome=why)
@@ -191,10 +203,19 @@ class Claims:
         self, tracker: Tracker, ticket: Ticket, lock: Lease, backoff: float, signal: Signal, asked: Asked | None
     ) -> ClaimOutcome:
         rules = self.rules
-        judged = await authority.judge(tracker, ticket, rules, asked)
+        judged = await authority.judge(
+            tracker,
+            ticket,
+            rules,
+            asked,
+            pin=await self._store.pins.of(ticket.id),
+            remembered=lambda: self._recovery.pinned(tracker, ticket),
+        )
         results = judged.gates
         if not judged.passed:
             await self._note_rejected(ticket)  # until it changes the poller need not ask again
+            if judged.changed:
+                return await self._park(tracker, ticket, "text changed", f"Parked: {results[-1].saw}.", results, lock)
             return Rejected(results)
         pipeline = asked.pipeline if asked is not None else gates.chosen(ticket, rules.triggers)[0].pipeline
         run = new_run_id()
@@ -213,11 +234,14 @@ class Claims:
         circles = gates.goes_in_circles(begun.claims, rules.loop_limit, rules.loop_window)
         match begun.word:
             case "begun":
+                if judged.pin is not None:
+                    await self._store.pins.keep(ticket.id, judged.pin)
                 attempts = await self._store.runs.attempts(ticket.id) or 0
                 request = new_request(
                     ticket, pipeline, run=run, fence=begun.fence, attempt=attempts, wake=signal.cause, asked=asked
                 )
-                request = replace(request, labelled=judged.labelled or None)
+                trigger = gates.chosen(ticket, rules.triggers)[0].label if asked is None else None
+                request = replace(request, labelled=judged.labelled or None, trigger=trigger)
                 done = await self._take_on(tracker, ticket, request, lock, backoff, asked)
                 room = gates.has_room({rules.capacity.setting(place.name): place.limit for place in places})
                 return replace(done, gates=(*results, gates.runs_nowhere(), circles, room))
@@ -228,7 +252,7 @@ class Claims:
                     return Deferred(f"it is {keep.value}, and its labels were changed in the same moment", backoff)
                 return AlreadyClaimed(f"it is {keep.value}; the label was put back", (*results, shut))
             case "loop":
-                return await self._park(tracker, ticket, begun, results, lock)
+                return await self._park_loop(tracker, ticket, begun, results, lock)
             case "full":
                 return self._held(begun, places, (*results, gates.runs_nowhere(), circles))
             case _:
@@ -239,13 +263,20 @@ class Claims:
         shut = gates.is_full(begun.count, self.rules.capacity.setting(full.name), full.limit)
         return Held(shut.saw, tuple(place.name for place in places), (*results, shut))
 
-    async def _park(
+    async def _park_loop(
         self, tracker: Tracker, ticket: Ticket, begun: Begun, results: tuple[GateResult, ...], lock: Lease
     ) -> ClaimOutcome:
         """Stop a loop before it costs: park the ticket with one comment that names the limit and the setting."""
         limit, window = self.rules.loop_limit, self.rules.loop_window
         shut = gates.goes_in_circles(begun.claims, limit, window, first=begun.first_claim)
         note = f"It was {shut.saw}. Something may go in circles."
+        results = (*results, gates.runs_nowhere(), shut)
+        return await self._park(tracker, ticket, "loop limit", note, results, lock)
+
+    async def _park(
+        self, tracker: Tracker, ticket: Ticket, outcome: str, note: str, results: tuple[GateResult, ...], lock: Lease
+    ) -> ClaimOutcome:
+        """A person has to look at it before it runs: at what the last gate saw."""
         intent = Intent(
             ticket.id,
             tracker.name,
@@ -254,13 +285,13 @@ class Claims:
             Status.PENDING,
             Status.WAITING,
             run="parked",
-            outcome="loop limit",
-            note=f"{note}\n\nWhat to do: {shut.remedy}.",
+            outcome=outcome,
+            note=f"{note}\n\nWhat to do: {results[-1].remedy}.",
         )
         word = await self._recovery.decide_and_publish(intent, ticket=ticket, lock=lock)
         if word != "decided":
             return Deferred(f"not parked yet: {word}", self.rules.retry_backoff)
-        return Rejected((*results, gates.runs_nowhere(), shut))
+        return Rejected(results)
 
     async def _take_on(
         self,
@@ -282,6 +313,7 @@ class Claims:
             run,
             attempt=request.attempt,
             text=request.pinned.sha256,
+            trigger=request.wanted.trigger,
             note=in_queue(await self._store.queue.depth()) if asked is None else "",
         )
         words = await self._publisher.words(ticket, Status.ENQUEUED, intent)

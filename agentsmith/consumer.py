@@ -15,12 +15,13 @@ from typing import Final
 
 import structlog
 
+from agentsmith.boottime import boottime
 from agentsmith.domain.intent import Intent
 from agentsmith.domain.lifecycle import Status
-from agentsmith.domain.request import MalformedRequest, PipelineRequest
+from agentsmith.domain.request import MalformedRequest, NewerRequest, PipelineRequest
 from agentsmith.domain.ticket import TicketId
 from agentsmith.run import RunScope
-from agentsmith.store import AWAY, Acquired, DeadLetter, NotAcquired, Process, RunLease, Store
+from agentsmith.store import AWAY, Acquired, DeadLetter, NotAcquired, Process, RunLease, Settled, Store
 from agentsmith.ticketlock import LockBusy, holding
 from agentsmith.trackers.http import spending_for
 from agentsmith.work import RunContext
@@ -29,6 +30,10 @@ log = structlog.get_logger()
 
 _SETTLE_WITHIN: Final = 15.0
 """How long a process that ends tries to give its runs back, once their children have had their grace."""
+
+
+_OTHERS_FIRST: Final = 0.5
+"""Seconds for which a slot takes nothing after it left a request to others."""
 
 
 @dataclass(slots=True)
@@ -49,6 +54,11 @@ class Consumer:
     _adopt: bool = True
     _doubted: set[str] = field(default_factory=set)
     """Requests that were in hand when Redis last lost its memory: it may have forgotten that one of them ended."""
+
+    _settled: dict[int, Settled] = field(default_factory=dict)
+    """How our runs ended, by fence, for as long as a lease lasts: Redis may forget it."""
+    _forgotten: list[Settled] = field(default_factory=list)
+    """Those that Redis may have forgotten."""
 
     @property
     def store(self) -> Store:
@@ -123,10 +133,23 @@ class Consumer:
     async def restore(self) -> None:
         """Redis lost its memory: put the requests in hand back; leases are put back by their renewal."""
         self._doubted.update(self._tasks)
+        ended = [*self._settled.values(), *(scope.settled for scope in self._scopes.values() if scope.settled)]
+        self._forgotten = [end for end in ended if boottime() - end.at < self.store.times.ttl]
         for payload, scope in list(self._scopes.items()):
             await self.store.places.occupy(scope.request)
             await scope.restore(self.process.name, payload)
         self._adopt = True
+
+    async def settle_again(self) -> None:
+        """Tell Redis of the runs whose end it may have forgotten, so that nobody does their work again."""
+        while self._forgotten:
+            end = self._forgotten[0]
+            word = await self.store.runs.settle_again(end)
+            if word == "settling":
+                return  # the others are asked for with it, when everybody has put back what they hold
+            if word == "settled":
+                log.warning("redis had lost the end of a run; it is settled again", ticket=end.lease.ticket)
+            self._forgotten = [other for other in self._forgotten if other is not end]
 
     async def _end_runs(self) -> None:
         """Give back what still runs; not for ever, because Redis may stay away. Housekeeping finds what is left."""
@@ -165,6 +188,9 @@ class Consumer:
         """
         running = [lease for lease in await self.store.runs.running() if lease.consumer == self.process.name]
         for lease in running:
+            end = self._settled.get(lease.fence)
+            if end is not None and await self.store.runs.settle_again(end) == "settled":
+                continue
             tracker = self.context.trackers.get(lease.tracker)
             if tracker is not None and lease.run not in map(_run_of, self._tasks):
                 log.warning("a run that we do not carry out is let go", ticket=lease.ticket, run=lease.run)
@@ -183,6 +209,7 @@ class Consumer:
         scope = self._scopes.pop(payload, None)
         self._leases.pop(payload, None)
         self._freed.set()
+        self._remember(scope.settled if scope is not None else None)
         if scope is not None and scope.served:
             self.context.machine.served()
         if scope is not None and scope.holds_request:
@@ -197,9 +224,19 @@ class Consumer:
             log.error("a run could not be settled", exc_info=error)
             self._adopt = True
 
+    def _remember(self, end: Settled | None) -> None:
+        if end is not None:
+            self._settled[end.lease.fence] = end
+        oldest = boottime() - self.store.times.ttl
+        while self._settled and self._settled[first := next(iter(self._settled))].at < oldest:
+            del self._settled[first]
+
     async def _run(self, payload: str) -> None:
         try:
             request = PipelineRequest.from_json(payload)
+        except NewerRequest as error:
+            await self._leave_to_others(payload, str(error))
+            return
         except MalformedRequest as error:
             log.error("a request that nobody can read goes to the dead letters", reason=str(error))
             letter = DeadLetter(payload, str(error), time.time())
@@ -209,6 +246,10 @@ class Consumer:
         if earlier := [self._tasks[p] for p, scope in self._scopes.items() if scope.request.ticket == request.ticket]:
             await asyncio.wait(earlier)
         if self._draining.is_set():
+            return
+        if not self._knows(request) and await self._others_may_know(request):
+            why = f"this configuration has no pipeline {request.pipeline!r}, or no tracker {request.tracker!r}"
+            await self._leave_to_others(payload, why)
             return
         times = self.store.times
         acquired = await self.store.outage.outlast(
@@ -236,6 +277,21 @@ class Consumer:
                 await self.store.outage.outlast(
                     lambda: self.store.queue.acknowledge_and_take(self.process.name, done, room=0)
                 )
+
+    def _knows(self, request: PipelineRequest) -> bool:
+        return request.pipeline in self.context.pipelines and request.tracker in self.context.trackers
+
+    async def _others_may_know(self, request: PipelineRequest) -> bool:
+        alive = await self.store.outage.outlast(self.store.presence.alive)
+        return any(p.may_run(request.tracker, request.pipeline) for p in alive if p.name != self.process.name)
+
+    async def _leave_to_others(self, payload: str, why: str) -> None:
+        """A process of another release or configuration can run it; nothing is counted, and nothing buried."""
+        log.info("a request is left to others", run=_run_of(payload), why=why)
+        await self.store.outage.outlast(lambda: self.store.queue.hand_back(self.process.name, payload))
+        with contextlib.suppress(TimeoutError):  # the slot stays taken meanwhile, or we would take it again at once
+            async with asyncio.timeout(_OTHERS_FIRST):
+                await self._draining.wait()
 
     async def _give_up(self, request: PipelineRequest, payload: str, deliveries: int) -> None:
         """Poison: note the failure for housekeeping to publish, and put the request among the dead letters."""

@@ -166,6 +166,7 @@ class Daemon:
         self._stop = asyncio.Event()
         self._process = this_process(config, self._roles)
         self._machine: Machine | None = None
+        self._book: Rulebook | None = None
 
     def stop(self) -> None:
         """Begin the bounded, draining shutdown; `run` returns when it is over."""
@@ -209,6 +210,7 @@ class Daemon:
     ) -> None:
         desks = desks or {}
         store, parts = opened.store, assemble(self._config, opened.store, trackers, shadow=self._shadow)
+        self._book = parts.book
         consumer = None
         if Role.CONSUMER in self._roles:
             consumer = Consumer(
@@ -265,7 +267,11 @@ class Daemon:
 
     def _about_us(self) -> Process:
         trouble = self._machine.trouble if self._machine is not None else ""
-        return replace(self._process, trouble=trouble)
+        return replace(self._process, trouble=trouble, runs=self._runs())
+
+    def _runs(self) -> tuple[str, ...]:
+        known = self._book.pipelines if self._book is not None else self._config.pipelines
+        return (*sorted(known), *(f"{tracker}:" for tracker in sorted(self._config.trackers)))
 
     def _ready(self, store: Store) -> Ready:
         async def ready() -> str | None:
@@ -336,6 +342,7 @@ async def tick(
                 if consumer is not None:
                     await consumer.restore()
             if consumer is not None:
+                await consumer.settle_again()
                 consumer.stop_runs(told.stops, asked=running)
             epoch = told.epoch
             store.outage.over()

@@ -13,7 +13,7 @@ from agentsmith.domain.gates import Gate
 from agentsmith.domain.lifecycle import Status
 from agentsmith.domain.ticket import TicketId
 from agentsmith.store import Store
-from agentsmith.store.reasons import Look
+from agentsmith.store.reasons import ENDED, Look
 
 NEVER_SEEN: Final = "It was not looked at within the last 30 days, so what the gates would say is unknown."
 _SAID: Final = {
@@ -23,6 +23,7 @@ _SAID: Final = {
     "Held": "it is held back until there is room",
     "WouldClaim": "nothing was written",
     "AlreadyClaimed": "nothing was to do",
+    ENDED: "it ended",
 }
 
 _TOLD: Final = (Status.WAITING, Status.DONE, Status.FAILED)
@@ -105,7 +106,8 @@ def as_comment(told: Known) -> str:
     # A look that a command itself caused says nothing about the label.
     looks = [look for look in told.looks if look.gates]
     if not looks:
-        return "\n".join([*lines, "", NEVER_SEEN])
+        ended = [f"{summary(look)}, {span(look)}." for look in told.looks if look.outcome == ENDED]
+        return "\n".join([*lines, "", *(ended or [NEVER_SEEN])])
     latest = looks[-1]
     lines += ["", f"Looked at {span(latest)}: {summary(latest)}."]
     results = {result.gate: result for result in latest.gates}

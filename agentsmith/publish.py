@@ -16,7 +16,7 @@ from agentsmith.domain.intent import Intent
 from agentsmith.domain.lifecycle import Status
 from agentsmith.domain.memo import Memo
 from agentsmith.domain.report import sticky_text
-from agentsmith.domain.request import PipelineRequest
+from agentsmith.domain.request import NewerRequest, PipelineRequest
 from agentsmith.domain.signal import Signal
 from agentsmith.domain.ticket import Ticket
 from agentsmith.domain.tracker import (
@@ -141,7 +141,10 @@ class Publisher:
 
     async def _settled(self, tracker: Tracker, intent: Intent, status: Status | None, outcome: str) -> PublishOutcome:
         if status is Status.ENQUEUED and intent.request:
-            request = PipelineRequest.from_json(intent.request)
+            try:
+                request = PipelineRequest.from_json(intent.request)
+            except NewerRequest as error:  # whoever wrote it, or a process like it, can push it
+                return await self._later(intent, str(error), _AFTER_REFUSAL)
             request = request.again(run=intent.run, fence=intent.fence, wake_reason=request.wake_reason)
             done = await self._store.queue.push(request, front=True) in (Pushed.PUSHED, Pushed.QUEUED)
         else:
@@ -154,6 +157,8 @@ class Publisher:
             )
         if not done:
             return FencedOff()
+        if status is None or status.final:
+            await self._store.pins.forget(intent.ticket)
         logs.transition(
             log,
             ticket=intent.ticket,
@@ -174,16 +179,18 @@ class Publisher:
 
     async def words(self, ticket: Ticket, status: Status | None, intent: Intent) -> Words:
         """What our comment says of a ticket in `status`, and the memo that survives in it."""
-        history = await self._store.runs.history(ticket.id)
+        history, pin = await self._store.runs.history(ticket.id), await self._store.pins.of(ticket.id)
         text = sticky_text(status, run=intent.run, attempt=intent.attempt, note=intent.note, history=history)
         memo = Memo(
             intent.run,
             intent.fence,
             intent.attempt,
-            intent.text,
+            pin.text if pin is not None else intent.text,
             intent.due,
             follow_up=status is Status.IN_PROGRESS and await self._store.runs.follow_up(ticket.id) is not None,
-            trigger=next((trigger.label for trigger in matching(ticket, self._triggers)), ""),
+            trigger=intent.trigger or next((trigger.label for trigger in matching(ticket, self._triggers)), ""),
+            ask=pin.ask if pin is not None else "",
+            by=pin.by if pin is not None else "",
         )
         return Words(text, memo)
 

@@ -15,7 +15,7 @@ import structlog
 
 from agentsmith.domain import recovery
 from agentsmith.domain.errors import TicketNotFound, TrackerError
-from agentsmith.domain.gates import Trigger, chosen, matching
+from agentsmith.domain.gates import Trigger, chosen, matching, still_wanted
 from agentsmith.domain.intent import Intent
 from agentsmith.domain.lifecycle import Status, resolve
 from agentsmith.domain.memo import Memo
@@ -27,15 +27,15 @@ from agentsmith.domain.recovery import (
     Leave,
     Life,
     NotOurs,
-    Park,
     PushAgain,
     Tidy,
     Withdraw,
 )
-from agentsmith.domain.request import PipelineRequest, asked_for, text_hash
+from agentsmith.domain.request import PipelineRequest, Wanted, asked_for, text_hash
 from agentsmith.domain.signal import Taken
 from agentsmith.domain.ticket import Ticket, TicketId
 from agentsmith.domain.tracker import Tracker
+from agentsmith.domain.vetting import Pin
 from agentsmith.publish import LOOK_AGAIN, Publisher, shows
 from agentsmith.store import Begun, DeadLetter, Lease, Pushed, Store
 from agentsmith.ticketlock import LockBusy, holding
@@ -114,9 +114,6 @@ class Recovery:
                 await self._publish(tracker, ticket, Status.PENDING, "recovered", why, facts, run, lock)
             case Fail(why=why):
                 await self._publish(tracker, ticket, Status.FAILED, "given up", why, facts, run, lock)
-            case Park(why=why):
-                note = f"Parked: {why}. Look at it; then say `agentsmith retry`, or remove the label, to have it run."
-                await self._publish(tracker, ticket, Status.WAITING, "text changed", note, facts, run, lock)
             case Withdraw(why=why):
                 await self._publish(tracker, ticket, None, "withdrawn", why, facts, run, lock)
         return action
@@ -185,6 +182,7 @@ class Recovery:
             memo = await self._memo(tracker, seen)
             if memo is None or not self._took_on(seen, memo):
                 return False
+            await self._pin_again(seen, memo)
             restored = await self._store.intents.restore_waiting(
                 ticket, tracker.name, key, fence=memo.fence, due=memo.due
             )
@@ -232,10 +230,16 @@ class Recovery:
         # An enqueued ticket that is neither queued nor leased while we hold its lock is in nobody's hands; a
         # running one may merely have missed a beat.
         life = await self._store.runs.look(ticket.id, patient=status is Status.IN_PROGRESS)
-        triggered, remembered = self.routes(ticket), await self._store.runs.remembers(ticket.id)
+        routed, remembered = self.routes(ticket), await self._store.runs.remembers(ticket.id)
+        last = await self._store.runs.unsettled(ticket.id)
         # What Redis forgot stands on the ticket; it is asked only when something would be done about it.
-        asked = not remembered and (life is Life.DEAD or not triggered)
+        pin = await self._store.pins.of(ticket.id)
+        dead, lost = life is Life.DEAD, not remembered or (pin is None and status is Status.ENQUEUED)
+        asked = (lost and (dead or not routed)) or (dead and not routed and last is None)
         memo = await self._memo(tracker, ticket) if asked else None
+        if memo is not None:
+            pin = await self._pin_again(ticket, memo)
+        started = (last.wanted.trigger if last is not None else "") or (memo.trigger if memo is not None else "")
         attempts = 0
         if life is Life.DEAD:
             attempts = await self._store.runs.attempts(ticket.id) or 0
@@ -246,7 +250,8 @@ class Recovery:
         facts = Facts(
             statuses=statuses,
             open=ticket.open,
-            triggered=triggered,
+            triggered=still_wanted(ticket, Wanted(started), self._triggers),
+            routed=routed,
             life=life,
             queued=queued is not None,
             asked=queued is not None and asked_for(queued),
@@ -254,11 +259,21 @@ class Recovery:
             max_attempts=self._max_attempts,
             # An end that we published stands (P4), whatever a late write put beside it.
             intended=told if told is not None and told.final else None,
-            ours=triggered or remembered or (memo is not None and self._took_on(ticket, memo)),
-            text_changed=memo is not None and memo.text not in ("", text_hash(ticket.title, ticket.body)),
+            ours=routed or remembered or (memo is not None and self._took_on(ticket, memo)),
+            text_changed=pin is None or pin.text != text_hash(ticket.title, ticket.body),
         )
-        last = await self._store.runs.unsettled(ticket.id)
         return facts, last.run if last is not None else memo.run if memo is not None else "unknown"
+
+    async def pinned(self, tracker: Tracker, ticket: Ticket) -> Pin | None:
+        """The text that was vetted, as our comment on the ticket remembers it; Redis learns of it again."""
+        memo = await self._memo(tracker, ticket)
+        return await self._pin_again(ticket, memo) if memo is not None else None
+
+    async def _pin_again(self, ticket: Ticket, memo: Memo) -> Pin:
+        pin = Pin(memo.text, memo.ask, memo.by)
+        if await self._store.pins.of(ticket.id) is None:
+            await self._store.pins.keep(ticket.id, pin)
+        return pin
 
     async def _memo(self, tracker: Tracker, ticket: Ticket) -> Memo | None:
         sticky = await tracker.read_sticky(ticket)
@@ -295,13 +310,16 @@ class Recovery:
             note="Its place in the queue was lost; it has a new one.",
             attempt=request.attempt,
             text=request.pinned.sha256,
+            trigger=request.wanted.trigger,
         )
         with contextlib.suppress(TrackerError):
             await self._publisher.comment(tracker, ticket, Status.ENQUEUED, intent, lock=lock)
 
     def _request(self, ticket: Ticket, fence: int, attempts: int) -> PipelineRequest:
-        wanted = chosen(ticket, self._triggers) or matching(ticket, self._triggers)
-        return self._make_request(ticket, wanted[0].pipeline, fence, attempts)
+        for wanted in chosen(ticket, self._triggers) or matching(ticket, self._triggers):
+            return replace(self._make_request(ticket, wanted.pipeline, fence, attempts), trigger=wanted.label)
+        # Another configuration's: what it runs we do not know, and only a letter about its end is to be written.
+        return self._make_request(ticket, "unknown", fence, attempts)
 
     async def _publish(
         self,
@@ -323,7 +341,7 @@ class Recovery:
         begun = await self._decide(intent, lock, after_settling=True, unqueue=facts.queued, letter=letter)
         if begun.word != "decided":
             return
-        if to is Status.PENDING:
+        if to is Status.PENDING and source is Status.IN_PROGRESS:
             await self._store.runs.note_history(ticket.id, _lost(run, facts.attempts))
         await self._publisher.publish(replace(intent, fence=begun.fence), lock=lock, ticket=ticket)
 

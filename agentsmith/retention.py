@@ -206,11 +206,15 @@ def _used_and_size(folder: Path) -> tuple[float, int]:
     return used, size
 
 
+def _privately(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
+
+
 @contextmanager
 def _alone(data_dir: Path) -> Iterator[bool]:
     """Whether no other process tidies this data directory up; nobody begins while the block runs."""
     data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
-    with (data_dir / "retention.lock").open("a") as lock:
+    with open(data_dir / "retention.lock", "a", opener=_privately) as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

@@ -106,7 +106,12 @@ def rules_of(config: Config) -> ClaimRules:
     for name in config.trackers:
         allow = config.allow_for(name)
         policies[name] = Policy(
-            allow.access, frozenset(allow.users), allow.bots, frozenset(allow.teams), frozenset(allow.roles)
+            allow.access,
+            frozenset(allow.users),
+            allow.bots,
+            frozenset(allow.teams),
+            frozenset(allow.roles),
+            any_edits=allow.edits == "anyone",
         )
     return ClaimRules(
         triggers=tuple(_trigger(trigger, exact) for trigger in config.triggers),

@@ -19,7 +19,7 @@ from agentsmith import logs
 from agentsmith.boottime import boottime
 from agentsmith.config import Pipeline
 from agentsmith.domain.errors import LeaseLost, MachineTrouble, TicketNotFound, TrackerError, told
-from agentsmith.domain.gates import matching
+from agentsmith.domain.gates import still_wanted
 from agentsmith.domain.intent import Intent
 from agentsmith.domain.lifecycle import Status, resolve
 from agentsmith.domain.report import StepLine
@@ -33,8 +33,8 @@ from agentsmith.pipelines import cgroups
 from agentsmith.pipelines.guarded import Guard, GuardDied
 from agentsmith.pipelines.outcome import Outcome
 from agentsmith.progress import LiveComment
-from agentsmith.publish import LOOK_AGAIN
-from agentsmith.store import AWAY, TAKEN_OVER, Acquired, DeadLetter, Lease
+from agentsmith.publish import LOOK_AGAIN, NotYet
+from agentsmith.store import AWAY, TAKEN_OVER, Acquired, DeadLetter, Lease, Settled
 from agentsmith.ticketlock import LockBusy, holding
 from agentsmith.work import RunContext, Work, account_of
 
@@ -72,6 +72,8 @@ class RunScope:
         self._draining = False
         self._acknowledged = False
         self._shown = False
+        self.settled: Settled | None = None
+        """How it ended, once that stands in Redis; what is given back has not."""
         self._doing: asyncio.Task[None] | None = None
         self._log = log.bind(ticket=request.ticket, run=request.run, fence=acquired.lease.fence)
 
@@ -198,10 +200,11 @@ class RunScope:
         # In progress with the lease in our hand: an earlier taker died between its label and its acknowledge.
         if status not in (Status.ENQUEUED, Status.IN_PROGRESS):
             raise Dropped(f"its label says {status.value}", look=0.0)
-        wanted = self.request.asked_by is not None or matching(ticket, self._context.triggers)
-        if not ticket.open or not wanted:
+        if not ticket.open or not still_wanted(ticket, self.request.wanted, self._context.triggers):
             self._stop = WITHDRAWN + ("the trigger was removed" if ticket.open else "the ticket was closed")
             return False
+        if not self.request.pinned.sha256:
+            raise Dropped("nobody knows what was vetted: the request does not tell its text", look=0.0)
         return True
 
     async def _count_attempt(self) -> bool:
@@ -324,9 +327,9 @@ class RunScope:
             note = f"Given back by `{consumer}`, which is in trouble: {why}"
             return Outcome(Status.ENQUEUED, "given back", note, give_back=True, step=self.step, ours=True)
         note = (
-            f"It was begun {troubles if troubles > 1 else 'a'} time{'s' * (troubles > 1)}, and something broke on our side, "
-            f"on a machine that had been well before: {why}. The log of `{consumer}` tells more, where it says "
-            f"`the run broke` and `{self.request.run}`. When that is mended, say `agentsmith retry`, or remove the label."
+            f"It was begun {f'{troubles} times' if troubles > 1 else 'once'}, and something broke on our side, on a "
+            f"machine that had been well before: {why}. The log of `{consumer}` tells more, where it says "
+            f"`the run broke` and `{self.request.run}`. Then say `agentsmith retry`, or remove the label."
         )
         return Outcome(Status.WAITING, "our own trouble", note, step=self.step, ours=True)
 
@@ -368,6 +371,8 @@ class RunScope:
             self._log.warning("fenced off: the outcome is not published", outcome=outcome.word)
             return
         self._acknowledged = True
+        if not outcome.give_back:
+            self.settled = Settled(self._lease, intent, at=boottime())
         await self._publish(intent)
 
     async def _publish(self, intent: Intent) -> None:
@@ -375,7 +380,9 @@ class RunScope:
             return
         try:
             async with self._lock(self._tracker) as lock:
-                await self._context.publisher.publish(intent, lock=lock, ticket=self._ticket)
+                told = await self._context.publisher.publish(intent, lock=lock, ticket=self._ticket)
+            if self.settled is not None and not isinstance(told, NotYet):
+                self.settled = replace(self.settled, intent=None)
         except (LockBusy, LeaseLost, *AWAY) as error:
             self._log.info("housekeeping will publish the outcome", why=str(error))
 
@@ -403,6 +410,7 @@ class RunScope:
             request=self.request.to_json() if outcome.give_back else "",
             attempt=self._attempt,
             text=self.request.pinned.sha256,
+            trigger=self.request.wanted.trigger,
         )
 
     def _now_at_redis(self) -> float:

@@ -21,6 +21,7 @@ from agentsmith.domain.tracker import (
     Sticky,
     Tracker,
 )
+from agentsmith.domain.vetting import History
 from agentsmith.domain.webhook import Remark
 
 _NOTHING: Final = "a shadow writes nothing"
@@ -114,6 +115,10 @@ class ReadOnly:
     async def labelled_by(self, ticket: Ticket, label: str) -> Labelling | None:
         """Read."""
         return await self._tracker.labelled_by(ticket, label)
+
+    async def history(self, ticket: Ticket, label: str) -> History:
+        """Read."""
+        return await self._tracker.history(ticket, label)
 
     async def access_of(self, actor: Actor) -> Access:
         """Read."""

@@ -67,11 +67,7 @@ async def holding(
         yield lock
     finally:
         renewing.cancel()
-        try:
-            # Waited for, not awaited: to suppress its cancellation would be to suppress our own in the same moment.
-            await asyncio.wait({renewing})
-        finally:
-            await _give_back(lock)
+        await _leave(lock, renewing)
 
 
 async def _take(store: Store, lock: Lease, ticket: TicketId, fence: int | None, wait: float) -> None:
@@ -99,6 +95,16 @@ async def _answer(lock: Lease, taking: Coroutine[Any, Any, T]) -> T:
     except (Exception, asyncio.CancelledError):
         await _give_back(lock)
         raise
+
+
+async def _leave(lock: Lease, renewing: asyncio.Task[None]) -> None:
+    try:
+        # Waited for, not awaited: to suppress its cancellation would be to suppress our own in the same moment.
+        await asyncio.wait({renewing})
+    except asyncio.CancelledError:
+        await _give_back(lock)
+        raise
+    await _give_back(lock)
 
 
 async def _give_back(lock: Lease) -> None:

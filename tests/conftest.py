@@ -41,7 +41,8 @@ from tests.support.redis_server import RedisServer, Tenant
 from tests.support.stores import TIMES, Flush, MakeStore, PrivateServer, Settled
 
 make_hermetic()
-settings.register_profile("agentsmith", deadline=None, print_blob=True)
+# Nothing is remembered from one run to the next, nor written into the checkout: `print_blob` says how to play it again.
+settings.register_profile("agentsmith", deadline=None, print_blob=True, database=None)
 settings.load_profile("agentsmith")
 
 _numbers = itertools.count(1)

@@ -17,6 +17,7 @@ from agentsmith.config import Config
 from agentsmith.daemon import Parts, assemble
 from agentsmith.domain.gates import Gate, is_open, is_triggered, matching
 from agentsmith.domain.lifecycle import Status, resolve
+from agentsmith.domain.request import text_hash
 from agentsmith.domain.signal import Signal, SignalKind
 from agentsmith.domain.ticket import Ticket, TicketId
 from agentsmith.domain.tracker import Tracker
@@ -172,7 +173,13 @@ async def _retry(case: Case) -> Answer:
     store = case.store
     before = await store.intents.last_ended(case.id), await store.reasons.of(case.id)
     signal = Signal(
-        case.tracker.name, case.ticket.key, case.id, kind=SignalKind.RETRY, cause=f"retried by {case.who}", by=case.who
+        case.tracker.name,
+        case.ticket.key,
+        case.id,
+        kind=SignalKind.RETRY,
+        cause=f"retried by {case.who}",
+        by=case.who,
+        text=text_hash(case.ticket.title, case.ticket.body),
     )
     await store.signals.send([signal])
     if not reach.listening(await store.presence.alive()):

@@ -18,7 +18,7 @@ from agentsmith.domain.lifecycle import Status
 from agentsmith.domain.ticket import TicketId
 from agentsmith.explain import Known
 from agentsmith.opening import open_trackers, shadow_of
-from agentsmith.store.reasons import Look
+from agentsmith.store.reasons import ENDED, Look
 
 _PATIENCE: Final = 5.0
 
@@ -83,6 +83,11 @@ def _show_looks(looks: list[Look]) -> None:
 
 
 def _show_look(look: Look) -> None:
+    if look.outcome == ENDED:
+        output.say(
+            f"{explain.summary(look)}, {explain.span(look)}; what was seen before is not kept for longer than an hour"
+        )
+        return
     output.title(f"Looked at {explain.span(look)}, because of: {output.clean(look.cause) or 'unknown'}")
     results = {result.gate: result for result in look.gates}
     body: list[list[str | Text]] = []

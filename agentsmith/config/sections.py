@@ -119,7 +119,7 @@ class Run(Section):
     keep_for: Duration = Duration(30 * 86400)
     """How long the records and logs of runs are kept."""
     keep_size: Size = Size(2 * 1024**3)
-    """How much room they may take; the oldest go first."""
+    """How many bytes they may hold together; the oldest go first, however young they are."""
 
 
 class Workspaces(Section):
@@ -174,6 +174,9 @@ class Allow(Section):
     """Whoever has one of these roles in the project may, in the platform's own words."""
     bots: bool = False
     """Whether programs may."""
+    edits: Literal["vetted", "anyone"] = "vetted"
+    """Whose changes of the text may run that were made after the trigger was set: of those who may set it, or
+    anyone's. What nobody can tell who changed it counts as a stranger's."""
 
 
 class Log(Section):

@@ -12,8 +12,10 @@ from enum import StrEnum
 
 from agentsmith.domain.filters import Filters
 from agentsmith.domain.lifecycle import LabelSet, Status, resolve
+from agentsmith.domain.request import Wanted
 from agentsmith.domain.ticket import Ticket
 from agentsmith.domain.tracker import Access, Labelling
+from agentsmith.domain.vetting import Deed
 
 
 class Gate(StrEnum):
@@ -23,6 +25,7 @@ class Gate(StrEnum):
     TRIGGER = "one trigger matches"
     STATUS = "status is pending"
     ACTOR = "who set the trigger may"
+    TEXT = "the text was vetted"
     LEASE = "no live run"
     LOOP = "loop limit"
     CAPACITY = "capacity"
@@ -71,6 +74,8 @@ class Policy:
     bots: bool = False
     teams: frozenset[str] = frozenset()
     roles: frozenset[str] = frozenset()
+    any_edits: bool = False
+    """Whether text may run that somebody changed, after the trigger was set, who may not set it."""
 
     @property
     def circles(self) -> bool:
@@ -88,6 +93,19 @@ def matching(ticket: Ticket, triggers: Iterable[Trigger]) -> tuple[Trigger, ...]
         if trigger.matches(ticket):
             by_pipeline.setdefault(trigger.pipeline, trigger)
     return tuple(by_pipeline.values())
+
+
+def still_wanted(ticket: Ticket, wanted: Wanted, triggers: Iterable[Trigger]) -> bool:
+    """Whether what was begun is to go on. `triggers` are the looker's, and count only where nobody wrote down which.
+
+    Processes of different configurations look at the same tickets: what one of them is no longer told to start is not
+    for it to stop.
+    """
+    if wanted.by_hand:
+        return True
+    if wanted.trigger:
+        return wanted.trigger.casefold() in {label.casefold() for label in ticket.labels}
+    return bool(matching(ticket, triggers))
 
 
 def chosen(ticket: Ticket, triggers: Iterable[Trigger]) -> tuple[Trigger, ...]:
@@ -145,11 +163,37 @@ def is_pending(ticket: Ticket, labels: LabelSet) -> GateResult:
     return GateResult(Gate.STATUS, False, f"it is {status.value}", remedy)
 
 
-def is_allowed(labelling: Labelling | None, label: str, policy: Policy, circle: str = "") -> GateResult:
-    """Pass when the person who set the trigger may; an unknown person may not (P7)."""
-    if labelling is None:
-        return GateResult(Gate.ACTOR, False, f"nobody is known to have set {label!r}", "set the label again")
-    return may(labelling, f"set {label!r}", policy, circle)
+def is_allowed(who: Labelling | None, deed: str, policy: Policy, circle: str = "") -> GateResult:
+    """Pass when the person who set the trigger, or removed a status, may; an unknown person may not (P7)."""
+    if who is None:
+        return GateResult(Gate.ACTOR, False, f"nobody is known to have {deed}", "set the trigger again")
+    return may(who, deed, policy, circle)
+
+
+def is_retried(by: str) -> GateResult:
+    """Pass a ticket that somebody who may asked for again: who set the trigger once does not matter then."""
+    return GateResult(Gate.ACTOR, True, f"{by!r} asked for another run")
+
+
+def is_vetted(why: str) -> GateResult:
+    """Pass text that somebody who may start work has seen as it is."""
+    return GateResult(Gate.TEXT, True, why)
+
+
+def is_untold(key: str) -> GateResult:
+    """Hold back text of which nobody can tell who changed it after the trigger was set."""
+    saw = "the platform does not tell who changed the text after the trigger was set"
+    return GateResult(Gate.TEXT, False, saw, f"read it and say: agentsmith retry {key}; or set allow.edits: anyone")
+
+
+def is_changed(change: Deed, ask: Deed, editor: GateResult | None, key: str) -> GateResult:
+    """Hold back text that somebody who may not start work changed after it was asked for; `editor` says why not."""
+    name = repr(change.actor.name) if change.actor is not None else "somebody unknown"
+    asker = repr(ask.actor.name) if ask.actor is not None else "somebody"
+    saw = f"{name} {change} at {change.moment}, after {asker} {ask} at {ask.moment}"
+    why = f", and may not start work: {editor.saw}" if editor is not None else ""
+    remedy = f"read the text; then set the trigger again, or say: agentsmith retry {key}"
+    return GateResult(Gate.TEXT, False, saw + why, remedy)
 
 
 def may(who: Labelling, deed: str, policy: Policy, circle: str = "") -> GateResult:

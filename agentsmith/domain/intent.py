@@ -33,6 +33,8 @@ class Intent:
     """Hash of the pinned text, for the memo."""
     by_person: bool = False
     """A person asked for it, so attempts are counted afresh."""
+    trigger: str = ""
+    """The label that started the run, for the memo."""
 
     @property
     def decided(self) -> bool:
@@ -54,24 +56,32 @@ class Intent:
             "attempt": str(self.attempt),
             "text": self.text,
             "by_person": "1" if self.by_person else "",
+            "trigger": self.trigger,
         }
 
     @classmethod
-    def from_fields(cls, ticket: TicketId, fields: Mapping[str, str]) -> Intent:
-        """Read back what `to_fields` wrote."""
-        return cls(
-            ticket=ticket,
-            tracker=fields["tracker"],
-            key=fields["key"],
-            fence=int(fields["fence"]),
-            source=Status(fields["source"]),
-            to=Status(fields["to"]) if fields["to"] else None,
-            run=fields["run"],
-            outcome=fields["outcome"],
-            note=fields["note"],
-            due=float(fields["due"]) if fields["due"] else None,
-            request=fields["request"],
-            attempt=int(fields["attempt"]),
-            text=fields["text"],
-            by_person=bool(fields["by_person"]),
-        )
+    def from_fields(cls, ticket: TicketId, fields: Mapping[str, str]) -> Intent | None:
+        """Read back what `to_fields` wrote, here or in another release; None where we cannot tell what to publish.
+
+        It is then left for a process that can: nothing is decided about a ticket while its intent stands.
+        """
+        try:
+            return cls(
+                ticket=ticket,
+                tracker=fields["tracker"],
+                key=fields["key"],
+                fence=int(fields["fence"]),
+                source=Status(fields.get("source", Status.PENDING)),
+                to=Status(fields["to"]) if fields["to"] else None,
+                run=fields.get("run", "unknown"),
+                outcome=fields.get("outcome", ""),
+                note=fields.get("note", ""),
+                due=float(fields["due"]) if fields.get("due") else None,
+                request=fields.get("request", ""),
+                attempt=int(fields.get("attempt", "0")),
+                text=fields.get("text", ""),
+                by_person=bool(fields.get("by_person")),
+                trigger=fields.get("trigger", ""),
+            )
+        except (KeyError, ValueError):
+            return None

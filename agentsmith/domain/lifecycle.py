@@ -59,12 +59,12 @@ class Edge:
 EDGES: Final = frozenset(
     {
         Edge(Status.PENDING, Status.ENQUEUED, Owner.CLAIM, "claimed"),
-        Edge(Status.PENDING, Status.WAITING, Owner.CLAIM, "claimed too often, parked by the loop limit"),
+        Edge(Status.PENDING, Status.WAITING, Owner.CLAIM, "parked: claimed too often, or its text was not vetted"),
         Edge(Status.ENQUEUED, Status.IN_PROGRESS, Owner.RUN, "started"),
         Edge(Status.IN_PROGRESS, Status.DONE, Owner.RUN, "all steps succeeded"),
         Edge(Status.IN_PROGRESS, Status.FAILED, Owner.RUN, "a step failed or the run was cancelled"),
         Edge(Status.IN_PROGRESS, Status.WAITING, Owner.RUN, "parked on a time or a person"),
-        Edge(Status.IN_PROGRESS, Status.ENQUEUED, Owner.RUN, "given back by a drain"),
+        Edge(Status.IN_PROGRESS, Status.ENQUEUED, Owner.RUN, "given back by a drain, or by a machine in trouble"),
         Edge(Status.IN_PROGRESS, Status.PENDING, Owner.RUN, "asked for again while it was running"),
         Edge(Status.IN_PROGRESS, None, Owner.RUN, "trigger removed or ticket closed"),
         Edge(Status.ENQUEUED, None, Owner.RUN, "trigger removed or ticket closed"),
@@ -76,10 +76,14 @@ EDGES: Final = frozenset(
         Edge(Status.IN_PROGRESS, Status.FAILED, Owner.HOUSEKEEPING, "attempts used up"),
         Edge(Status.ENQUEUED, None, Owner.HOUSEKEEPING, "trigger removed or ticket closed"),
         Edge(Status.IN_PROGRESS, None, Owner.HOUSEKEEPING, "trigger removed or ticket closed"),
-        Edge(Status.ENQUEUED, Status.WAITING, Owner.HOUSEKEEPING, "its text changed while Redis was lost"),
-        Edge(Status.IN_PROGRESS, Status.WAITING, Owner.HOUSEKEEPING, "its text changed while Redis was lost"),
+        Edge(
+            Status.ENQUEUED,
+            Status.PENDING,
+            Owner.HOUSEKEEPING,
+            "its place is lost, and with it what was vetted, or what to run",
+        ),
         Edge(Status.WAITING, Status.PENDING, Owner.HOUSEKEEPING, "what it waited for has come"),
-        Edge(Status.WAITING, Status.PENDING, Owner.PERSON, "label removed, or retry"),
+        Edge(Status.WAITING, Status.PENDING, Owner.PERSON, "label removed, trigger set again, or retry"),
         Edge(Status.DONE, Status.PENDING, Owner.PERSON, "label removed, or retry"),
         Edge(Status.FAILED, Status.PENDING, Owner.PERSON, "label removed, or retry"),
     }

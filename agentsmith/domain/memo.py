@@ -23,10 +23,14 @@ class Memo:
     follow_up: bool = False
     trigger: str = ""
     """The label that had the ticket taken on: tells our tickets from those of another installation."""
+    ask: str = ""
+    """The event by which somebody asked for the pinned text to be run."""
+    by: str = ""
+    """Who asked for it by a retry."""
 
     def to_line(self) -> str:
         """One line of JSON without `--`, so that it can stand inside an HTML comment."""
-        told = {name: value for name, value in asdict(self).items() if name != "trigger" or value}
+        told = {name: value for name, value in asdict(self).items() if value or name not in _LEFT_OUT}
         packed = json.dumps({"v": VERSION, **told}, separators=(",", ":"), sort_keys=True)
         return packed.replace("--", "-\\u002d")
 
@@ -37,7 +41,7 @@ class Memo:
             data = json.loads(line)
         except (ValueError, RecursionError):
             return None
-        if not isinstance(data, dict) or data.pop("v", None) != VERSION:
+        if not isinstance(data, dict) or data.pop("v", VERSION) != VERSION:
             return None
         known = {f.name: data[f.name] for f in fields(cls) if f.name in data}
         if not all(_fits(value, _TYPES[name]) for name, value in known.items()):
@@ -59,4 +63,8 @@ _TYPES: Final[dict[str, type | UnionType]] = {
     "due": int | float | None,
     "follow_up": bool,
     "trigger": str,
+    "ask": str,
+    "by": str,
 }
+_LEFT_OUT: Final = frozenset({"trigger", "ask", "by"})
+"""What is not written while there is nothing to say."""

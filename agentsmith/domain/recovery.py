@@ -31,6 +31,7 @@ class Facts:
     statuses: frozenset[Status]
     open: bool
     triggered: bool
+    """Whether the label that it was taken on by is still there."""
     life: Life
     queued: bool
     attempts: int = 0
@@ -39,9 +40,11 @@ class Facts:
     ours: bool = True
     """Whether it was taken on here: our triggers route it here, or did so when it was claimed."""
     text_changed: bool = False
-    """Redis lost the request, and the text that was pinned in it is not the ticket's text any more."""
+    """The ticket's text is not the one that was vetted, or nobody knows any more which one that was."""
     asked: bool = False
     """Whether the queued request was asked for by hand: no trigger would bring it about again."""
+    routed: bool = True
+    """Whether a trigger of the looker's own is on it: only then does the looker know what to run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +68,7 @@ class Tidy:
 
 @dataclass(frozen=True, slots=True)
 class BackToPending:
-    """The run is dead and may be tried again."""
+    """The run is dead, or its request is lost: claim decides whether it may be tried again."""
 
     why: str
 
@@ -83,20 +86,13 @@ class Fail:
 
 
 @dataclass(frozen=True, slots=True)
-class Park:
-    """A person has to decide before it runs again."""
-
-    why: str
-
-
-@dataclass(frozen=True, slots=True)
 class Withdraw:
     """The person took the trigger away or closed the ticket: take our label off."""
 
     why: str
 
 
-Action = Leave | NotOurs | Tidy | BackToPending | PushAgain | Fail | Park | Withdraw
+Action = Leave | NotOurs | Tidy | BackToPending | PushAgain | Fail | Withdraw
 
 
 def decide(facts: Facts) -> Action:
@@ -118,8 +114,10 @@ def decide(facts: Facts) -> Action:
         return Withdraw("the ticket was closed" if not facts.open else "the trigger was removed")
     if facts.attempts >= facts.max_attempts:
         return Fail(f"given up after {facts.attempts} attempts: the run died each time")
+    if status is Status.IN_PROGRESS:
+        return BackToPending("the run died")
     if facts.text_changed:
-        return Park("its text was changed while it was in hand, and what it said before is lost")
-    if status is Status.ENQUEUED:
-        return PushAgain()
-    return BackToPending("the run died")
+        # What was vetted is lost with its request; only claim's gates can tell whether this text may run (P7).
+        return BackToPending("its place in the queue was lost")
+    # Which pipeline it was for, only others know.
+    return PushAgain() if facts.routed else BackToPending("its place in the queue was lost")

@@ -45,6 +45,8 @@ class Signal:
     tries: int = 0
     labelled: bool = False
     """Whether a label of people's was just put on: perhaps a trigger, perhaps not for the first time."""
+    text: str = ""
+    """The hash of the text that whoever asks for a retry has seen; no other text was vetted by that."""
     entry: str = field(default="", compare=False)
     """The name of the entry that it was read from: the store gives each one, and it is no part of the hint."""
 
@@ -67,8 +69,10 @@ class Signal:
     def from_json(cls, text: str) -> Signal:
         """Read a signal; raises MalformedSignal, and nothing else, for any input."""
         try:
-            data = json.loads(text)
-            data["kind"] = SignalKind(data["kind"])
+            told = json.loads(text)
+            data = {name: told[name] for name in cls.__dataclass_fields__ if name in told}
+            # A kind that a newer release made up asks for a look at least.
+            data["kind"] = SignalKind(data["kind"]) if data.get("kind") in list(SignalKind) else SignalKind.LOOK
             signal = cls(**data)
             if wrong := [name for name, value in data.items() if not isinstance(value, _TYPES.get(name, str))]:
                 raise ValueError(f"{wrong[0]} has the wrong type")

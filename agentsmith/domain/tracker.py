@@ -26,6 +26,8 @@ T17 `relabel` adds and removes foreign labels, one by one or in one request that
     anything is written (P3), and so does what would be read as several labels. What is so already is not written again.
 T18 A move that carries words may write them together with the label, where that is one write; then the `write_sticky`
     that follows with the same words writes nothing. Elsewhere they are left to it. A move never adds a second comment.
+T21 `history` tells, never from a cache, what was done since a label was put on: which labels came and went, and who
+    changed title or body when. A label that was taken off last was put on by nobody. `labelled_by` is its first deed.
 """
 
 from __future__ import annotations
@@ -38,6 +40,7 @@ from typing import Protocol, runtime_checkable
 from agentsmith.domain.lifecycle import LabelSet, Status
 from agentsmith.domain.memo import Memo
 from agentsmith.domain.ticket import Actor, Ticket, TicketId
+from agentsmith.domain.vetting import History
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,7 +215,10 @@ class Tracker(Protocol):
         """The ticket as it is now (T1, T3)."""
 
     def find(self, *labels: str) -> AsyncIterator[Ticket]:
-        """Every open ticket that carries one of `labels` (T2). These are hints: read by key before acting."""
+        """Every open ticket that carries one of `labels` (T2).
+
+        These are hints, perhaps without their texts: read by key before acting.
+        """
 
     async def move(self, ticket: Ticket, move: Move) -> MoveOutcome:
         """Publish one edge, starting from `ticket` as it was read (T4 to T11)."""
@@ -241,6 +247,9 @@ class Tracker(Protocol):
 
     async def labelled_by(self, ticket: Ticket, label: str) -> Labelling | None:
         """Who last put `label` on the ticket and what they may do; None when the platform does not tell."""
+
+    async def history(self, ticket: Ticket, label: str) -> History:
+        """What was done to the ticket since `label` was last put on (T21)."""
 
     async def access_of(self, actor: Actor) -> Access:
         """What `actor` may do in this project."""

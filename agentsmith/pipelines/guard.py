@@ -443,6 +443,9 @@ def why_not_started(error: Exception, order: dict[str, Any]) -> str:
         return f"not permitted to enter {cwd}"
     if error.errno == errno.ENOENT and not (os.sep in program and os.path.exists(os.path.join(cwd, program))):
         return f"command not found: {program}"
+    path = order["env"].get("PATH", os.defpath).split(os.pathsep)
+    if os.sep not in program and not any(os.path.exists(os.path.join(folder, program)) for folder in path):
+        return f"command not found: {program}"  # a folder there may not be searched, which is no fault of the command
     reasons = {
         errno.ENOENT: "the interpreter named in its first line was not found",
         errno.EACCES: "not permitted (is it executable?)",

@@ -219,9 +219,10 @@ def read(data_dir: Path, run: str) -> RunRecord | None:
 
 
 def prune(data_dir: Path, *, keep_for: float, keep_size: int, alive: frozenset[str], now: float) -> int:
-    """Remove the records and logs that are too old, and the oldest while they take too much room; answers how many.
+    """Remove the records and logs that are too old, and the oldest while they are too much; answers how many.
 
-    Runs that are `alive` are left alone, however old.
+    What counts is the bytes that were written: on disk each of these small files takes a whole block, which would end
+    most records long before `keep_for`. Runs that are `alive` are left alone, however old.
     """
     found: list[tuple[float, int, Path]] = []
     try:
@@ -250,5 +251,5 @@ def _age_and_size(folder: Path) -> tuple[float, int]:
             except OSError:
                 continue
             changed = max(changed, details.st_mtime)
-            size += details.st_blocks * 512
+            size += details.st_size if name != "." else 0
     return changed, size

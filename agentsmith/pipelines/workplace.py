@@ -52,8 +52,9 @@ class Workplace:
     def make(cls, data_dir: Path, request: PipelineRequest, user: User | None = None) -> Self:
         """Make the folders; where commands run as another user, what they need is that user's."""
         place = cls(data_dir / WORKSPACES / slug(request.key, request.tracker), data_dir / FOLDER / request.run, user)
-        for folder in (place.ticket, place.run):
-            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+        for folder in (place.ticket.parent, place.ticket, place.run.parent, place.run):
+            folder.mkdir(exist_ok=True, mode=0o700)  # each by itself: of those above only the last would be private
         for folder in (place.work, place.home, place.temporary):
             folder.mkdir(exist_ok=True, mode=0o700)
             place.give(folder)

@@ -8,7 +8,8 @@ from agentsmith.store.intents import Begun, Intents
 from agentsmith.store.leases import LeaderLease, Lease, Trust
 from agentsmith.store.presence import TAKEN_OVER, Cycle, Leader, Presence, Process
 from agentsmith.store.queue import Pushed, Queue
-from agentsmith.store.runs import Acquired, NotAcquired, RunLease, Runs
+from agentsmith.store.run_lease import Acquired, NotAcquired, RunLease, Settled
+from agentsmith.store.runs import Runs
 from agentsmith.store.signals import Signals
 from agentsmith.store.store import LeaseTimes, Store
 
@@ -32,6 +33,7 @@ __all__ = [
     "Queue",
     "RunLease",
     "Runs",
+    "Settled",
     "Signals",
     "Store",
     "Trust",

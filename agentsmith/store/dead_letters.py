@@ -37,4 +37,5 @@ class DeadLetter:
     @classmethod
     def from_json(cls, text: str) -> DeadLetter:
         """Read back what `to_json` wrote."""
-        return cls(**json.loads(text))
+        data = json.loads(text)
+        return cls(str(data.get("payload", "")), str(data.get("reason", "")), float(data.get("at", 0.0)))

@@ -18,7 +18,7 @@ from agentsmith.domain.ticket import TicketId
 from agentsmith.store.commands import Commands, Value
 from agentsmith.store.dead_letters import DeadLetter
 from agentsmith.store.entries import new_name
-from agentsmith.store.keys import FENCE_MS, PUBLISHED_MS, WHERE_MS, Keys
+from agentsmith.store.keys import FENCE_MS, PUBLISHED_MS, REASONS_AFTER_END_MS, REASONS_MS, WHERE_MS, Keys
 from agentsmith.store.places import COUNTING, Place
 from agentsmith.store.scripting import Script
 from agentsmith.store.signals import INBOX
@@ -117,8 +117,8 @@ return redis.call('HGETALL', intent)
 _PUBLISHED: Final = Script(
     INBOX
     + f"""
-local intent, intents, fence, published, counters, due, follow_up, inbox, inbox_index, where, reservations, history =
-  unpack(KEYS)
+local intent, intents, fence, published, counters, due, follow_up, inbox, inbox_index, where, reservations, history,
+  reasons, word = unpack(KEYS)
 local ticket, mine, status, fresh_start, due_ms, look, look_topic, wake, whereabouts, retry, retry_topic, name =
   unpack(ARGV)
 if newest(fence) > tonumber(mine) then return 'fenced' end
@@ -127,6 +127,10 @@ redis.call('ZREM', intents, ticket)
 redis.call('ZREM', reservations, ticket)
 redis.call('SET', published, status, 'PX', {PUBLISHED_MS})
 if fresh_start == '1' then redis.call('DEL', counters, history) end
+if status == 'done' or status == 'failed' then
+  redis.call('PEXPIRE', reasons, {REASONS_AFTER_END_MS})
+  redis.call('SET', word, status .. ' ' .. text(now_us() / 1000000), 'PX', {REASONS_MS})
+end
 if due_ms ~= '' then
   redis.call('ZADD', due, due_ms, ticket)
   redis.call('SET', where, whereabouts, 'PX', {WHERE_MS})
@@ -293,20 +297,8 @@ class Intents:
         `wake_now` has the ticket looked at in any case.
         """
         k, t = self._keys, intent.ticket
-        keys = [
-            k.intent(t),
-            k.intents,
-            k.fence(t),
-            k.published(t),
-            k.counters(t),
-            k.due,
-            k.follow_up(t),
-            k.inbox,
-            k.inbox_index,
-            k.where(t),
-            k.reservations,
-            k.history(t),
-        ]
+        keys = [k.intent(t), k.intents, k.fence(t), k.published(t), k.counters(t), k.due, k.follow_up(t), k.inbox]
+        keys += [k.inbox_index, k.where(t), k.reservations, k.history(t), k.reasons(t), k.last_word(t)]
         follow_up = replace(wake, kind=SignalKind.RETRY, cause="asked for again while it was running")
         args: list[Value] = [
             t,

@@ -23,6 +23,7 @@
 | intents                              | zset   | tickets with an intent, by the time to look at it      | for ever |
 | published:{ticket}                   | string | last status that we published                          | 1 hour   |
 | sticky:{ticket}                      | string | the platform's id of our comment                        | 30 days  |
+| pin:{ticket}                         | string | the text that was vetted, until its run is over        | 30 days  |
 | stop:{ticket}                        | string | a stop request, until the run ended                    | 7 days   |
 | follow-up:{ticket}                   | string | asked for again while it was running                   | 7 days   |
 | due                                  | zset   | waiting tickets, by the time they are due              | for ever |
@@ -33,6 +34,8 @@
 | signals:later-payloads               | hash   | the same signals                                       | for ever |
 | signals:held                         | zset   | signals held back for want of room, by time            | for ever |
 | signals:held-payloads                | hash   | the same signals, and what they want room in           | for ever |
+| signals:held-lines                   | hash   | the combinations of places that some of them want      | for ever |
+| signals:held-line:{places}           | zset   | the signals that want room in these, by time           | for ever |
 | delivery:{tracker}:{delivery}        | string | a webhook delivery that was handed over                | 3 days   |
 | deliveries:{tracker}                 | list   | the latest deliveries, without secrets, to replay them | 3 days   |
 | announced:{ticket}                   | string | when a webhook last told of the ticket                 | 1 day    |
@@ -41,6 +44,7 @@
 | consumer:{consumer}                  | string | liveness of one process                                | 30 s     |
 | consumers                            | zset   | every process that may own a processing list           | for ever |
 | reasons:{ticket}                     | list   | what the latest looks at the ticket saw                | 30 days  |
+| last-word:{ticket}                   | string | how and when a ticket ended that nobody claimed since  | 30 days  |
 | rejected:{ticket}                    | string | revision of a ticket that a gate turned away           | 10 min   |
 | leader:{role}                        | string | the leader: who, since when, fence, as JSON            | 30 s     |
 | leader-fence:{role}                  | string | the newest fence of a leader                           | 30 days  |
@@ -70,12 +74,14 @@ FENCE_MS: Final = 30 * DAY_MS
 COUNTERS_MS: Final = 30 * DAY_MS
 HISTORY_MS: Final = 30 * DAY_MS
 STICKY_MS: Final = 30 * DAY_MS
+PIN_MS: Final = 30 * DAY_MS
 WHERE_MS: Final = 30 * DAY_MS
 STOP_MS: Final = 7 * DAY_MS
 PUBLISHED_MS: Final = HOUR_MS
 ENDED_MS: Final = HOUR_MS
 UNRENEWED_MS: Final = HOUR_MS
 REASONS_MS: Final = 30 * DAY_MS
+REASONS_AFTER_END_MS: Final = HOUR_MS
 REJECTED_MS: Final = 600_000
 CYCLE_MS: Final = DAY_MS
 DELIVERY_MS: Final = 3 * DAY_MS
@@ -105,11 +111,12 @@ PERMANENT: Final = frozenset(
         "signals:later-payloads",
         "signals:held",
         "signals:held-payloads",
+        "signals:held-lines",
         "consumers",
         "epoch",
     }
 )
-PERMANENT_FAMILIES: Final = ("queue:processing:", "signals:processing:", "intent:")
+PERMANENT_FAMILIES: Final = ("queue:processing:", "signals:processing:", "signals:held-line:", "intent:")
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,6 +189,13 @@ class Keys:
         return self._name("signals", "held-payloads")
 
     @property
+    def held_lines(self) -> str:
+        return self._name("signals", "held-lines")
+
+    def held_line(self, places: str) -> str:
+        return self._name("signals", "held-line", places)
+
+    @property
     def consumers(self) -> str:
         return self._name("consumers")
 
@@ -240,6 +254,9 @@ class Keys:
     def sticky(self, ticket: TicketId) -> str:
         return self._name("sticky", ticket)
 
+    def pin(self, ticket: TicketId) -> str:
+        return self._name("pin", ticket)
+
     def stop(self, ticket: TicketId) -> str:
         return self._name("stop", ticket)
 
@@ -269,6 +286,9 @@ class Keys:
 
     def reasons(self, ticket: TicketId) -> str:
         return self._name("reasons", ticket)
+
+    def last_word(self, ticket: TicketId) -> str:
+        return self._name("last-word", ticket)
 
     def rejected(self, ticket: TicketId) -> str:
         return self._name("rejected", ticket)

@@ -6,7 +6,7 @@ import functools
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
-from typing import Final
+from typing import Any, Final
 
 from agentsmith.domain.ticket import TicketId
 from agentsmith.store.commands import Commands, Value
@@ -44,16 +44,22 @@ class Process:
     """One agentsmith process, as it describes itself."""
 
     name: str
-    host: str
-    pid: int
-    roles: tuple[str, ...]
-    slots: int
-    started: float
-    version: str
+    host: str = ""
+    pid: int = 0
+    roles: tuple[str, ...] = ()
+    slots: int = 0
+    started: float = 0.0
+    version: str = ""
     problem: str = ""
     """What is wrong with the configuration file since it was last good; the last good one is in force."""
     trouble: str = ""
     """What is wrong with its machine: until that is over, it takes no work."""
+    runs: tuple[str, ...] | None = None
+    """The pipelines that it knows, and the trackers as `tracker:`; None where an older release does not say."""
+
+    def may_run(self, tracker: str, pipeline: str) -> bool:
+        """Whether it takes requests, and perhaps knows what this one is about."""
+        return bool(self.slots) and (self.runs is None or {f"{tracker}:", pipeline} <= set(self.runs))
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,11 +120,7 @@ class Presence:
         """Every process that said so lately."""
         names = await self.known()
         told = await self._redis.mget([self._keys.consumer(name) for name in names]) if names else []
-        found = [json.loads(about) for about in told if about]
-        # A newer release may say more about itself than we know of.
-        known = {field.name for field in fields(Process)}
-        said = [{name: value for name, value in about.items() if name in known} for about in found]
-        return [Process(**{**about, "roles": tuple(about["roles"])}) for about in said]
+        return [read_process(about) for about in told if about]
 
     async def settling(self) -> bool:
         """Whether nothing may be declared dead for now."""
@@ -160,6 +162,14 @@ class Presence:
             return None
         term = json.loads(found)
         return Leader(term["holder"], int(term["fence"]), float(term["since"]) / 1000)
+
+
+def read_process(about: str) -> Process:
+    """What a process says about itself; another release may say more than we know of, or less."""
+    known, said = {field.name for field in fields(Process)}, json.loads(about)
+    told: dict[str, Any] = {name: value for name, value in said.items() if name in known}
+    told |= {name: tuple(value) for name, value in told.items() if isinstance(value, list)}
+    return Process(**told)
 
 
 @functools.lru_cache(maxsize=8)

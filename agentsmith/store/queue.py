@@ -7,7 +7,7 @@ goes under another name (`entries`): whoever had it before has it no longer, wha
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import Final
 
@@ -94,14 +94,18 @@ if redis.call('EXISTS', processing, signals) == 0 then redis.call('ZREM', consum
 return count
 """
 )
-_FORGET_LOST: Final = Script("""
-local index, count = KEYS[1], 0
-for _, ticket in ipairs(ARGV) do
-  local payload, found = redis.call('HGET', index, ticket), false
+_LOST: Final = Script("""
+local index, forget, lost = KEYS[1], ARGV[1] == '1', {}
+for t = 2, #ARGV, 2 do
+  local payload, found = redis.call('HGET', index, ARGV[t]), false
   for i = 2, #KEYS do found = found or payload and redis.call('LPOS', KEYS[i], payload) end
-  if payload and not found then count = count + redis.call('HDEL', index, ticket) end
+  if payload and not found and (not forget or payload == ARGV[t + 1]) then
+    lost[#lost + 1] = ARGV[t]
+    lost[#lost + 1] = payload
+    if forget then redis.call('HDEL', index, ARGV[t]) end
+  end
 end
-return count
+return lost
 """)
 _RESTORE: Final = Script("""
 local processing, index = unpack(KEYS)
@@ -117,6 +121,23 @@ local payload = redis.call('HGET', KEYS[2], ARGV[1])
 if not payload then return -1 end
 return redis.call('LPOS', KEYS[1], payload) or -1
 """)
+_HAND_BACK: Final = Script(
+    ENTRIES
+    + """
+local queue, index, processing = unpack(KEYS)
+local payload, name = unpack(ARGV)
+if redis.call('LREM', processing, 1, payload) == 0 then return 0 end
+local ok, request = pcall(cjson.decode, payload)
+local ticket = ok and type(request) == 'table' and type(request.ticket) == 'string' and request.ticket
+local again = ticket and named(payload, name) or payload
+if ticket then
+  if redis.call('HGET', index, ticket) ~= payload then return 0 end
+  redis.call('HSET', index, ticket, again)
+end
+redis.call('RPUSH', queue, again)
+return 1
+"""
+)
 _BURY: Final = Script("""
 local processing, index, dead = unpack(KEYS)
 local ticket, payload, entry = unpack(ARGV)
@@ -222,22 +243,42 @@ class Queue:
         args: list[Value] = [consumer, self._settle_ms, k.heartbeat(TicketId("")), new_name()]
         return int(await _PUT_BACK(self._redis, keys, args))
 
-    async def heal(self, consumers: Iterable[str]) -> int:
-        """Forget requests that stand in the index and in no list, of ours or of these; answers how many.
+    async def lost(self, consumers: Sequence[str]) -> dict[str, str]:
+        """Requests by ticket that stand in the index and in no list, neither the queue nor one of these consumers'.
 
         Nobody would ever run them, and no other of their tickets could be queued. Looked for only where the index holds
-        more than the lists do.
+        more than the lists do. A consumer that came just now may have one of them: see whether it is still lost later.
         """
-        index, lists = self._keys.queue_index, [self._keys.queue, *map(self._keys.queue_processing, consumers)]
         held = 0
-        for key in lists:
+        for key in self._lists(consumers):
             held += await self._redis.llen(key)
-        if await self._redis.hlen(index) <= held:
-            return 0
-        tickets, count = await self._redis.hkeys(index), 0
-        for at in range(0, len(tickets), _AT_ONCE):
-            count += int(await _FORGET_LOST(self._redis, [index, *lists], tickets[at : at + _AT_ONCE]))
-        return count
+        if await self._redis.hlen(self._keys.queue_index) <= held:
+            return {}
+        return await self._missing(consumers, dict.fromkeys(await self._redis.hkeys(self._keys.queue_index), ""))
+
+    async def forget_lost(self, consumers: Sequence[str], lost: Mapping[str, str]) -> int:
+        """Forget these requests if they are lost still; answers how many were."""
+        return len(await self._missing(consumers, lost, forget=True))
+
+    async def _missing(
+        self, consumers: Sequence[str], asked: Mapping[str, str], *, forget: bool = False
+    ) -> dict[str, str]:
+        keys, left = [self._keys.queue_index, *self._lists(consumers)], list(asked.items())
+        found: dict[str, str] = {}
+        for at in range(0, len(left), _AT_ONCE):
+            flat = [part for pair in left[at : at + _AT_ONCE] for part in pair]
+            answer: list[str] = await _LOST(self._redis, keys, [int(forget), *flat])
+            found.update(zip(answer[::2], answer[1::2], strict=True))
+        return found
+
+    def _lists(self, consumers: Sequence[str]) -> list[str]:
+        return [self._keys.queue, *map(self._keys.queue_processing, consumers)]
+
+    async def hand_back(self, consumer: str, payload: str) -> bool:
+        """Leave a request that we took to others, at the tail of the queue."""
+        k = self._keys
+        keys = [k.queue, k.queue_index, k.queue_processing(consumer)]
+        return bool(await _HAND_BACK(self._redis, keys, [payload, new_name()]))
 
     async def bury(self, consumer: str, ticket: TicketId | str, payload: str, letter: DeadLetter) -> bool:
         """Move a request that we hold to the dead letters."""

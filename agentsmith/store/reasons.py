@@ -1,4 +1,8 @@
-"""Why a ticket did or did not run: what each look at it saw, kept for a while so that "why not last night" works."""
+"""Why a ticket did or did not run: what each look at it saw, kept for a while so that "why not last night" works.
+
+Of a ticket that has ended the whole account is kept for an hour more; then how and when it ended is all that is known.
+There may be millions of those, and nobody asks why they ran.
+"""
 
 from __future__ import annotations
 
@@ -9,28 +13,29 @@ from typing import Final
 
 from agentsmith.domain.gates import Gate, GateResult
 from agentsmith.domain.ticket import TicketId
-from agentsmith.store.commands import Commands
-from agentsmith.store.keys import REASONS_MS, Keys
+from agentsmith.store.commands import Commands, Value
+from agentsmith.store.keys import REASONS_AFTER_END_MS, REASONS_MS, Keys
 from agentsmith.store.scripting import Script
 
 _KEPT: Final = 30
 _NOTE: Final = Script(f"""
-local reasons = KEYS[1]
-local entry, same, now = unpack(ARGV)
+local reasons, word = unpack(KEYS)
+local head, seen, now, idle, claimed = unpack(ARGV)
 local last = redis.call('LINDEX', reasons, -1)
 -- A look that saw the same as the one before only moves its time: a year of polls is one line.
-if last then
-  local known = cjson.decode(last)
-  if known.same == same then
-    redis.call('LSET', reasons, -1, (string.gsub(last, '"last":[%d.]+', '"last":' .. now, 1)))
-    redis.call('PEXPIRE', reasons, {REASONS_MS})
-    return
-  end
+if last and string.sub(last, -#seen) == seen then
+  redis.call('LSET', reasons, -1, (string.gsub(last, '"last":[%d.]+', '"last":' .. now, 1)))
+else
+  redis.call('RPUSH', reasons, '{{"last":' .. now .. ',"first":' .. now .. head .. seen)
+  redis.call('LTRIM', reasons, -{_KEPT}, -1)
 end
-redis.call('RPUSH', reasons, entry)
-redis.call('LTRIM', reasons, -{_KEPT}, -1)
-redis.call('PEXPIRE', reasons, {REASONS_MS})
+if claimed == '1' then redis.call('DEL', word) end
+-- A look that only saw that the ticket has ended is no reason to keep the account for longer.
+local brief = idle == '1' and redis.call('EXISTS', word) == 1
+redis.call('PEXPIRE', reasons, brief and {REASONS_AFTER_END_MS} or {REASONS_MS})
 """)
+ENDED: Final = "Ended"
+"""The outcome of a look of which only the last word is left."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,17 +60,19 @@ class Reasons:
         self, ticket: TicketId, *, at: float, cause: str, outcome: str, why: str, gates: Sequence[GateResult]
     ) -> None:
         """Remember what a look saw."""
-        told = [asdict(result) for result in gates]
-        same = json.dumps([outcome, why, told])
-        now = f"{at:.3f}"
-        # Written by hand so that the script finds the time again; everything else is JSON as it comes.
-        rest = json.dumps({"cause": cause, "outcome": outcome, "why": why, "gates": told, "same": same})
-        entry = f'{{"last":{now},"first":{now},{rest[1:]}'
-        await _NOTE(self._redis, [self._keys.reasons(ticket)], [entry, same, now])
+        told = [{name: value for name, value in asdict(result).items() if value != ""} for result in gates]
+        # What was seen comes last, so that the script can compare it without a copy of its own.
+        head, seen = (_part(cause=cause), _part(outcome=outcome, why=why, gates=told) + "}")
+        idle = all(result.passed or result.gate is Gate.STATUS for result in gates) and outcome != "Claimed"
+        args: list[Value] = [head, seen, f"{at:.3f}", int(idle), int(outcome == "Claimed")]
+        await _NOTE(self._redis, [self._keys.reasons(ticket), self._keys.last_word(ticket)], args)
 
     async def of(self, ticket: TicketId) -> list[Look]:
         """What is remembered about the ticket, oldest first."""
-        entries = map(json.loads, await self._redis.lrange(self._keys.reasons(ticket), 0, -1))
+        entries = [json.loads(entry) for entry in await self._redis.lrange(self._keys.reasons(ticket), 0, -1)]
+        if not entries and (word := await self._redis.get(self._keys.last_word(ticket))):
+            status, _, at = word.partition(" ")
+            return [Look(float(at), float(at), cause="its end", outcome=ENDED, why=status, gates=())]
         return [
             Look(
                 first=entry["first"],
@@ -77,3 +84,8 @@ class Reasons:
             )
             for entry in entries
         ]
+
+
+def _part(**fields: object) -> str:
+    """Some fields of a JSON object, to stand behind others."""
+    return "," + json.dumps(fields, separators=(",", ":"))[1:-1]

@@ -1,12 +1,10 @@
-"""Who runs a ticket right now: lease, counters, stop requests. Each step is one script.
+"""Who runs a ticket right now: lease and counters. Each step is one script.
 
 Every acquisition gets the next fence, and every later step is refused once a newer one stands.
 """
 
 from __future__ import annotations
 
-import json
-from dataclasses import dataclass
 from typing import Final
 
 from agentsmith.boottime import boottime
@@ -18,8 +16,10 @@ from agentsmith.store.commands import Commands, Value
 from agentsmith.store.dead_letters import DeadLetter
 from agentsmith.store.entries import ENTRIES
 from agentsmith.store.intents import RECORD, flat_fields
-from agentsmith.store.keys import COUNTERS_MS, ENDED_MS, FENCE_MS, HISTORY_MS, STOP_MS, UNRENEWED_MS, Keys
+from agentsmith.store.keys import COUNTERS_MS, ENDED_MS, FENCE_MS, HISTORY_MS, UNRENEWED_MS, Keys
+from agentsmith.store.run_lease import Acquired, NotAcquired, RunLease, Settled
 from agentsmith.store.scripting import Script
+from agentsmith.store.wishes import Wishes
 
 HISTORY_KEPT: Final = 5
 
@@ -27,13 +27,12 @@ _ACQUIRE: Final = Script(
     ENTRIES
     + f"""
 local processing, index, heartbeat, fence, running, counters, suspects, released = unpack(KEYS)
-local ticket, payload, run, consumer, tracker, key, ttl, limit, asked_by, labelled = unpack(ARGV)
+local ticket, payload, run, consumer, tracker, key, ttl, limit, asked_by, labelled, trigger = unpack(ARGV)
 if not redis.call('LPOS', processing, payload) then return {{'superseded'}} end
 if redis.call('HGET', index, ticket) ~= payload then return {{'superseded'}} end
 local held, entry = redis.call('GET', heartbeat), name_of(payload)
 if held then
-  -- Our own lease, if only the answer to the first call was lost. Not so if it is that of our earlier run, whose
-  -- request was put back.
+  -- Our own lease, if only an answer was lost; but not that of our earlier run, whose request was put back.
   local lease = cjson.decode(held)
   if lease.run == run and lease.consumer == consumer and (lease.entry or '') == entry then
     redis.call('PEXPIRE', heartbeat, ttl)
@@ -50,7 +49,7 @@ local since = text(now_us() / 1000)
 local value = cjson.encode({{
   run = run, consumer = consumer, tracker = tracker, key = key, fence = mine, since = since,
   asked_by = asked_by ~= '' and asked_by or nil, labelled = labelled ~= '' and labelled or nil,
-  entry = entry ~= '' and entry or nil}})
+  trigger = trigger ~= '' and trigger or nil, entry = entry ~= '' and entry or nil}})
 redis.call('SET', heartbeat, value, 'PX', ttl)
 redis.call('HSET', running, ticket, value)
 redis.call('ZREM', suspects, ticket)
@@ -129,16 +128,30 @@ if #ARGV > 8 then record(intent, intents, ticket, tonumber(mine), tonumber(look_
 return 'settled'
 """
 )
-_REQUEST_STOP: Final = Script(f"""
-local stop, heartbeat, running, index, ended, fence = unpack(KEYS)
-local ticket, reason = unpack(ARGV)
-local runs = redis.call('EXISTS', heartbeat) + redis.call('HEXISTS', running, ticket)
-local known = runs + redis.call('HEXISTS', index, ticket)
--- The last run has ended and nothing waits: the request would stop a run that nobody has asked for yet.
-if known == 0 and tonumber(redis.call('GET', ended) or '-1') == newest(fence) then return 0 end
-redis.call('SET', stop, reason, 'PX', {STOP_MS})
-return 1
-""")
+_SETTLE_AGAIN: Final = Script(
+    RECORD
+    + f"""
+local heartbeat, fence, running, intent, intents, processing, index, ended, queue, epoch, settling_key = unpack(KEYS)
+local ticket, mine, value, run, fence_ms, settle = unpack(ARGV)
+if redis.call('GET', ended) == mine then return 'known' end
+local held, newest_fence = redis.call('GET', heartbeat), newest(fence)
+if newest_fence > tonumber(mine) or (held and held ~= value) then return 'fenced' end
+-- Nothing is known of the ticket: whoever runs it by now has not put its lease back yet.
+if newest_fence == 0 and settling(epoch, settling_key, settle) then return 'settling' end
+if newest_fence < tonumber(mine) then redis.call('SET', fence, mine, 'PX', fence_ms) end
+redis.call('DEL', heartbeat)
+redis.call('SET', ended, mine, 'PX', {ENDED_MS})
+redis.call('HDEL', running, ticket)
+local waiting = redis.call('HGET', index, ticket)
+if waiting and cjson.decode(waiting).run == run then
+  redis.call('HDEL', index, ticket)
+  redis.call('LREM', queue, 1, waiting)
+  redis.call('LREM', processing, 1, waiting)
+end
+if #ARGV > 6 then record(intent, intents, ticket, tonumber(mine), 0, from(7)) end
+return 'settled'
+"""
+)
 _RELEASE_DEAD: Final = Script(f"""
 local heartbeat, running, released, lock, ended = unpack(KEYS)
 local ticket, mine, value, holder = unpack(ARGV)
@@ -165,8 +178,7 @@ local now = now_us() / 1000
 local lease = value and cjson.decode(value)
 if lease and redis.call('EXISTS', consumer_of .. lease.consumer) == 1 then
   redis.call('ZREM', suspects, ticket)
-  -- Whoever carries the run out puts its heartbeat back at once. After the time of a whole lease nobody can do so any
-  -- more: its consumer lives, and does not know that it has the run.
+  -- Whoever carries the run out puts its heartbeat back at once; after the time of a lease nobody can any more.
   local since, fence = (redis.call('GET', unrenewed) or ''):match('^(%d+) (%d+)$')
   if fence ~= lease.fence then
     redis.call('SET', unrenewed, text(now) .. ' ' .. lease.fence, 'PX', {UNRENEWED_MS})
@@ -185,10 +197,9 @@ return 'dead'
 _FORGET_SUSPICION: Final = Script("""
 local heartbeat, running, suspects, released = unpack(KEYS)
 -- The guard may have let the lease go since the ticket was looked at: then the mark is all that tells of it.
-if redis.call('EXISTS', heartbeat) == 0 and redis.call('HEXISTS', running, ARGV[1]) == 1 then return 0 end
+if redis.call('EXISTS', heartbeat) == 0 and redis.call('HEXISTS', running, ARGV[1]) == 1 then return end
 redis.call('ZREM', suspects, ARGV[1])
 redis.call('ZREM', released, ARGV[1])
-return 1
 """)
 _FORGET: Final = Script("""
 local heartbeat, running, suspects, released = unpack(KEYS)
@@ -208,71 +219,11 @@ return redis.call('HGET', KEYS[1], 'attempts')
 """)
 
 
-@dataclass(frozen=True, slots=True)
-class RunLease:
-    """The lease of one run as Redis holds it; `value` is what renewal compares."""
-
-    ticket: TicketId
-    tracker: str
-    key: str
-    run: str
-    consumer: str
-    fence: int
-    since: float
-    value: str
-    asked_by: str = ""
-    """Who asked for this run by hand, without any trigger."""
-    labelled: str = ""
-    """By which event its trigger was set, and the trigger, as in the request; empty where that is not known."""
-
-    @property
-    def lock_holder(self) -> str:
-        """How every token begins under which the run holds its ticket's lock; taken again it has the same name."""
-        return f"{self.run}.{self.fence}."
-
-    @classmethod
-    def parse(cls, ticket: TicketId, value: str) -> RunLease:
-        """Read the lease from its value in Redis."""
-        data = json.loads(value)
-        return cls(
-            ticket=ticket,
-            tracker=data["tracker"],
-            key=data["key"],
-            run=data["run"],
-            consumer=data["consumer"],
-            fence=int(data["fence"]),
-            since=float(data["since"]) / 1000,
-            value=value,
-            asked_by=data.get("asked_by", ""),
-            labelled=data.get("labelled", ""),
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class Acquired:
-    """The lease is ours. `attempts` were begun before this one."""
-
-    lease: RunLease
-    attempts: int
-    deliveries: int
-    """How often the request was taken since a run last started or settled, this time included."""
-    sent_at: float
-    """Boot-time clock, from before the request was sent: the trust window counts from here."""
-
-
-@dataclass(frozen=True, slots=True)
-class NotAcquired:
-    """Why not: `superseded`, `leased` or `poison`, with a figure for the latter."""
-
-    word: str
-    count: int = 0
-
-
-class Runs:
+class Runs(Wishes):
     """Ownership of tickets."""
 
     def __init__(self, redis: Commands, keys: Keys, *, settle_ms: int, renew_ms: int, lapse_ms: int) -> None:
-        self._redis, self._keys = redis, keys
+        super().__init__(redis, keys)
         self._settle_ms, self._renew_ms, self._lapse_ms = settle_ms, renew_ms, lapse_ms
 
     async def acquire(
@@ -280,18 +231,11 @@ class Runs:
     ) -> Acquired | NotAcquired:
         """Turn a taken request into a lease, counting the delivery."""
         k, t = self._keys, request.ticket
-        keys = [
-            k.queue_processing(consumer),
-            k.queue_index,
-            k.heartbeat(t),
-            k.fence(t),
-            k.running,
-            k.counters(t),
-            k.suspects,
-            k.released,
-        ]
+        keys = [k.queue_processing(consumer), k.queue_index, k.heartbeat(t), k.fence(t), k.running, k.counters(t)]
+        keys += [k.suspects, k.released]
         about: list[Value] = [t, payload, request.run, consumer, request.tracker, request.key]
         args: list[Value] = [*about, _ms(ttl), max_deliveries, request.asked_by or "", request.labelled or ""]
+        args.append(request.wanted.trigger)
         sent_at = boottime()
         word, *rest = await _ACQUIRE(self._redis, keys, args)
         if word != "acquired":
@@ -338,6 +282,17 @@ class Runs:
         head.append(letter.to_json() if letter else "")
         word = await _SETTLE(self._redis, keys, [*head, *(flat_fields(intent) if intent else ())])
         return str(word) == "settled"
+
+    async def settle_again(self, end: Settled) -> str:
+        """End a run once more if Redis lost that it ended: `settled`, `known`, `fenced`, or `settling` for not yet.
+
+        Nobody else does its work again then, and what is not known to be published is to be published still.
+        """
+        k, lease, t = self._keys, end.lease, end.lease.ticket
+        keys = [k.heartbeat(t), k.fence(t), k.running, k.intent(t), k.intents, k.queue_processing(lease.consumer)]
+        keys += [k.queue_index, k.ended(t), k.queue, k.epoch, k.settling]
+        head: list[Value] = [t, lease.fence, lease.value, lease.run, FENCE_MS, self._settle_ms]
+        return str(await _SETTLE_AGAIN(self._redis, keys, [*head, *(flat_fields(end.intent) if end.intent else ())]))
 
     async def release_dead(self, lease: RunLease, *, lock_key: str) -> bool:
         """The guard's farewell: the run is over and its children are gone; housekeeping may have the ticket."""
@@ -405,32 +360,6 @@ class Runs:
         """The ticket's run is dead, and nothing is to be done about it."""
         k = self._keys
         await _FORGET(self._redis, [k.heartbeat(ticket), k.running, k.suspects, k.released], [ticket])
-
-    async def request_stop(self, ticket: TicketId, reason: str) -> bool:
-        """Ask whoever runs the ticket to stop; it stands until the run ended. False when it has ended already."""
-        k = self._keys
-        keys = [k.stop(ticket), k.heartbeat(ticket), k.running, k.queue_index, k.ended(ticket), k.fence(ticket)]
-        return bool(await _REQUEST_STOP(self._redis, keys, [ticket, reason]))
-
-    async def stop_requested(self, ticket: TicketId) -> str | None:
-        """The reason why the ticket's run is to stop, if somebody asked."""
-        return await self._redis.get(self._keys.stop(ticket))
-
-    async def withdraw_stop(self, ticket: TicketId) -> None:
-        """There is nothing (any more) that could be stopped."""
-        await self._redis.delete(self._keys.stop(ticket))
-
-    async def note_follow_up(self, ticket: TicketId, by: str) -> None:
-        """Run it once more after the live run."""
-        await self._redis.set(self._keys.follow_up(ticket), by or "someone", px=STOP_MS)
-
-    async def withdraw_follow_up(self, ticket: TicketId) -> None:
-        """Do not run it once more after all."""
-        await self._redis.delete(self._keys.follow_up(ticket))
-
-    async def follow_up(self, ticket: TicketId) -> str | None:
-        """Who asked for the ticket to run once more after its live run, if anybody did."""
-        return await self._redis.get(self._keys.follow_up(ticket))
 
 
 def _ms(seconds: float) -> int:

@@ -102,14 +102,23 @@ return mark:find('labelled', 1, true) and 1 or 0
 """
 )
 _ACKNOWLEDGE: Final = Script(INBOX + "return put_away(KEYS[1], KEYS[2], ARGV[1]) and 1 or 0")
+_LINES: Final = """
+-- Those who want room in the same places stand in one line: who wants it where there is some is not behind others.
+local function line(entry) return cjson.encode(cjson.decode(entry).places) end
+"""
 _HOLD: Final = Script(
     INBOX
+    + _LINES
     + """
-local processing, index, held, payloads = unpack(KEYS)
-local taken, topic, entry = unpack(ARGV)
+local processing, index, held, payloads, lines = unpack(KEYS)
+local taken, topic, entry, line_of = unpack(ARGV)
 if not put_away(processing, index, taken) then return 0 end
 redis.call('ZADD', held, 'NX', now_us() / 1000, topic)
+local before = redis.call('HGET', payloads, topic)
+if before then redis.call('ZREM', line_of .. line(before), topic) end
 redis.call('HSET', payloads, topic, entry)
+redis.call('HSET', lines, line(entry), '1')
+redis.call('ZADD', line_of .. line(entry), redis.call('ZSCORE', held, topic), topic)
 return 1
 """
 )
@@ -138,8 +147,10 @@ redis.call('ZADD', later, at, name)
 _RIPEN: Final = Script(
     INBOX
     + COUNTING
+    + _LINES
     + """
-local inbox, later, later_payloads, held, payloads, inbox_index, index, running, reservations = unpack(KEYS)
+local inbox, later, later_payloads, held, payloads, inbox_index, index, running, reservations, lines = unpack(KEYS)
+local line_of = ARGV[4]
 local count = 0
 local function comes(topic, payload)
   count = count + 1
@@ -161,21 +172,58 @@ local function has_room(place, limit)
   end
   return room[place] > 0
 end
-local waiting = redis.call('ZRANGE', held, 0, 999)
-local limits = waiting[1] and cjson.decode(ARGV[2])
-for _, topic in ipairs(waiting) do
-  local found = redis.call('HGET', payloads, topic)
-  local entry = found and cjson.decode(found)
-  local free = true
-  for _, place in ipairs(entry and entry.places or {}) do free = free and has_room(place, limits[place]) end
-  if free then
-    redis.call('ZREM', held, topic)
-    redis.call('HDEL', payloads, topic)
-    if entry then
-      for _, place in ipairs(entry.places) do room[place] = room[place] and room[place] - 1 end
-      comes(topic, entry.payload)
+local function oldest(told)
+  local found = redis.call('ZRANGE', line_of .. told, 0, 0, 'WITHSCORES')
+  return found[1], tonumber(found[2])
+end
+local standing = 0
+for _, told in ipairs(redis.call('HKEYS', lines)) do standing = standing + redis.call('ZCARD', line_of .. told) end
+if standing ~= redis.call('ZCARD', held) then
+  -- A release that knows no lines held some back, or let some go.
+  for _, told in ipairs(redis.call('HKEYS', lines)) do
+    for _, topic in ipairs(redis.call('ZRANGE', line_of .. told, 0, -1)) do
+      if not redis.call('ZSCORE', held, topic) then redis.call('ZREM', line_of .. told, topic) end
     end
   end
+  for _, topic in ipairs(redis.call('ZRANGE', held, 0, -1)) do
+    local entry = redis.call('HGET', payloads, topic)
+    if entry then
+      redis.call('HSET', lines, line(entry), '1')
+      redis.call('ZADD', line_of .. line(entry), redis.call('ZSCORE', held, topic), topic)
+    else
+      redis.call('ZREM', held, topic)
+    end
+  end
+end
+local heads, limits = {}, cjson.decode(ARGV[2])
+for _, told in ipairs(redis.call('HKEYS', lines)) do
+  local topic, since = oldest(told)
+  if topic then
+    heads[#heads + 1] = {line = told, places = cjson.decode(told), topic = topic, since = since}
+  else
+    redis.call('HDEL', lines, told)
+  end
+end
+-- The oldest of all for whom there is room, again and again; where a line's first finds none, nobody in it does.
+for _ = 1, 1000 do
+  local chosen
+  for _, head in ipairs(heads) do
+    if head.topic and (not chosen or head.since < chosen.since) then
+      local free = true
+      for _, place in ipairs(head.places) do free = free and has_room(place, limits[place]) end
+      if free then chosen = head else head.topic = nil end
+    end
+  end
+  if not chosen then break end
+  local found = redis.call('HGET', payloads, chosen.topic)
+  redis.call('ZREM', held, chosen.topic)
+  redis.call('ZREM', line_of .. chosen.line, chosen.topic)
+  redis.call('HDEL', payloads, chosen.topic)
+  if found then
+    for _, place in ipairs(chosen.places) do room[place] = room[place] and room[place] - 1 end
+    comes(chosen.topic, cjson.decode(found).payload)
+  end
+  chosen.topic, chosen.since = oldest(chosen.line)
 end
 local first = redis.call('ZRANGE', later, 0, 0, 'WITHSCORES')
 local soon = first[2] and math.max(0, tonumber(first[2]) - now_us() / 1000)
@@ -276,9 +324,9 @@ class Signals:
     async def hold(self, consumer: str, payload: str, signal: Signal, *, places: Sequence[str]) -> None:
         """There is no room for the ticket: keep the signal until there is; `ripen` sees to that."""
         k = self._keys
-        keys = [k.inbox_processing(consumer), k.inbox_index, k.held, k.held_payloads]
+        keys = [k.inbox_processing(consumer), k.inbox_index, k.held, k.held_payloads, k.held_lines]
         entry = json.dumps({"payload": signal.to_json(), "places": list(places)})
-        await _HOLD(self._redis, keys, [payload, signal.topic, entry])
+        await _HOLD(self._redis, keys, [payload, signal.topic, entry, k.held_line("")])
 
     async def held(self) -> frozenset[TicketId]:
         """The tickets that wait for room."""
@@ -298,8 +346,8 @@ class Signals:
         k = self._keys
         later = [k.inbox_later, k.later_payloads]
         keys = [k.inbox, *later, k.held, k.held_payloads, k.inbox_index, k.queue_index, k.running]
-        args = [k.places(""), json.dumps(dict(limits or {})), new_name()]
-        left = float(await _RIPEN(self._redis, [*keys, k.reservations], args))
+        args = [k.places(""), json.dumps(dict(limits or {})), new_name(), k.held_line("")]
+        left = float(await _RIPEN(self._redis, [*keys, k.reservations, k.held_lines], args))
         return left / 1000 if left >= 0 else None
 
     async def in_hand(self, consumer: str) -> list[str]:

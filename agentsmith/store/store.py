@@ -12,6 +12,7 @@ from agentsmith.store.intents import Intents
 from agentsmith.store.keys import LABEL_LOCK_MS, PROBE_MS, STICKY_MS, Keys
 from agentsmith.store.leases import LeaderLease, Lease
 from agentsmith.store.orders import Orders
+from agentsmith.store.pins import Pins
 from agentsmith.store.places import Places
 from agentsmith.store.presence import Presence
 from agentsmith.store.queue import Queue
@@ -61,6 +62,7 @@ class Store:
         self.intents = Intents(self.redis, self.keys, settle_ms=settle_ms)
         self.places = Places(self.redis, self.keys)
         self.orders = Orders(self.redis, self.keys)
+        self.pins = Pins(self.redis, self.keys)
         self.reasons = Reasons(self.redis, self.keys)
         self.quotas = Quotas(self.redis, self.keys)
         self.presence = Presence(self.redis, self.keys, settle_ms=settle_ms)

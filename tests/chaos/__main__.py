@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from tests.chaos import disk
 from tests.chaos.checker import Verdict, check, read
 
 if TYPE_CHECKING:
@@ -34,9 +35,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     wanted = _parse(arguments)
     folder = Path(tempfile.mkdtemp(prefix="agentsmith-chaos-"))
     keep = bool(wanted.keep)
+    no_disk = disk.own_mounts() or disk.mount(folder / "disk")
+    if no_disk:
+        _tell(f"SKIPPED: a full disk ({disk.FULL_DISK}), because there is no small one to be had: {no_disk}")
     try:
         _prepare()
-        verdict, played = asyncio.run(_interruptible(folder, wanted))
+        verdict, played = asyncio.run(_interruptible(folder, wanted, small_disk=not no_disk))
         keep = keep or not verdict.ok
     except (KeyboardInterrupt, asyncio.CancelledError):
         _tell("interrupted; every process was ended")
@@ -45,6 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         keep = True
         raise
     finally:
+        disk.unmount(folder / "disk")
         if keep:
             _tell(f"histories and logs are kept in {folder}")
         else:
@@ -60,6 +65,9 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--speed", type=_positive, default=None, help="how much faster than the default intervals")
     parser.add_argument("--limit", type=_positive, default=None, help="seconds after which no ticket is opened")
     parser.add_argument("--faults", default="", help="only these kinds, separated by commas (default: all)")
+    parser.add_argument(
+        "--sentinel", action="store_true", help="Redis fails over, instead of what befalls a single one"
+    )
     parser.add_argument("--keep", action="store_true", help="keep histories and logs, also when all is well")
     return parser.parse_args(arguments)
 
@@ -95,10 +103,10 @@ def _prepare() -> None:
     fork_nursery(arena.PROGRAM, daemon.serve)
 
 
-async def _interruptible(folder: Path, wanted: argparse.Namespace) -> tuple[Verdict, Played]:
+async def _interruptible(folder: Path, wanted: argparse.Namespace, *, small_disk: bool) -> tuple[Verdict, Played]:
     """Chaos, ended in order by Ctrl-C, and by the signals of a supervisor or a closed terminal too."""
     from tests.chaos.arena import CREW, open_arena
-    from tests.chaos.faults import KINDS
+    from tests.chaos.faults import FAILOVERS, KINDS
     from tests.chaos.play import Play
 
     task = asyncio.current_task()
@@ -116,8 +124,12 @@ async def _interruptible(folder: Path, wanted: argparse.Namespace) -> tuple[Verd
     crew = ", ".join(f"{count} {role}" for role, count in CREW.items())
     _tell(f"{wanted.tickets} tickets on four simulated trackers; {crew}; seed {seed}")
     _tell(f"every interval is multiplied by {1 / speed:.4g} (a lease lives {120 / speed:.3g} s instead of 2 min)")
-    async with open_arena(folder, 1 / speed) as arena:
-        kinds = [KINDS[name] for name in wanted.faults.split(",")] if wanted.faults else list(KINDS.values())
+    possible = KINDS
+    if wanted.sentinel:
+        possible = {name: kind for name, kind in KINDS.items() if kind.track != "redis"} | FAILOVERS
+    names = wanted.faults.split(",") if wanted.faults else list(possible)
+    kinds = [possible[name] for name in names if small_disk or name != disk.FULL_DISK]
+    async with open_arena(folder, 1 / speed, disk=small_disk, sentinel=wanted.sentinel) as arena:
         played = await Play(arena, kinds, _terms(wanted), seed, _tell).play()
     return check(read(folder / "history")), played
 

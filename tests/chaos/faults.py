@@ -23,6 +23,8 @@ from typing import Final
 import redis
 
 from agentsmith.simulators.faults import Fault
+from tests.chaos import disk
+from tests.chaos.arena import SLOTS
 from tests.chaos.daemon import WallClock
 from tests.chaos.scene import Scene
 from tests.chaos.trackers import Tracker
@@ -35,6 +37,7 @@ LIMITS: Final = {
     "jira": "burst_limit",
 }
 """How each platform says 429."""
+IN_TROUBLE: Final = "this machine is in trouble; it takes no work until it has got over it"
 
 
 Play = Callable[[Scene], Awaitable[str | None]]
@@ -52,13 +55,15 @@ class Kind:
 
 
 KINDS: Final[dict[str, Kind]] = {}
+FAILOVERS: Final[dict[str, Kind]] = {}
+"""Those of a Redis behind sentinels, in the place of what can happen to a single one."""
 
 
-def kind(name: str, track: str, *, ends_runs: bool = False) -> Callable[[Play], Play]:
+def kind(name: str, track: str, *, ends_runs: bool = False, among: dict[str, Kind] = KINDS) -> Callable[[Play], Play]:
     """Add a kind of fault."""
 
     def add(play: Play) -> Play:
-        KINDS[name] = Kind(name, track, play, ends_runs)
+        among[name] = Kind(name, track, play, ends_runs)
         return play
 
     return add
@@ -171,6 +176,26 @@ async def _(scene: Scene) -> str | None:
         return post.name
 
 
+@kind(disk.FULL_DISK, "consumers", ends_runs=True)
+async def _(scene: Scene) -> str | None:
+    """The disk of one consumer's machine is full: it gives back what it has, and takes nothing until there is room."""
+    post = next(post for post in scene.arena.of_role("consumer") if post.disk is not None)
+    if not post.free or post.daemon is None or post.disk is None:
+        return None
+    post.busy = True
+    daemon, before = post.daemon, len(post.daemon.lines(IN_TROUBLE))
+    filler = await asyncio.to_thread(disk.fill, post.disk)
+    try:
+        for _ in range(SLOTS):
+            scene.people.open_one()
+        noticed = await scene.seen(lambda: len(daemon.lines(IN_TROUBLE)) > before)
+        await asyncio.sleep(scene.arena.scaled(60))
+    finally:
+        filler.unlink()
+        post.busy = False
+    return post.name if noticed else None
+
+
 @kind("clock-jump", "clocks", ends_runs=True)
 async def _(scene: Scene) -> str | None:
     """The wall clocks of some daemons jump by up to two hours, forward or back, and are set right later."""
@@ -242,6 +267,38 @@ async def _(scene: Scene) -> str | None:
         finally:
             post.line.heal()
         return post.name
+
+
+# --- Redis behind sentinels -----------------------------------------------------------------------------------------
+
+
+@kind("failover-planned", "redis", among=FAILOVERS)
+async def _(scene: Scene) -> str | None:
+    """The old primary lives on, and takes writes until it hears of it."""
+    deployment, _ = scene.arena.deployment, await scene.long_work()
+    if deployment is None:
+        return None
+    scene.people.open_one()  # something that is taken, or ends, just then
+    async with scene.truce.flushing():
+        new = await asyncio.to_thread(deployment.fail_over)
+        await asyncio.sleep(2 * scene.arena.config.lease.renew_every)
+    return f"to {new.port}"
+
+
+@kind("failover-kill", "redis", among=FAILOVERS)
+async def _(scene: Scene) -> str | None:
+    """Kill -9 the primary; it comes back as a replica."""
+    deployment, _ = scene.arena.deployment, await scene.long_work()
+    if deployment is None:
+        return None
+    scene.people.open_one()
+    async with scene.truce.flushing():
+        old = deployment.primary
+        new = await asyncio.to_thread(deployment.kill_primary)
+        await asyncio.to_thread(old.start)
+        await scene.arena.witness.watch(old.socket)
+        await asyncio.sleep(2 * scene.arena.config.lease.renew_every)
+    return f"to {new.port}"
 
 
 # --- trackers, and the way to them ----------------------------------------------------------------------------------

@@ -67,6 +67,11 @@ def main(folder: str) -> int:
     if not leave_child:
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
+    try:
+        with open("made", "wb", 0) as made:  # as any work would
+            made.write(bytes(8192))
+    except OSError:
+        return 1  # which is the machine's fault, and not how this ticket ends
     note("end", f', "code": {CODES[plan]}')
     return CODES[plan]
 

@@ -144,9 +144,9 @@ class AzureDevOpsPlatform(SimulatedPlatform[AzureDevOpsSimulator]):
         assert role == "team administrator"
         self.simulator.add_member(PROJECT, actor, admin=True)
 
-    async def edit(self, key: str, *, title: str | None = None, body: str | None = None) -> None:
+    async def edit(self, key: str, *, title: str | None = None, body: str | None = None, actor: str = "alice") -> None:
         """In the simulator's state."""
-        self.simulator.edit_item(int(key), title=title, body=body, actor="alice")
+        self.simulator.edit_item(int(key), title=title, body=body, actor=actor)
 
     async def close(self, key: str) -> None:
         """In the simulator's state."""
@@ -166,7 +166,7 @@ class AzureDevOpsPlatform(SimulatedPlatform[AzureDevOpsSimulator]):
 
     async def comments(self, key: str) -> list[RawComment]:
         """From the simulator's state."""
-        return [RawComment(c["user"], c["text"]) for c in self.simulator.comments(int(key))]
+        return [RawComment(c["user"], c["text"], str(c["id"])) for c in self.simulator.comments(int(key))]
 
     async def label_history(self, key: str) -> list[frozenset[str]]:
         """Every revision of the work item."""

@@ -131,9 +131,9 @@ class GitHubPlatform(SimulatedPlatform[GitHubSimulator]):
         """A role in the repository."""
         self.simulator.set_permission(REPOSITORY, actor, role)
 
-    async def edit(self, key: str, *, title: str | None = None, body: str | None = None) -> None:
+    async def edit(self, key: str, *, title: str | None = None, body: str | None = None, actor: str = "alice") -> None:
         """In the simulator's state."""
-        self.simulator.edit_issue(REPOSITORY, int(key), title=title, body=body, actor="alice")
+        self.simulator.edit_issue(REPOSITORY, int(key), title=title, body=body, actor=actor)
 
     async def close(self, key: str) -> None:
         """In the simulator's state."""
@@ -157,7 +157,7 @@ class GitHubPlatform(SimulatedPlatform[GitHubSimulator]):
 
     async def comments(self, key: str) -> list[RawComment]:
         """From the simulator's state."""
-        return [RawComment(c["user"], c["body"]) for c in self.simulator.comments(REPOSITORY, int(key))]
+        return [RawComment(c["user"], c["body"], str(c["id"])) for c in self.simulator.comments(REPOSITORY, int(key))]
 
     async def label_history(self, key: str) -> list[frozenset[str]]:
         """Every version of the issue that the simulator kept."""

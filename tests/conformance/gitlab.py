@@ -126,9 +126,9 @@ class GitLabPlatform(SimulatedPlatform[GitLabSimulator]):
         """A level of access."""
         self.simulator.set_access(PROJECT, actor, role)
 
-    async def edit(self, key: str, *, title: str | None = None, body: str | None = None) -> None:
+    async def edit(self, key: str, *, title: str | None = None, body: str | None = None, actor: str = "alice") -> None:
         """In the simulator's state."""
-        self.simulator.edit_issue(PROJECT, int(key), title=title, body=body, actor="alice")
+        self.simulator.edit_issue(PROJECT, int(key), title=title, body=body, actor=actor)
 
     async def close(self, key: str) -> None:
         """In the simulator's state."""
@@ -148,7 +148,7 @@ class GitLabPlatform(SimulatedPlatform[GitLabSimulator]):
 
     async def comments(self, key: str) -> list[RawComment]:
         """From the simulator's state."""
-        return [RawComment(c["user"], c["body"]) for c in self.simulator.comments(PROJECT, int(key))]
+        return [RawComment(c["user"], c["body"], str(c["id"])) for c in self.simulator.comments(PROJECT, int(key))]
 
     async def label_history(self, key: str) -> list[frozenset[str]]:
         """Every version of the issue that the simulator kept."""

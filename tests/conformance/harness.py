@@ -95,6 +95,8 @@ class RawComment:
 
     author: str
     body: str
+    ref: str = ""
+    """What a webhook would call it, where that is known."""
 
 
 class Platform(ABC):
@@ -155,8 +157,12 @@ class Platform(ABC):
         raise NotImplementedError
 
     @abstractmethod
-    async def edit(self, key: str, *, title: str | None = None, body: str | None = None) -> None:
+    async def edit(self, key: str, *, title: str | None = None, body: str | None = None, actor: str = "alice") -> None:
         """A person changes the text."""
+
+    async def time_passes(self) -> None:
+        """A few seconds go by, where the platform counts in seconds and its clock can be moved."""
+        return
 
     @abstractmethod
     async def close(self, key: str) -> None:

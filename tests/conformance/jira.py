@@ -152,9 +152,9 @@ class JiraPlatform(SimulatedPlatform[JiraSimulator]):
         self.simulator.add_group(f"{role}-people", [actor])
         self.simulator.set_project_role(PROJECT, role, groups=[f"{role}-people"])
 
-    async def edit(self, key: str, *, title: str | None = None, body: str | None = None) -> None:
+    async def edit(self, key: str, *, title: str | None = None, body: str | None = None, actor: str = "alice") -> None:
         """In the simulator's state."""
-        self.simulator.edit_issue(key, summary=title, description=body, actor="alice")
+        self.simulator.edit_issue(key, summary=title, description=body, actor=actor)
 
     async def close(self, key: str) -> None:
         """In the simulator's state."""
@@ -174,7 +174,7 @@ class JiraPlatform(SimulatedPlatform[JiraSimulator]):
 
     async def comments(self, key: str) -> list[RawComment]:
         """From the simulator's state."""
-        return [RawComment(c["author"], c["body"]) for c in self.simulator.comments(key)]
+        return [RawComment(c["author"], c["body"], str(c["id"])) for c in self.simulator.comments(key)]
 
     async def label_history(self, key: str) -> list[frozenset[str]]:
         """Every version of the issue that the simulator kept."""

@@ -10,6 +10,8 @@ from typing import Any, TypeVar
 
 from agentsmith.domain.lifecycle import LabelSet
 from agentsmith.domain.tracker import Tracker
+from agentsmith.trackers.local.book import ME, Book
+from agentsmith.trackers.local.change import Change, Hand
 from agentsmith.trackers.local.database import Database
 from agentsmith.trackers.local.desk import Desk
 from agentsmith.trackers.local.tracker import COMMENT_LIMIT, LocalTracker
@@ -104,9 +106,19 @@ class LocalPlatform(Platform):
         """There are none."""
         return []
 
-    async def edit(self, key: str, *, title: str | None = None, body: str | None = None) -> None:
-        """Through the desk."""
-        await self._desk.edit(key, title=title, body=body, actor="alice")
+    async def edit(self, key: str, *, title: str | None = None, body: str | None = None, actor: str = "alice") -> None:
+        """Through the desk; as ourselves, behind its back."""
+        if actor != ME.name:
+            await self._desk.edit(key, title=title, body=body, actor=actor)
+            return
+        book = Book(tracker="local", project="tickets")
+
+        def work(con: sqlite3.Connection) -> None:
+            ticket = book.read(con, key)
+            change = Change(con, book, ticket, Hand(ME))
+            change.write(title=title or ticket.title, body=ticket.body if body is None else body)
+
+        await self.tracker.database.write(work)  # type: ignore[attr-defined]
 
     async def close(self, key: str) -> None:
         """Through the desk."""
@@ -132,10 +144,11 @@ class LocalPlatform(Platform):
     async def comments(self, key: str) -> list[RawComment]:
         """The rows of the table."""
         rows = self._sql(
-            "SELECT c.author, c.body FROM comments c JOIN tickets t ON c.ticket = t.id WHERE number = ? ORDER BY c.id",
+            "SELECT c.author, c.body, c.id FROM comments c JOIN tickets t ON c.ticket = t.id"
+            " WHERE number = ? ORDER BY c.id",
             key,
         )
-        return [RawComment(author, body) for author, body in rows]
+        return [RawComment(author, body, str(ref)) for author, body, ref in rows]
 
     async def label_history(self, key: str) -> list[frozenset[str]]:
         """Played back from the events; those of one revision were committed together."""

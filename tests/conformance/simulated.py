@@ -105,6 +105,10 @@ class SimulatedPlatform(Platform, Generic[S]):
                     await tracker.aclose()
         simulator.assert_understood()
 
+    async def time_passes(self) -> None:
+        """On the simulator's clock."""
+        self.simulator.clock.advance(2)
+
     @classmethod
     @abstractmethod
     def furnished(cls) -> S:

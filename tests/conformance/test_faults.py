@@ -49,6 +49,7 @@ CALLS: Mapping[str, Callable[[Tracker, Ticket], Awaitable[Any]]] = {
     "write_sticky": lambda tracker, ticket: tracker.write_sticky(ticket, "x", MEMO, known=None, deadline=soon()),
     "me": lambda tracker, _: tracker.me(),
     "labelled_by": lambda tracker, ticket: tracker.labelled_by(ticket, TRIGGER),
+    "history": lambda tracker, ticket: tracker.history(ticket, TRIGGER),
     "access_of": lambda tracker, _: tracker.access_of(Actor("4711", "alice")),
     "blockers": lambda tracker, ticket: tracker.blockers(ticket),
 }

@@ -17,6 +17,7 @@ from agentsmith.domain.ticket import slug
 from agentsmith.store.server_binary import find_binary
 from tests.support.cli import SLOW, Cli, command
 from tests.support.embedded import servers_of
+from tests.support.private import open_to_others
 from tests.support.processes import is_alive
 from tests.support.wait import wait_until
 
@@ -59,8 +60,10 @@ async def test_label_a_ticket_and_its_label_tells_how_it_went(cli: Cli) -> None:
         assert shown["labels"] == ["agent-smith:bad", "agent-smith:failed"]
         assert "this is why" in shown["comments"][0]["body"]
         assert "this is why" in cli.run("ticket", "show", failing).stdout
+        assert open_to_others(cli.data) == [], "tickets and records are for our user alone"
         daemon.signal(signal.SIGTERM)
         assert await daemon.exit_code() == 0
+    assert open_to_others(cli.data) == []
     listed = cli.run("ticket", "list").stdout.splitlines()
     assert [line.split()[:2] for line in listed[1:]] == [["1", "done"], ["2", "failed"]]
 

@@ -108,7 +108,14 @@ class LiveAzureDevOps(LivePlatform):
         """See Platform."""
         await self.ask("DELETE", f"/workItems/{key}/comments/{ref}", **{"api-version": COMMENTS_VERSION})
 
-    async def edit(self, key: str, *, title: str | None = None, body: str | None = None) -> None:
+    async def edit(
+        self,
+        key: str,
+        *,
+        title: str | None = None,
+        body: str | None = None,
+        actor: str = "alice",  # noqa: ARG002 - there is one person only
+    ) -> None:
         """See Platform."""
         wanted = {"System.Title": title, "System.Description": body}
         patch = [{"op": "add", "path": f"/fields/{n}", "value": text} for n, text in wanted.items() if text is not None]

@@ -86,7 +86,14 @@ class LiveGitHub(LivePlatform):
         """See Platform."""
         await self.ask("DELETE", f"/issues/comments/{ref}")
 
-    async def edit(self, key: str, *, title: str | None = None, body: str | None = None) -> None:
+    async def edit(
+        self,
+        key: str,
+        *,
+        title: str | None = None,
+        body: str | None = None,
+        actor: str = "alice",  # noqa: ARG002 - there is one person only
+    ) -> None:
         """See Platform."""
         wanted = {"title": title, "body": body}
         await self.ask("PATCH", f"/issues/{key}", {name: text for name, text in wanted.items() if text is not None})

@@ -89,7 +89,14 @@ class LiveGitLab(LivePlatform):
         """See Platform."""
         await self.ask("DELETE", f"/issues/{key}/notes/{ref}")
 
-    async def edit(self, key: str, *, title: str | None = None, body: str | None = None) -> None:
+    async def edit(
+        self,
+        key: str,
+        *,
+        title: str | None = None,
+        body: str | None = None,
+        actor: str = "alice",  # noqa: ARG002 - there is one person only
+    ) -> None:
         """See Platform."""
         wanted = {"title": title, "description": body}
         await self.ask("PUT", f"/issues/{key}", {name: text for name, text in wanted.items() if text is not None})

@@ -107,7 +107,14 @@ class LiveJira(LivePlatform):
         """See Platform."""
         await self.ask("DELETE", f"/issue/{key}/comment/{ref}")
 
-    async def edit(self, key: str, *, title: str | None = None, body: str | None = None) -> None:
+    async def edit(
+        self,
+        key: str,
+        *,
+        title: str | None = None,
+        body: str | None = None,
+        actor: str = "alice",  # noqa: ARG002 - there is one person only
+    ) -> None:
         """See Platform."""
         fields: dict[str, Any] = {} if title is None else {"summary": title}
         if body is not None:

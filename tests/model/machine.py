@@ -21,7 +21,7 @@ _MOST_FLUSHES: Final = 2
 _EXITS: Final = st.sampled_from([0, 0, 0, 1, 75, 79])
 
 _CLAIM: Final = (
-    "lmove", "signals.opened", "leases.take", "tracker.get", "tracker.labelled_by", "intents.begin_claim",
+    "lmove", "signals.opened", "leases.take", "tracker.get", "tracker.history", "intents.begin_claim",
     "tracker.add", "tracker.add answered", "tracker.remove", "tracker.write", "hget", "queue.push", "tracker.sticky",
     "set", "leases.release", "signals.acknowledge", "signals.later", "intents.decide", "intents.published",
 )  # fmt: skip

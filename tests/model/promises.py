@@ -1,4 +1,6 @@
-"""The promises P1 to P6, held against everything that happens: shared by the model and by the simulation.
+"""The promises P1 to P6, and that only vetted text runs (P7), held against everything that happens.
+
+Shared by the model and by the simulation.
 
 Hears every script that Redis carried out, every write as it begins and as it lands, and every child as it starts. What
 people did to a ticket is noted here too, because it decides what may happen to the ticket next.
@@ -6,9 +8,8 @@ people did to a ticket is noted here too, because it decides what may happen to 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
 from agentsmith.domain.lifecycle import EDGES, Owner, Status
@@ -47,6 +48,10 @@ class Story:
     unwanted_since: int | None = None
     starts: int = 0
     """Children started since the count last began afresh."""
+    vetted: set[str] = field(default_factory=set)
+    """What the ticket was called whenever somebody who may asked for a run."""
+    finished: bool = False
+    """A run ended for good, and no person has asked for another one since."""
 
 
 class Promises:
@@ -68,11 +73,16 @@ class Promises:
         self.forgot_at = -1
         """When Redis last forgot something, in the order of things."""
         self._forgot_time = -_NEVER
+        self.repeated = 0
+        """How often finished work was done again: that is no breach of P2, but nobody wants to pay for it."""
+        self.ends_are_kept = False
+        """Whether it is a breach all the same, because whoever settled a run lives and remembers it."""
         self._board, self._floor, self._times, self._max_attempts = board, floor, times, max_attempts
         self._now, self._moment, self._say = now, moment, say
-        self._acquired: dict[str, int] = {}
-        self._stood: dict[str, int] = {}
-        """When the lease of a run was last seen to stand in Redis."""
+        self._acquired: dict[int, int] = {}
+        self._stood: dict[int, int] = {}
+        """When the lease under a fence was taken, and last seen to stand in Redis. A request that is taken again after
+        Redis forgot its first lease is a run of the same name, with another lease."""
         self._requests: dict[str, str] = {}
         """The request of each ticket that waits or is in flight, since Redis last forgot something."""
 
@@ -97,10 +107,17 @@ class Promises:
     def opened(self, key: str, labels: set[str]) -> None:
         """A person opened a ticket with these labels."""
         self.stories[key] = Story(key, labels, unwanted_since=None if TRIGGER in labels else self._moment())
+        self.vetted(key)
+
+    def vetted(self, key: str) -> None:
+        """Somebody who may start work asks for it, having read the text as it is now."""
+        self.stories[key].vetted.add(self._board.pages[key].title)
 
     def tagged(self, key: str, label: str) -> None:
         """A person added a label that is not ours."""
         self.stories[key].foreign.add(label)
+        if label == TRIGGER:
+            self.vetted(key)
         self.reconsidered(key)
 
     def untagged(self, key: str, label: str) -> None:
@@ -112,6 +129,8 @@ class Promises:
         """A person removed the lifecycle labels."""
         self.stories[key].final = None
         self.stories[key].starts = 0
+        self.vetted(key)
+        self.stories[key].finished = False
 
     def reconsidered(self, key: str) -> None:
         """A person changed something that decides whether the ticket is to be worked on."""
@@ -132,15 +151,17 @@ class Promises:
             case "intents.begin_claim" | "intents.decide" if answer[0] in ("begun", "decided"):
                 self._raised(actor, script, args[0], int(answer[1]))
             case "runs.acquire" if answer[0] == "acquired":
-                self._acquired[args[2]] = self._stood[args[2]] = self._moment()
+                self._acquired[int(answer[1])] = self._stood[int(answer[1])] = self._moment()
                 self._raised(actor, script, args[0], int(answer[1]))
             case "intents.adopt" if answer:
                 fields = dict(zip(answer[::2], answer[1::2], strict=True))
                 self._raised(actor, script, args[0], int(fields["fence"]))
-            case "runs.settle" if answer == "settled":
+            case "runs.settle" | "runs.settle_again" if answer == "settled":
+                if script == "runs.settle" and _final_in(args[8:]):
+                    self.story(args[0]).finished = True
                 self._accepted(actor, script, args[0], int(args[1]))
             case "runs.renew" if answer != "lost":
-                self._stood[json.loads(args[2])["run"]] = self._moment()
+                self._stood[int(args[1])] = self._moment()
                 self._accepted(actor, script, args[0], int(args[1]))
             case "intents.published" if answer == "published":
                 self._accepted(actor, script, args[0], int(args[1]))
@@ -165,6 +186,8 @@ class Promises:
                     self._request_is_over(ticket, request)
             case "runs.settle" if answer == "settled":
                 self._request_is_over(args[0], args[6])
+            case "runs.settle_again" if answer == "settled":
+                self._requests.pop(args[0], None)
             case "queue.bury" if answer:
                 self._request_is_over(args[0], args[1])
             case "intents.decide" if answer[0] == "decided" and str(args[4]) == "1":
@@ -178,7 +201,7 @@ class Promises:
 
     def forgotten(self, child: Child) -> bool:
         """Whether Redis forgot the child's lease: then it cannot keep anybody out until the lease is put back."""
-        return self.forgot_at > self._stood.get(child.run, 0)
+        return self.forgot_at > self._stood.get(child.fence, 0)
 
     def _raised(self, actor: Doer, script: str, ticket: str, fence: int) -> None:
         """Somebody took the ticket over: then nothing of an earlier run may be alive."""
@@ -206,8 +229,15 @@ class Promises:
         for other in self._floor.working(child.ticket):
             if not self.forgotten(other):
                 self.broken("P1", f"{child} starts while {other} is alive")
-        if story.unwanted_since is not None and story.unwanted_since < self._acquired.get(child.run, 0):
+        if story.unwanted_since is not None and story.unwanted_since < self._acquired.get(child.fence, 0):
             self.broken("P2", f"{child} starts although the ticket was withdrawn before its request was taken")
+        if child.title not in story.vetted:
+            self.broken("P7", f"{child} works on {child.title!r}, and nobody who may start work has seen that")
+        if story.finished and not story.retries and not story.granted:
+            self.repeated += 1
+            if self.ends_are_kept:
+                self.broken("P2", f"{child} does work again that was finished")
+        story.finished = False
         story.starts += 1
         if story.starts > self._max_attempts:
             self.broken("P2", f"{child} starts for the {story.starts}th time; the limit is {self._max_attempts}")
@@ -240,10 +270,10 @@ class Promises:
         if owners == {Owner.PERSON}:
             # What a person asked for may be published again, if nobody knows whether it was.
             allowed = self.stories[key].retries > 0 or self.stories[key].final is None
-        elif owners in ({Owner.CLAIM}, {Owner.RUN} if move.to is Status.IN_PROGRESS else set()):
+        elif move.to is Status.IN_PROGRESS or (move.expect, move.to) == (Status.PENDING, Status.ENQUEUED):
             allowed = role in owners
         else:
-            allowed = bool(owners)  # what a run or housekeeping decided, anybody may publish
+            allowed = bool(owners)  # what a claim, a run or housekeeping decided, anybody may publish
         if not allowed:
             self.broken("P4", f"{actor} moves {key} from {move.expect} to {move.to}, which is not its edge")
 
@@ -280,14 +310,12 @@ class Promises:
         wrong = []
         for key, story in self.stories.items():
             statuses, page = self._board.statuses(key), self._board.pages[key]
-            if story.final is not None and statuses != {story.final}:
+            if self.forgot_at >= 0 and _nobody_lists(page, statuses):
+                pass  # Redis may have forgotten it, and then nobody looks at it again
+            elif story.final is not None and statuses != {story.final}:
                 wrong.append(f"{key} ended as {story.final}, but shows {self._board.shown(key)}")
             elif self.wanted(key) and (len(statuses) != 1 or not statuses <= _DECIDED):
                 wrong.append(f"{key} should be done, failed or waiting, but shows {self._board.shown(key)}")
-            elif self.forgot_at >= 0 and (not page.open or not _names_its_trigger(page)):
-                # Once Redis has forgotten it: trackers list open tickets only, so nobody finds a closed one; and
-                # if no comment of ours says which trigger it had, nothing but a label speaks for it: never enough (P3).
-                pass
             elif len(statuses) > 1 or statuses & {Status.ENQUEUED, Status.IN_PROGRESS}:
                 wrong.append(f"{key} was withdrawn, but shows {self._board.shown(key)}")
             if self._floor.alive(page.id):
@@ -299,8 +327,20 @@ class Promises:
         return self.stories[ticket.rpartition("#")[2]]
 
 
-def _names_its_trigger(page: Page) -> bool:
-    return page.sticky is not None and page.sticky.memo is not None and bool(page.sticky.memo.trigger)
+def _final_in(fields: list[str]) -> bool:
+    """Whether an intent, as a script was given it, is an end for good."""
+    return dict(zip(fields[::2], fields[1::2], strict=True)).get("to") in ("done", "failed")
+
+
+def _nobody_lists(page: Page, statuses: frozenset[Status]) -> bool:
+    """Whether only Redis could know that the ticket wants a look.
+
+    Trackers list open tickets only. Without its trigger a ticket is listed by a label that says that somebody has it;
+    and if no comment of ours says which trigger it had, nothing but that label speaks for it: never enough (P3).
+    """
+    named = page.sticky is not None and page.sticky.memo is not None and bool(page.sticky.memo.trigger)
+    listed = bool(statuses & {Status.ENQUEUED, Status.IN_PROGRESS, Status.WAITING})
+    return not page.open or (TRIGGER not in page.labels and not (named and listed))
 
 
 LEFT: Final[Collection[str]] = (

@@ -12,6 +12,7 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncIterator, Callable, Collection
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Final, Generic, Protocol, TypeVar
 
@@ -36,13 +37,19 @@ from agentsmith.domain.tracker import (
     Sticky,
     Unknown,
 )
+from agentsmith.domain.vetting import OPENING, Deed, DeedKind, History, since_set
 from tests.model.actors import PERSONS, Fault
 
 TRIGGER: Final = "agent-smith"
 NAME: Final = "local"
 PROJECT: Final = "model/board"
 PERSON: Final = "a person"
+BODY: Final = "please"
+OURSELVES: Final = Account("0", "agentsmith", bot=True)
+MONA: Final = Account("1", "mona")
+STRANGER: Final = Account("2", "mallory")
 _LIMIT: Final = 20.0
+_BEGINNING: Final = datetime(2026, 1, 1, tzinfo=UTC)
 T = TypeVar("T")
 
 
@@ -62,13 +69,23 @@ class Page:
     labels: set[str]
     open: bool = True
     revision: int = 0
+    title: str = ""
+    deeds: list[Deed] = field(default_factory=list)
     sticky: Sticky | None = None
-    before: frozenset[str] | None = None
-    """The labels before the latest write, for those who read from a copy that lags behind."""
+    before: tuple[frozenset[str], int] | None = None
+    """Labels and revision before the latest write, for those who read from a copy that lags behind."""
+
+    def __post_init__(self) -> None:
+        self.title = self.title or f"Ticket {self.key}"
 
     @property
     def id(self) -> TicketId:
         return TicketId(f"{PROJECT}#{self.key}")
+
+    def note(self, kind: DeedKind, by: Account, label: str = "") -> None:
+        """Write a line of the ticket's history; time is the order of things."""
+        at = _BEGINNING + timedelta(seconds=len(self.deeds))
+        self.deeds.append(Deed(kind, by, at, str(len(self.deeds) + 1), label))
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,8 +158,13 @@ class Board:
         if write.add:
             page.labels.add(write.add)
         if page.labels != before:
+            page.before = frozenset(before), page.revision
+            by = MONA if write.by == PERSON else OURSELVES
+            for label in sorted(before - page.labels):
+                page.note(DeedKind.UNLABELLED, by, label)
+            for label in sorted(page.labels - before):
+                page.note(DeedKind.LABELLED, by, label)
             page.revision += 1
-            page.before = frozenset(before)
         self.say(f"{write.by}: {write} on {page.key} -> {self.shown(page.key)}")
         return True
 
@@ -161,6 +183,14 @@ class Board:
     def by_person(self, key: str, *, add: str | None = None, remove: frozenset[str] = frozenset()) -> None:
         """A person changes labels."""
         self.write(Write(key, PERSON, add, tuple(sorted(remove))))
+
+    def edited(self, key: str, title: str, by: Account) -> None:
+        """Somebody changes the text."""
+        page = self.pages[key]
+        page.title = title
+        page.revision += 1
+        page.note(DeedKind.TITLE, by)
+        self.say(f"{by.name} calls {key} {title!r}")
 
     def set_open(self, key: str, *, open: bool) -> None:
         """A person closes or reopens the ticket."""
@@ -291,15 +321,26 @@ class BoardTracker(Generic[C]):
         return self._ticket(ticket.key)
 
     async def me(self) -> Account:
-        return Account("0", "agentsmith", bot=True)
+        return OURSELVES
 
-    async def labelled_by(self, ticket: Ticket, label: str) -> Labelling | None:  # noqa: ARG002 - the contract's
-        await self._reach("tracker.labelled_by", ticket.key)
-        await self._actor.carry(lambda: None)
-        return Labelling(Account("1", "mona"), Access.WRITE)
+    async def labelled_by(self, ticket: Ticket, label: str) -> Labelling | None:
+        deeds = (await self.history(ticket, label)).deeds
+        actor = deeds[0].actor if deeds else None
+        return None if actor is None else Labelling(actor, await self.access_of(actor), deeds[0].event)
+
+    async def history(self, ticket: Ticket, label: str) -> History:
+        await self._reach("tracker.history", ticket.key)
+        return await self._actor.carry(lambda: self._since(ticket.key, label))
+
+    def _since(self, key: str, label: str) -> History:
+        page = self._board.pages[key]
+        deeds = since_set(page.deeds, lambda name: name == label)
+        if deeds is None and label in page.labels:  # mona opened it like that
+            deeds = (Deed(DeedKind.LABELLED, MONA, OPENING, "opening", label), *page.deeds)
+        return History(deeds or ())
 
     async def access_of(self, actor: Account) -> Access:
-        return Access.NONE if actor.bot else Access.WRITE
+        return {MONA: Access.WRITE, STRANGER: Access.READ}.get(actor, Access.NONE)
 
     async def blockers(self, ticket: Ticket) -> tuple[Blocker, ...]:  # noqa: ARG002 - the contract's
         return ()
@@ -315,16 +356,19 @@ class BoardTracker(Generic[C]):
         page = self._board.pages.get(key)
         if page is None:
             raise TicketNotFound(f"there is no ticket {key}")
+        labels, revision = frozenset(page.labels), page.revision
+        if stale and page.before is not None:
+            labels, revision = page.before
         return Ticket(
             id=page.id,
             key=key,
             tracker=NAME,
-            title=f"Ticket {key}",
-            body="please",
+            title=page.title,
+            body=BODY,
             url=f"https://model.example/{key}",
-            labels=page.before if stale and page.before is not None else frozenset(page.labels),
+            labels=labels,
             open=page.open,
-            revision=str(page.revision),
+            revision=str(revision),
         )
 
     def _write_for(self, ticket: Ticket, move: Move) -> Write:

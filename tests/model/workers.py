@@ -28,6 +28,8 @@ class Child:
     guard: Any
     """The model's, or the simulation's; either says whose run it is."""
     done: asyncio.Future[int]
+    title: str = ""
+    """What the ticket was called in the text that it works on."""
     alive: bool = True
 
     def __str__(self) -> str:
@@ -53,7 +55,8 @@ class ModelGuard:
             raise GuardDied("the guard is gone")
         ticket = TicketId(env["AGENTSMITH_TICKET_ID"])
         done: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        child = self.child = Child(ticket, env["AGENTSMITH_RUN_ID"], self.lease.fence, self, done)
+        run, title = env["AGENTSMITH_RUN_ID"], env["AGENTSMITH_TICKET_TITLE"]
+        child = self.child = Child(ticket, run, self.lease.fence, self, done, title)
         self._floor.starts(child)
         try:
             code = await done

@@ -18,7 +18,8 @@ from agentsmith.domain.lifecycle import Status
 from agentsmith.domain.request import PipelineRequest
 from agentsmith.domain.signal import SignalKind
 from agentsmith.domain.ticket import Actor, Ticket
-from agentsmith.domain.tracker import Access, Forbidden, Labelling, Limited, Move, MoveOutcome, Unknown
+from agentsmith.domain.tracker import Access, Forbidden, Limited, Move, MoveOutcome, Unknown
+from agentsmith.domain.vetting import OPENING, Deed, DeedKind, History
 from agentsmith.store import Store
 from tests.support.world import TRIGGER, World, open_world, world_config
 
@@ -94,22 +95,26 @@ async def test_a_closed_gate_names_what_it_saw_and_the_remedy(
 
 
 @pytest.mark.parametrize(
-    "setter",
+    ("setter", "access"),
     [
-        None,
-        Labelling(Actor("9", "renovate", bot=True), Access.WRITE),
-        Labelling(Actor("8", "passer-by"), Access.READ),
+        (None, Access.WRITE),
+        (Actor("9", "renovate", bot=True), Access.WRITE),
+        (Actor("8", "passer-by"), Access.READ),
     ],
 )
 async def test_P7_who_set_the_trigger_is_checked(
-    world: World, monkeypatch: pytest.MonkeyPatch, setter: Labelling | None
+    world: World, monkeypatch: pytest.MonkeyPatch, setter: Actor | None, access: Access
 ) -> None:
     key = await world.open_ticket()
 
-    async def told(_: Ticket, __: str) -> Labelling | None:
-        return setter
+    async def told(_: Ticket, label: str) -> History:
+        return History((Deed(DeedKind.LABELLED, setter, OPENING, "1", label),))
 
-    monkeypatch.setattr(world.trackers["local"], "labelled_by", told)
+    async def access_of(_: Actor) -> Access:
+        return access
+
+    monkeypatch.setattr(world.trackers["local"], "history", told)
+    monkeypatch.setattr(world.trackers["local"], "access_of", access_of)
     outcome = await world.claim(key)
     assert isinstance(outcome, Rejected)
     assert outcome.gates[-1].gate is Gate.ACTOR

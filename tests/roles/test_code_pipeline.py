@@ -23,6 +23,7 @@ from agentsmith.pipelines.record import records
 from agentsmith.store import Store
 from tests.support.code_world import CodeWorld, RecordingForge, code_config, open_code_world, scripted_agent
 from tests.support.git_bench import Person, make_origin
+from tests.support.private import open_to_others
 from tests.support.wait import wait_until
 
 Open = Callable[..., AbstractAsyncContextManager[CodeWorld]]
@@ -80,6 +81,7 @@ async def test_a_label_ends_in_a_pull_request(opened: Open) -> None:
         [record] = records(code.world.config.data_dir)
         assert (record.pull_request, record.branch) == ("https://code.example/pulls/1", f"agent-smith/{key}")
         assert f"Agentsmith-Run: {record.run}" in code.message(key)
+        assert open_to_others(code.world.config.data_dir) == []
 
 
 async def test_what_a_run_leaves_in_its_home_is_not_in_the_commit(opened: Open) -> None:

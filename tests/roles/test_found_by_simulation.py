@@ -15,10 +15,10 @@ from agentsmith.domain.lifecycle import Status
 from agentsmith.domain.request import PipelineRequest
 from agentsmith.domain.signal import Signal, SignalKind, Taken
 from agentsmith.domain.ticket import Ticket
-from agentsmith.domain.tracker import LostRace
+from agentsmith.domain.tracker import LostRace, Move, MoveOutcome, Unknown
 from agentsmith.publish import NotYet, Published
 from agentsmith.run import RunScope
-from agentsmith.store import Acquired, Begun, Store
+from agentsmith.store import Acquired, Begun, Settled, Store
 from agentsmith.ticketlock import holding
 from tests.support.stuck import finish, started_by
 from tests.support.wait import wait_until
@@ -479,3 +479,78 @@ async def test_a_withdrawal_that_could_not_be_decided_is_not_forgotten(
         assert isinstance(await world.claim(key), Deferred)
     await world.claim(key)
     assert await world.statuses(key) == set()
+
+
+async def test_a_request_in_no_list_is_forgotten_when_it_is_lost_for_the_second_time(world: World, raw: Any) -> None:
+    """Somebody who came in just this moment may have it: nobody knows yet that they own a list."""
+    key = await world.open_ticket()
+    await world.claim(key)
+    payload = await world.store.queue.take("just-came", wait=0.1)
+    assert payload is not None
+    await world.housekeeping._heal()
+    await world.store.presence.find_owners()
+    await world.housekeeping._heal()
+    assert await world.store.queue.request_of(world.ticket_id(key)) == payload
+    await raw.delete(world.store.keys.queue_processing("just-came"))
+    for _ in range(2):
+        assert await world.store.queue.holds(world.ticket_id(key))
+        await world.housekeeping._heal()
+    assert not await world.store.queue.holds(world.ticket_id(key))
+    assert (await world.housekeeping.look_at(Status.ENQUEUED)).recovered == 1
+    await finish(world, key)
+
+
+@pytest.mark.parametrize("loss", ["failover", "emptied", "unnoticed"])
+async def test_finished_work_is_not_done_again_after_redis_lost_its_end(
+    world: World, raw: Any, monkeypatch: pytest.MonkeyPatch, loss: str
+) -> None:
+    """The tracker was away when it ended, so only Redis knew of it, and the process that had settled it."""
+    key = await world.open_ticket()
+    await world.claim(key)
+    before: dict[str, tuple[int, str]] = {}
+    everything = f"{world.store.keys.namespace}:*"
+    settle, move = type(world.store.runs).settle, type(world.trackers["local"]).move
+
+    async def keep_what_was_before(self: Any, *args: Any, **options: Any) -> bool:
+        before.update({name: (await raw.pttl(name), await raw.dump(name)) for name in await raw.keys(everything)})
+        return await settle(self, *args, **options)
+
+    async def away_in_the_end(self: Any, ticket: Ticket, wanted: Move) -> MoveOutcome:
+        return Unknown("nobody is there") if wanted.to is Status.DONE else await move(self, ticket, wanted)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(type(world.store.runs), "settle", keep_what_was_before)
+        patched.setattr(type(world.trackers["local"]), "move", away_in_the_end)
+        await world.run_queue()
+    assert await world.statuses(key) == {Status.IN_PROGRESS}
+    await raw.delete(*await raw.keys(everything))
+    for name, (left, value) in before.items() if loss != "emptied" else ():
+        await raw.restore(name, max(0, left), value)
+    await world.store.presence.tick(world.process, ttl=60, running={})
+    if loss == "unnoticed":  # a connection broke, and it looks at what is in its hands before it hears of the loss
+        await world.consumer._disown()
+    else:
+        await world.consumer.restore()
+        await world.consumer.settle_again()
+        await raw.delete(world.store.keys.settling)
+        await world.consumer.settle_again()
+    await raw.delete(world.store.keys.settling)
+    await world.housekeeping.sweep()
+    assert await world.statuses(key) == {Status.DONE}
+    assert await world.store.runs.running() == []
+    assert await world.queued() == []
+
+
+async def test_the_end_of_a_run_that_somebody_took_over_since_is_not_settled_again(world: World, raw: Any) -> None:
+    key = await world.open_ticket()
+    lease = await started_by(world, key, consumer=world.process.name)
+    intent = Intent(lease.ticket, "local", key, lease.fence, Status.IN_PROGRESS, Status.DONE, lease.run, "succeeded")
+    end = Settled(lease, intent, at=0.0)
+    await raw.set(world.store.keys.fence(lease.ticket), lease.fence + 1, px=60_000)
+    assert await world.store.runs.settle_again(end) == "fenced"
+    await raw.set(world.store.keys.fence(lease.ticket), lease.fence, px=60_000)
+    await raw.set(world.store.keys.heartbeat(lease.ticket), "another run's")
+    assert await world.store.runs.settle_again(end) == "fenced"
+    await raw.delete(world.store.keys.heartbeat(lease.ticket))
+    assert await world.store.runs.settle_again(end) == "settled"
+    assert await world.store.runs.settle_again(end) == "known"

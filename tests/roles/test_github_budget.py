@@ -141,7 +141,7 @@ async def test_replicas_share_what_they_have_read(github: Bench) -> None:
     assert len(github.simulator.counted_requests()) == 1
 
 
-async def test_who_did_and_may_what_is_never_told_from_memory(github: Bench) -> None:
+async def test_asking_who_did_what_is_booked_apart_and_never_answered_from_a_cache(github: Bench) -> None:
     ledger = LocalLedger()
     tracker = github.tracker(shared=Shared(ledger=ledger))
     number = github.issue(TRIGGER)
@@ -151,12 +151,12 @@ async def test_who_did_and_may_what_is_never_told_from_memory(github: Bench) -> 
     assert [(s.purpose, s.counted) for s in ledger.spent()] == [("actor", 2), ("other", 1)]
     assert github.sent() == [
         f"GET /repos/acme/web/issues/{number} 200",
-        f"GET /repos/acme/web/issues/{number}/events 200",
+        "POST /graphql 200",
         "GET /repos/acme/web/collaborators/mona/permission 200",
     ]
     await tracker.labelled_by(ticket, TRIGGER)
     asked = github.recorded()
-    assert [entry.path.rpartition("/")[2] for entry in asked] == ["events", "permission"]
+    assert [entry.path.rpartition("/")[2] for entry in asked] == ["graphql", "permission"]
     assert not any("if-none-match" in entry.headers for entry in asked)
 
 

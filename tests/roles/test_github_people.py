@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from agentsmith.domain.errors import TicketNotFound
+from agentsmith.domain.errors import TicketNotFound, TrackerUnavailable
 from agentsmith.domain.ticket import Actor
 from agentsmith.domain.tracker import Access
 from tests.support.github_bench import (
@@ -42,10 +42,7 @@ async def test_who_labelled_is_read_from_the_end_of_the_history(github: Bench) -
     assert by is not None
     assert (by.actor.name, by.access) == ("mona", Access.WRITE)
     asked = [(r.raw_path, r.query) for r in github.recorded()]
-    assert asked[0] == (f"{ISSUE}/events", "per_page=3")
-    assert "page=4" in asked[1][1]
-    assert asked[2] == ("/repos/acme/web/collaborators/mona/permission", "")
-    assert len(asked) == 3
+    assert asked == [("/graphql", ""), ("/repos/acme/web/collaborators/mona/permission", "")]
     oldest = await tracker.labelled_by(ticket, "bug")
     assert oldest is not None
     assert await tracker.labelled_by(ticket, "never") is None
@@ -121,9 +118,38 @@ async def test_only_a_server_that_says_it_is_too_old_has_no_links(
 async def test_an_account_that_was_deleted_labelled_nobody_knows_what(github: Bench) -> None:
     tracker = github.tracker()
     ticket = await tracker.get(github.issue(TRIGGER))
-    events = [{"event": "labeled", "actor": None, "label": {"name": TRIGGER, "color": "ededed"}}]
+    at = "2026-01-01T00:00:00Z"
+    events = [{"event": "labeled", "actor": None, "created_at": at, "label": {"name": TRIGGER, "color": "ededed"}}]
+    github.fail("status", status=404, body={"message": "Not Found"}, path="graphql", times=None)
     github.fail("status", status=200, body=events, path="events", times=None)
     assert await tracker.labelled_by(ticket, TRIGGER) is None
+
+
+async def test_without_graphql_the_list_of_events_tells_of_labels_and_nothing_of_the_text(github: Bench) -> None:
+    """An old Enterprise Server, or a token that may not: then nobody is known to have left the text alone."""
+    tracker = github.tracker(page_size=3)
+    github.issue("bug")
+    github.simulator.add_label(REPOSITORY, 1, TRIGGER, "mona")
+    for n in range(7):
+        github.simulator.add_label(REPOSITORY, 1, f"label-{n}", "noise")
+    github.simulator.edit_issue(REPOSITORY, 1, title="Other", body="other", actor="noise")
+    github.simulator.remove_label(REPOSITORY, 1, "label-3", "hubot")
+    github.fail("status", status=404, body={"message": "Not Found"}, path="graphql", times=None)
+    history = await tracker.history(await tracker.get("1"), TRIGGER)
+    assert not history.tells_edits
+    shown = [(str(deed), deed.actor.name) for deed in history.deeds if deed.actor]
+    assert shown[0] == (f"set {TRIGGER!r}", "mona")
+    assert shown[-2:] == [("changed the title", "noise"), ("removed 'label-3'", "hubot")]
+    assert (await tracker.history(await tracker.get("1"), "never")).deeds == ()
+
+
+async def test_a_graphql_that_is_out_of_order_is_an_outage_and_not_an_answer(github: Bench) -> None:
+    tracker = github.tracker()
+    ticket = await tracker.get(github.issue(TRIGGER))
+    errors = {"errors": [{"type": "INTERNAL", "message": "Something went wrong while executing your query."}]}
+    github.fail("status", status=200, body=errors, path="graphql", times=None)
+    with pytest.raises(TrackerUnavailable, match="Something went wrong"):
+        await tracker.history(ticket, TRIGGER)
 
 
 async def test_a_role_that_an_organisation_made_up_counts_by_what_it_includes(github: Bench) -> None:
@@ -132,3 +158,18 @@ async def test_a_role_that_an_organisation_made_up_counts_by_what_it_includes(gi
     github.fail("status", status=200, body=answer, path="permission", times=None)
     assert await tracker.access_of(Actor(id="5", name="mona")) is Access.WRITE
     assert await tracker.access_of(Actor(id="6", name="mona")) is Access.NONE
+
+
+async def test_P7_without_graphql_who_labelled_last_is_told_at_every_length(github: Bench) -> None:
+    """The list of events is never answered from what was kept: its Link header may be old."""
+    tracker, people = github.tracker(page_size=3), ("mona", "hubot")
+    ticket = await tracker.get(github.issue(TRIGGER))
+    github.fail("status", status=404, body={"message": "Not Found"}, path="graphql", times=None)
+    for turn in range(10):
+        github.simulator.add_label(REPOSITORY, 1, f"label-{turn}", "noise")
+        last = people[turn % 2]
+        github.simulator.remove_label(REPOSITORY, 1, TRIGGER, last)
+        github.simulator.add_label(REPOSITORY, 1, TRIGGER, last)
+        by = await tracker.labelled_by(ticket, TRIGGER)
+        assert by is not None
+        assert by.actor.name == last, f"turn {turn}"

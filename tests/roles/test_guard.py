@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import asyncio
+import errno
 import inspect
 import json
 import os
@@ -315,6 +316,14 @@ async def test_a_command_that_cannot_start_says_why(stage: Stage, guard: Guard) 
     with pytest.raises(MachineTrouble, match="cannot write the log /no/such/log: No such file or directory"):
         await stage.run(guard, "echo", log=Path("/no/such/log"))  # which is ours
     assert (await stage.run(guard, "exit 0")).code == 0  # the guard goes on
+
+
+def test_a_folder_that_may_not_be_searched_does_not_hide_that_a_command_is_not_there(tmp_path: Path) -> None:
+    refused = PermissionError(errno.EACCES, "Permission denied")
+    order = {"argv": ["there"], "cwd": "/", "log": "log", "env": {"PATH": f"/closed:{tmp_path}"}}
+    assert program.why_not_started(refused, order) == "command not found: there"
+    (tmp_path / "there").touch()
+    assert program.why_not_started(refused, order) == "cannot run there: not permitted (is it executable?)"
 
 
 async def test_an_empty_command_is_refused(stage: Stage, guard: Guard) -> None:

@@ -14,11 +14,13 @@ import structlog
 from agentsmith.config import Config
 from agentsmith.daemon import assemble
 from agentsmith.domain.errors import TrackerUnavailable
+from agentsmith.domain.intent import Intent
 from agentsmith.domain.lifecycle import Status
 from agentsmith.domain.request import PipelineRequest, text_hash
 from agentsmith.domain.signal import SignalKind
-from agentsmith.domain.ticket import Ticket
-from agentsmith.domain.tracker import Move, MoveOutcome
+from agentsmith.domain.ticket import Actor, Ticket
+from agentsmith.domain.tracker import Access, Move, MoveOutcome
+from agentsmith.domain.vetting import Pin
 from agentsmith.housekeeping import Housekeeping, Intervals
 from agentsmith.poller import Poller
 from agentsmith.store import Store
@@ -209,7 +211,7 @@ async def test_a_missing_heartbeat_alone_is_not_death(world: World) -> None:
 
 
 async def test_an_enqueued_ticket_that_nobody_has_is_pushed_again(world: World) -> None:
-    key = (await world.desk.new(title="t", labels=(TRIGGER, "agent-smith:enqueued"), actor="mona")).key
+    key = await orphan(world)
     assert (await world.housekeeping.look_at(Status.ENQUEUED)).recovered == 1
     assert len(await world.queued()) == 1
     assert (await world.housekeeping.look_at(Status.ENQUEUED)).recovered == 0
@@ -217,8 +219,31 @@ async def test_an_enqueued_ticket_that_nobody_has_is_pushed_again(world: World) 
     await finish(world, key)
 
 
-async def test_an_orphan_is_logged_by_its_name(world: World) -> None:
+async def orphan(world: World) -> str:
+    """A ticket whose text was vetted and whose request is lost."""
     key = (await world.desk.new(title="t", labels=(TRIGGER, "agent-smith:enqueued"), actor="mona")).key
+    await world.store.pins.keep(world.ticket_id(key), Pin(text_hash("t", "")))
+    return key
+
+
+async def test_P7_an_enqueued_label_alone_gets_nobody_past_the_gates(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Somebody who may label, and may not start work, sets both labels by hand."""
+
+    async def access_of(_: Actor) -> Access:
+        return Access.TRIAGE
+
+    monkeypatch.setattr(world.trackers["local"], "access_of", access_of)
+    key = (await world.desk.new(title="t", labels=(TRIGGER, "agent-smith:enqueued"), actor="gil")).key
+    await world.housekeeping.look_at(Status.ENQUEUED)
+    await world.drain_signals()
+    assert not await world.queued()
+    assert await world.statuses(key) == {Status.PENDING}
+
+
+async def test_an_orphan_is_logged_by_its_name(world: World) -> None:
+    key = await orphan(world)
     with structlog.testing.capture_logs() as lines:
         await world.housekeeping.look_at(Status.ENQUEUED)
     assert f"re-enqueued orphan ticket {world.ticket_id(key)}" in [line["event"] for line in lines]
@@ -235,7 +260,7 @@ async def test_the_reconciler_reads_only_enqueued_tickets_that_nobody_has(
     queued = [await world.open_ticket() for _ in range(3)]
     for key in queued:
         await world.claim(key)
-    orphan = (await world.desk.new(title="t", labels=(TRIGGER, "agent-smith:enqueued"), actor="mona")).key
+    lost = await orphan(world)
     asked, listed = counted(world, monkeypatch), []
     find = world.trackers["local"].find
 
@@ -246,8 +271,8 @@ async def test_the_reconciler_reads_only_enqueued_tickets_that_nobody_has(
 
     monkeypatch.setattr(world.trackers["local"], "find", noted)
     assert (await world.housekeeping.look_at(Status.ENQUEUED)).recovered == 1
-    assert sorted(listed) == sorted([*queued, orphan])
-    assert set(asked) == {orphan}
+    assert sorted(listed) == sorted([*queued, lost])
+    assert set(asked) == {lost}
 
 
 async def test_an_orphan_under_a_former_prefix_is_found(tmp_path: Path, store: Store, redis_url: str) -> None:
@@ -262,12 +287,12 @@ async def test_an_orphan_under_a_former_prefix_is_found(tmp_path: Path, store: S
 async def test_the_reconciler_works_at_start_and_right_after_settling(world: World, flush: Flush) -> None:
     # Sweeps notice the end of the settling period; the next regular pass would be ten minutes away.
     keeper = Housekeeping(world.store, world.trackers, world.parts.recovery, Intervals(0.02, 600.0, 600.0))
-    first = (await world.desk.new(title="t", labels=(TRIGGER, "agent-smith:enqueued"), actor="mona")).key
+    first = await orphan(world)
     keeping = asyncio.create_task(keeper.work())
     await wait_until(lambda: _queues(world, first), what="the first orphan, at start")
     await flush()
     assert await world.store.presence.settling()
-    second = (await world.desk.new(title="t", labels=(TRIGGER, "agent-smith:enqueued"), actor="mona")).key
+    second = await orphan(world)
     await wait_until(lambda: _queues(world, first, second), what="both orphans, right after settling")
     assert not await world.store.presence.settling()
     keeping.cancel()
@@ -283,7 +308,7 @@ async def test_every_pass_comes_again_at_its_interval(world: World) -> None:
     keeper = Housekeeping(world.store, world.trackers, world.parts.recovery, Intervals(0.02, 0.02, 0.02))
     keeping = asyncio.create_task(keeper.work())
     for _ in range(2):
-        key = (await world.desk.new(title="t", labels=(TRIGGER, "agent-smith:enqueued"), actor="mona")).key
+        key = await orphan(world)
         await wait_until(partial(_queues, world, key), what="an orphan that came later")
         await finish(world, key)
     keeping.cancel()
@@ -296,9 +321,7 @@ def test_by_default_the_passes_come_as_often_as_the_docs_say() -> None:
 
 
 async def test_two_housekeepers_at_once_push_once(world: World) -> None:
-    keys = [
-        (await world.desk.new(title="t", labels=(TRIGGER, "agent-smith:enqueued"), actor="mona")).key for _ in range(10)
-    ]
+    keys = [await orphan(world) for _ in range(10)]
     await asyncio.gather(*(world.housekeeping.look_at(Status.ENQUEUED) for _ in range(4)))
     assert len(await world.queued()) == len(keys)
 
@@ -449,3 +472,44 @@ async def test_P9_a_tracker_that_is_away_is_reported_and_nothing_is_concluded(
     swept = await world.housekeeping.look_at(Status.IN_PROGRESS)
     assert swept.troubles == ["local: 502"]
     assert swept.recovered == 0
+
+
+async def test_P5_a_tracker_that_never_answers_does_not_delay_the_recovery_of_others(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = asyncio.Event()
+
+    class Silent(LocalTracker):
+        async def get(self, key: str) -> Ticket:  # noqa: ARG002
+            asked.set()
+            await asyncio.Event().wait()
+            raise AssertionError("nobody ever answers")
+
+    local, store = world.trackers["local"], world.store
+    silent = Silent(name="silent", path=world.config.data_dir / "silent", project="others", labels=world.config.labels)
+    ticket = silent.ticket_id("1")
+    lock = store.keys.claim_lock(silent.platform, ticket)
+    await store.redis.set(lock, "mine", px=60_000)
+    intent = Intent(ticket, "silent", "1", 0, Status.IN_PROGRESS, Status.DONE, "r-1", outcome="succeeded")
+    await store.intents.decide(ticket, intent, lock_key=lock, token="mine", look_in=0)
+    await store.redis.delete(lock)
+    monkeypatch.setattr("agentsmith.housekeeping._PATIENCE", 0.05)
+    trackers = {"silent": silent, "local": local}
+    recovery = assemble(world.config, store, trackers).recovery
+    keeper = Housekeeping(store, trackers, recovery, Intervals(sweep=0.05, stale=60, reconcile=60))
+    working = asyncio.create_task(keeper.work())
+    try:
+        await asyncio.wait_for(asked.wait(), 30)
+        for _ in range(2):  # in the pass that is stuck, and in those after it
+            key = await world.open_ticket()
+            await killed(world, key)
+            await wait_until(partial(shows, world, key, Status.PENDING), what="the ticket to be brought back")
+            await finish(world, key)
+    finally:
+        working.cancel()
+        await asyncio.wait({working})
+        await silent.aclose()
+
+
+async def shows(world: World, key: str, status: Status) -> bool:
+    return await world.statuses(key) == {status}

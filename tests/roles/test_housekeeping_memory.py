@@ -13,8 +13,10 @@ import pytest
 from agentsmith.config import Trigger
 from agentsmith.domain.intent import Intent
 from agentsmith.domain.lifecycle import Status
+from agentsmith.domain.request import text_hash
 from agentsmith.domain.signal import SignalKind
-from agentsmith.domain.ticket import Ticket
+from agentsmith.domain.ticket import Actor, Ticket
+from agentsmith.domain.tracker import Access
 from agentsmith.store import Store
 from agentsmith.ticketlock import holding
 from tests.support.stores import MakeStore
@@ -86,7 +88,13 @@ async def test_attempts_are_remembered_on_the_ticket_when_redis_forgets(world: W
 
 
 @pytest.mark.parametrize("status", [Status.ENQUEUED, Status.IN_PROGRESS])
-async def test_text_that_changed_while_redis_was_lost_is_parked(world: World, forget: Forget, status: Status) -> None:
+async def test_text_that_a_stranger_changed_while_redis_was_lost_is_parked(
+    world: World, forget: Forget, status: Status, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def access_of(actor: Actor) -> Access:
+        return Access.READ if actor.name == "eve" else Access.WRITE
+
+    monkeypatch.setattr(world.trackers["local"], "access_of", access_of)
     key = await world.open_ticket()
     if status is Status.ENQUEUED:
         await world.claim(key)
@@ -97,10 +105,13 @@ async def test_text_that_changed_while_redis_was_lost_is_parked(world: World, fo
     await world.housekeeping.look_at(status)
     if status is Status.IN_PROGRESS:
         await brought_back(world)
+    await world.drain_signals()
     assert await world.statuses(key) == {Status.WAITING}
-    assert "its text was changed" in (await world.comments(key))[0]
+    assert "'eve' changed the text" in (await world.comments(key))[0]
     assert not await world.queued()
-    await world.parts.claims.consider(world.signal(key, kind=SignalKind.RETRY, by="mona"))
+    seen = text_hash("Fix it", "rm -rf everything")
+    retry = replace(world.signal(key, kind=SignalKind.RETRY, by="mona"), text=seen)
+    await world.parts.claims.consider(retry)
     await finish(world, key)
 
 

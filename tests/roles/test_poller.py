@@ -21,6 +21,7 @@ from agentsmith.domain.request import PipelineRequest
 from agentsmith.domain.signal import Signal
 from agentsmith.domain.ticket import Ticket, TicketId
 from agentsmith.domain.tracker import Tracker
+from agentsmith.domain.vetting import History
 from agentsmith.poller import Calm, Polled, Poller
 from agentsmith.store import Acquired, Store
 from agentsmith.trackers.local.settings import LocalSettings
@@ -65,10 +66,10 @@ async def test_a_rejected_ticket_is_not_asked_about_until_it_changes(
 ) -> None:
     key = await world.open_ticket()
 
-    async def nobody(_: Ticket, __: str) -> None:
-        return None
+    async def nobody(_: Ticket, __: str) -> History:
+        return History()
 
-    monkeypatch.setattr(world.trackers["local"], "labelled_by", nobody)
+    monkeypatch.setattr(world.trackers["local"], "history", nobody)
     polling = poller(world)
     await polling.poll(world.trackers["local"])
     await world.drain_signals()

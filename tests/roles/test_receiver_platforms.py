@@ -155,6 +155,17 @@ async def test_whoever_has_a_signing_token_is_not_content_with_a_bare_secret(sto
     assert not await inbox(store)
 
 
+@pytest.mark.parametrize("sender", ["gitlab", "jira"], indirect=True)
+async def test_a_server_too_old_to_name_its_deliveries_is_heard_all_the_same(
+    sender: Sender, post: Post, store: Store
+) -> None:
+    unnamed = {"idempotency_key": None, "webhook_id": None, "x_atlassian_webhook_identifier": None}
+    assert (await post(sender.delivery(sender.labelled()), **unnamed)).status_code == 202
+    assert len(await inbox(store)) == 1
+    again = await post(sender.delivery(sender.labelled()), **unnamed)
+    assert (again.status_code, again.json()) == (200, {"answer": "seen"})
+
+
 async def test_a_replayed_delivery_is_taken_once(sender: Sender, post: Post, store: Store) -> None:
     assert (await post(sender.delivery(sender.labelled()))).status_code == 202
     await store.signals.take("hand", wait=0.1)

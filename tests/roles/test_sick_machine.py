@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import io
+import itertools
 import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -11,11 +13,16 @@ from pathlib import Path
 from typing import Final
 
 import pytest
+from pydantic import SecretStr
+from rich.console import Console
 from structlog.testing import capture_logs
 
+from agentsmith.cli.status import gather
+from agentsmith.cli.status_view import view
 from agentsmith.config import Consumer as ConsumerSettings
-from agentsmith.config import Grace, RunLimits, Step
+from agentsmith.config import Grace, Redis, RunLimits, Step
 from agentsmith.config import Run as RunSettings
+from agentsmith.daemon import Daemon, Role
 from agentsmith.domain.errors import MachineTrouble
 from agentsmith.domain.lifecycle import Status
 from agentsmith.domain.request import PipelineRequest
@@ -29,6 +36,7 @@ from tests.support.wait import wait_until
 from tests.support.world import World, open_world, sh, world_config
 
 ERRNOS: Final = ("ENOSPC", "EMFILE", "ENFILE", "EACCES", "EROFS", "ENOMEM", "EIO", "EAGAIN")
+GUARD: Final = Path(guard_program.__file__).read_text()
 EVERY: Final = os.environ.get("AGENTSMITH_FAULTS_FULL") == "1"
 
 
@@ -77,6 +85,10 @@ def checks_of(world: World) -> list[str]:
 
     machine._check = noted
     return looks
+
+
+def everything(folder: Path) -> list[Path]:
+    return list(folder.rglob("*"))
 
 
 async def claimed(world: World) -> str:
@@ -250,18 +262,17 @@ async def test_no_process_to_be_had_is_our_trouble(
     tmp_path: Path, store: Store, redis_url: str, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
     """In the process that starts guards, and in the guard that starts commands."""
-    done = tmp_path / "done"
-    source = Path(guard_program.__file__).read_text()
+    done, done_too = tmp_path / "done", tmp_path / "done-too"
     fails = f"""
 real_fork, real_popen = os.fork, subprocess.Popen
 def refused():
     raise OSError({number}, os.strerror({number}))
 os.fork = lambda: real_fork() if os.path.exists({str(done)!r}) else refused()
 subprocess.Popen = lambda *args, **more: (
-    real_popen(*args, **more) if os.path.exists({str(done) + "2"!r}) else refused())
+    real_popen(*args, **more) if os.path.exists({str(done_too)!r}) else refused())
 """
     faulty = tmp_path / "guard.py"
-    faulty.write_text(source + fails)
+    faulty.write_text(GUARD + fails)
     async with opened(tmp_path, store, redis_url, at_work(tmp_path)) as world:
         key = await claimed(world)
         monkeypatch.setattr(guard_program, "__file__", str(faulty))
@@ -272,7 +283,7 @@ subprocess.Popen = lambda *args, **more: (
         await once(world)
         assert (await given_back(world, key)).troubles == 2
         assert os.strerror(number) in world.consumer.context.machine.trouble
-        Path(f"{done}2").touch()
+        done_too.touch()
         async with serving(world):
             assert await ends(world, key) is Status.DONE
         assert attempts(tmp_path) == ["1"]
@@ -290,7 +301,7 @@ async def test_the_pauses_grow_until_a_run_came_to_its_end() -> None:
 
     machine = Machine(check, first_pause=0.01, longest_pause=0.04)
     await machine.until_well(asyncio.Event())
-    pauses = [later - earlier for earlier, later in zip(looks, looks[1:], strict=False)]
+    pauses = [later - earlier for earlier, later in itertools.pairwise(looks)]
     assert [pause >= least for pause, least in zip(pauses, (0.01, 0.02, 0.04, 0.04), strict=True)] == [True] * 4
     assert not machine.trouble
     await machine.until_well(asyncio.Event())  # well: nothing is asked
@@ -308,7 +319,7 @@ async def test_whoever_leaves_does_not_wait_for_its_machine() -> None:
 
 async def test_a_check_leaves_nothing_behind(tmp_path: Path) -> None:
     await try_out(tmp_path, limits=RunLimits(), user=None, git=True)
-    assert [path for path in tmp_path.rglob("*") if path.name not in ("workspaces", "runs")] == []
+    assert {str(path.relative_to(tmp_path)) for path in everything(tmp_path)} == {"workspaces", "runs"}
 
 
 # Every local operation of a run, each failing in every way
@@ -323,16 +334,16 @@ def sampled(count: int, *, take: int) -> list[tuple[int, str]]:
 async def strikes(world: World, tmp_path: Path, cases: Callable[[int], list[tuple[int, str]]]) -> None:
     """One ticket for each: whatever fails, once, it ends in done, in its first attempt."""
 
-    async def carried(**fault: int) -> tuple[str, list[str]]:
+    async def carried(strike: int = -1, errno: int = 0) -> tuple[str, list[str]]:
         (tmp_path / "attempts").unlink(missing_ok=True)
         key = await claimed(world)
-        with failing(world.config.data_dir, **fault) as faults:
+        with failing(world.config.data_dir, errno=errno, strike=strike) as faults:
             async with serving(world):
                 ended = await ends(world, key)
         world.consumer._draining.clear()
-        struck = faults.seen[fault["strike"]] if faults.struck else "nothing"
-        assert ended is Status.DONE, f"{struck}: {fault} ended it as {ended}: {await world.comments(key)}"
-        assert set(attempts(tmp_path)) == {"1"}, f"{struck}: {fault} cost an attempt"
+        struck = faults.seen[strike] if faults.struck else "nothing"
+        assert ended is Status.DONE, f"{struck}: {os.strerror(errno)} ended it as {ended}: {await world.comments(key)}"
+        assert set(attempts(tmp_path)) == {"1"}, f"{struck}: {os.strerror(errno)} cost an attempt"
         assert await world.store.queue.count_dead_letters() == 0
         return struck, faults.seen
 
@@ -358,8 +369,8 @@ async def test_P2_whatever_local_operation_of_a_run_fails_its_ticket_does_not(
 async def test_P2_whatever_local_operation_of_a_checkout_fails_its_ticket_does_not(
     tmp_path: Path, store: Store, redis_url: str
 ) -> None:
-    agent = scripted_agent(tmp_path, f"import os; open({str(tmp_path / 'attempts')!r}, 'a').write("
-                                     "os.environ['AGENTSMITH_ATTEMPT'] + '\\n'); open('made', 'w').write('it')")  # fmt: skip
+    noted = f"open({str(tmp_path / 'attempts')!r}, 'a').write(os.environ['AGENTSMITH_ATTEMPT'] + '\\n')"
+    agent = scripted_agent(tmp_path, f"import os\n{noted}\nopen('made', 'w').write('it')\n")
     config = code_config(tmp_path / "data", ["checkout", "agent", "commit", "push", "pull_request"], agent=agent)
     async with open_code_world(tmp_path, store, redis_url, config=config) as code:
         code.world.consumer.context.machine.first_pause = 0.01
@@ -371,14 +382,27 @@ async def test_no_files_left_is_not_taken_for_no_file(tmp_path: Path, store: Sto
     step = sh('echo "::question Which one?" > "$AGENTSMITH_STATUS_FILE"')
     async with opened(tmp_path, store, redis_url, step) as world:
         key = await claimed(world)
-        with failing(world.config.data_dir) as faults:
+        with failing(world.config.data_dir, errno=errno.EMFILE, at="^open .*/tmp/status$") as faults:
             await once(world)
-        assert await world.statuses(key) == {Status.WAITING}
-        [strike] = [
-            n for n, what in enumerate(faults.seen) if what.startswith("open ") and what.endswith("/tmp/status")
-        ]
-        key = await claimed(world)
-        with failing(world.config.data_dir, errno=errno.EMFILE, strike=strike) as faults:
-            await once(world)
-        assert faults.seen[strike].endswith("/tmp/status")
+        assert faults.struck
         await given_back(world, key)
+        async with serving(world):
+            assert await ends(world, key) is Status.WAITING
+
+
+async def test_status_and_readyz_say_what_is_wrong(tmp_path: Path, store: Store, redis_url: str) -> None:
+    async with opened(tmp_path, store, redis_url) as world:
+        daemon = Daemon(world.config, frozenset({Role.CONSUMER}))
+        machine = daemon._machine = Machine()
+        ready = daemon._ready(store)
+        assert await ready() is None
+        machine.broke("No space left on device: /data")
+        assert await ready() == "this machine is in trouble: No space left on device: /data"
+        await store.presence.tick(daemon._about_us(), ttl=30, running={})
+        [process] = await store.presence.alive()
+        assert process.trouble == "No space left on device: /data"
+        redis = Redis(url=SecretStr(redis_url), namespace=store.keys.namespace)
+        shown = await gather(world.config.model_copy(update={"redis": redis}))
+        screen = Console(file=io.StringIO(), width=200)
+        screen.print(*view(shown, fancy=False))
+        assert "takes no work: No space left on device" in screen.file.getvalue()  # type: ignore[attr-defined]

@@ -36,6 +36,9 @@ def main() -> int:
         from tests.simulation.seed import play  # dear to import, so only where it is wanted
 
         return max(_tell(play(options.first + at, whole_trace=True), whole=True) for at in range(options.seeds or 1))
+    if options.these:
+        played = [one for seed in options.these for one in play_each(range(seed, seed + 1))]
+        return max(_tell(one, whole=False) if one.violations else 0 for one in played)
     return _play_all(options.first, options.seeds or _SEEDS, options.jobs)
 
 
@@ -43,10 +46,15 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__)
     parser.add_argument("--from", dest="first", type=int, default=0, metavar="SEED", help="the first seed")
     parser.add_argument("--seeds", type=int, help=f"how many (default: {_SEEDS}, or 1 with --trace)")
+    parser.add_argument("--these", type=int, nargs="+", default=[], metavar="SEED", help="these instead, one by one")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes (default: one per core)")
     parser.add_argument("--trace", action="store_true", help="print the whole trace of every seed")
     options = parser.parse_args()
-    if options.first < 0 or options.jobs < 1 or (options.seeds is not None and options.seeds < 1):
+    if (
+        min(options.first, *options.these, 0) < 0
+        or options.jobs < 1
+        or (options.seeds is not None and options.seeds < 1)
+    ):
         parser.error("--from must not be negative, --seeds and --jobs must be at least 1")
     return options
 

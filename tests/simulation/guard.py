@@ -134,7 +134,8 @@ class SimulatedGuard:
         assert self.lease is not None
         env, work = order["env"], Work(self._random, long=self._long_work)
         done: asyncio.Future[int] = self.process.loop.create_future()
-        child = self.child = Child(self.lease.ticket, env["AGENTSMITH_RUN_ID"], self.lease.fence, self, done)
+        run, title = env["AGENTSMITH_RUN_ID"], env["AGENTSMITH_TICKET_TITLE"]
+        child = self.child = Child(self.lease.ticket, run, self.lease.fence, self, done, title)
         self._started, self._stopped, self._timed_out, self._pressing = self._now, None, False, False
         self._work = work
         self._floor.starts(child)

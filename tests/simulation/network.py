@@ -44,6 +44,7 @@ HEARD: Final = frozenset(
         "runs.acquire",
         "runs.renew",
         "runs.settle",
+        "runs.settle_again",
     }
 )
 """The scripts that the promises are held against."""
@@ -81,6 +82,8 @@ class Network:
         """Hears everything, for the trace."""
         self.refusal: Callable[[], Refusal | None] = lambda: None
         """What Redis answers the next command instead of carrying it out."""
+        self.before: Callable[[str], None] = lambda _: None
+        """Told of every command before Redis carries it out."""
         self._names = script_names()
         self._waiting: dict[Blocked, tuple[Process, asyncio.Future[Any]]] = {}
 
@@ -119,6 +122,7 @@ class Network:
         elif words[0] == b"BLMOVE":
             self._block(process, words, fault, answer)
         else:
+            self.before(point)
             try:
                 reply = self.server.execute(*words)
             except NotSimulated:

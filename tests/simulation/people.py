@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+from dataclasses import replace
 from enum import StrEnum
 from typing import Final
 
 from agentsmith.daemon import Role
+from agentsmith.domain.request import text_hash
 from agentsmith.domain.signal import Signal, SignalKind
 from agentsmith.store import AWAY, Store
 from tests.model.actors import Fault
-from tests.model.tracker import NAME, PERSON, TRIGGER, Page, Write
+from tests.model.tracker import BODY, NAME, PERSON, STRANGER, TRIGGER, Page, Write
 from tests.simulation.weather import Kind
 from tests.simulation.world import World
 
@@ -31,6 +33,7 @@ class Act(StrEnum):
     COMMENT = "comment"
     RETRY = "retry"
     CANCEL = "cancel"
+    EDIT = "edit, as a stranger"
 
 
 _OFTEN: Final = (Act.TRIGGER, Act.TRIGGER, Act.REOPEN, Act.RETRY, Act.UNLABEL)
@@ -100,16 +103,21 @@ class People:
                     self._send_webhooks(key)
             case Act.COMMENT:
                 self._send_webhooks(key)
+            case Act.EDIT:
+                self._board.edited(key, f"{page.title.partition(',')[0]}, edition {page.revision}", STRANGER)
+                self._send_webhooks(key)
             case Act.RETRY:
                 self._promises.stories[key].retries += 1
-                self._world.as_person(self._retry(key))
+                self._promises.vetted(key)
+                retry = replace(self._signal(key, SignalKind.RETRY), text=text_hash(page.title, BODY))
+                self._world.as_person(self._retry(retry))
             case Act.CANCEL:
                 self._world.as_person(self._cancel(key))
 
-    async def _retry(self, key: str) -> None:
+    async def _retry(self, retry: Signal) -> None:
         assert self._store is not None
         with contextlib.suppress(*AWAY):
-            await self._store.signals.send([self._signal(key, SignalKind.RETRY)])
+            await self._store.signals.send([retry])
 
     async def _cancel(self, key: str) -> None:
         assert self._store is not None

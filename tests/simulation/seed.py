@@ -44,7 +44,7 @@ def play(seed: int, *, whole_trace: bool = False) -> Played:
 
 
 def _play(seed: int, world: World) -> Played:
-    people, troubles, promises = People(world), Troubles(world), world.promises
+    people, troubles, promises = People(world), Troubles(world, seed), world.promises
     rough = _ROUGH_IF_SILENT if world.weather.silent else world.chance.choice((10.0, 20.0, 40.0))
     world.trace.say(f"seed {seed}: {', '.join(world.topology)}; {world.board.flavour}")
     for name in world.topology:
@@ -65,6 +65,7 @@ def _play(seed: int, world: World) -> Played:
         promises.broken("P2/P5", f"{what}, {limit - calm_since:.0f} s after all trouble was over")
     for trouble in world.loop.troubles:
         promises.broken("P2", f"{trouble.get('message')}: {trouble.get('exception')!r}")
+    world.weather.counts["finished work done again"] += promises.repeated
     return Played(
         seed=seed,
         violations=tuple(promises.violations),

@@ -20,6 +20,12 @@ JOBS: Final = (2, 1)
 STORY: Final = re.compile(r"0\.0000 +seed (\d+): (.*?)(?=0\.0000 +seed|\Z)", re.DOTALL)
 
 
+FOUND: Final = (
+    7101440, 9003304, 9003486, 9004624, 9013712, 9013785, 9015229, 9017752, 9018916, 9019186, 9023448, 9027091, 9027708,
+)  # fmt: skip
+"""Seeds beyond the first ones that broke a promise once; each has its story in `test_found_by_simulation.py` too."""
+
+
 def simulate(*options: str, **environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "tests.simulation", *options],
@@ -35,6 +41,11 @@ def test_the_promises_hold(part: int) -> None:
     done = simulate("--from", str(part * each), "--seeds", str(each), "--jobs", str(JOBS[part]))
     assert done.returncode == 0, done.stdout[-20_000:] + done.stderr[-5_000:]
     assert f"{each} seeds from {part * each}: every promise held" in done.stdout
+
+
+def test_what_broke_a_promise_once_does_so_no_more() -> None:
+    done = simulate("--these", *map(str, FOUND))
+    assert done.returncode == 0, done.stdout[-20_000:] + done.stderr[-5_000:]
 
 
 def test_a_seed_tells_the_same_story_to_the_letter_and_another_one_another() -> None:

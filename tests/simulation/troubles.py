@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from typing import Final
 
 from tests.model.actors import PERSONS
@@ -17,6 +18,8 @@ _SILENCES: Final = (11.0, 30.0, 40.0)
 """How long those are silent who were at work: longer than Redis settles, and longer than two looks take."""
 _AWAKE: Final = 0.05
 """How soon after its machine woke a guard has ended what it is not to trust any more."""
+_LOST_ENDS_SHARE: Final = 0.05
+"""Seeds in which nothing goes wrong but that Redis forgets the ends of runs."""
 _SELDOM_ALONE: Final = 0.4
 """How often something befalls a machine in the moment in which Redis forgets, or a person acts."""
 
@@ -24,13 +27,22 @@ _SELDOM_ALONE: Final = 0.4
 class Troubles:
     """Plans and brings about what `Weather` allows."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: World, seed: int) -> None:
         self._world = world
         self._snapshot: Snapshot | None = None
+        # Drawn apart: what happens in all other seeds stays what it was.
+        self._of_ends = random.Random(f"ends {seed}")
+        self._lose_ends = self._of_ends.random() < _LOST_ENDS_SHARE
+        if self._lose_ends:
+            world.weather.only(Kind.FAILOVER, Kind.TRACKER_DOWN)
+            world.promises.ends_are_kept = True
 
     def plan(self, until: float) -> None:
         """Let trouble of the seed's kinds come up until then, in seconds from now."""
         world, chance = self._world, self._world.chance
+        if self._lose_ends:
+            world.network.before = self._before
+            return
         if world.weather.silent:
             for _ in range(chance.choice((1, 2, 3))):
                 world.later(world.between(1, until / 2), self._fall_silent)
@@ -43,6 +55,16 @@ class Troubles:
             if kind is Kind.FAILOVER:
                 world.later(max(0.0, moment - world.between(0.005, 2)), self._replicate)
             world.later(moment, self._begin, kind)
+
+    def _before(self, point: str) -> None:
+        """A run is about to be settled: sometimes a replica takes over that did not hear of it, or of its label."""
+        world, chance = self._world, self._of_ends
+        if point != "runs.settle" or not world.weather.rough or not world.network.redis_is_up or chance.random() < 0.3:
+            return
+        self._replicate()
+        if chance.random() < 0.8:
+            self._begin(Kind.TRACKER_DOWN)
+        world.later(0.01 + 0.5 * chance.random() ** 2, self._begin, Kind.FAILOVER)
 
     def _fall_silent(self) -> None:
         """Let somebody at work fall silent, as soon as there is somebody; sometimes Redis forgets it just then."""
@@ -73,7 +95,7 @@ class Troubles:
         world.trace.say(f"*** {kind}")
         spell = chance.choice(_SPELLS) * (0.7 + 0.6 * chance.random())
         living = [agent for agent in world.agents.values() if agent.process.alive]
-        if kind in FORGETFUL:
+        if kind in FORGETFUL and not self._lose_ends:
             self._make_worse(living, spell)
         match kind:
             case Kind.TRACKER_DOWN:

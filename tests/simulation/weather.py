@@ -78,6 +78,11 @@ class Weather:
         self._fuse = self._new_fuse()
         self._read_stale: set[Process] = set()
 
+    def only(self, *kinds: Kind) -> None:
+        """Nothing else goes wrong: all processes are well."""
+        self.kinds, self.faults, self.silent = list(kinds), frozenset(), False
+        self._per_point = self._between_steps = self._fuse = 0
+
     def happens(self, kind: Kind, probability: float) -> bool:
         """Whether trouble of this kind comes up now."""
         if not self.rough or kind not in self.kinds or self._random() >= probability:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from agentsmith.domain.errors import StoreRefused
 from agentsmith.store import watchdog
 from agentsmith.store.server import EmbeddedServer, ServerUnavailable
 from agentsmith.store.server_home import ServerHome
@@ -242,6 +243,27 @@ async def test_keep_gives_up_on_a_server_that_dies_again_and_again(
         await wait_until(killed_when_ready, what="keep gives up")
         with pytest.raises(ServerUnavailable, match=r"died 6 times in a row|ended with code -9"):
             await keeping
+
+
+async def test_without_room_nothing_is_started(data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    full = StoreRefused("no room", remedy="make some")
+    asked: list[object] = []
+
+    def lack_of_room(_: ServerHome) -> StoreRefused | None:
+        lack = full if len(asked) < 3 else None
+        asked.append(lack)
+        return lack
+
+    monkeypatch.setattr("agentsmith.store.server._LOOK_AROUND", 0.01)
+    async with EmbeddedServer(data_dir) as server:
+        first = the_server(data_dir)
+        monkeypatch.setattr(ServerHome, "lack_of_room", lack_of_room)
+        monkeypatch.setattr(ServerHome, "write_configuration", lambda *_: asked.append("started"))
+        keeping = asyncio.create_task(server.keep())
+        os.kill(first, signal.SIGKILL)
+        await another_server(data_dir, first)
+        keeping.cancel()
+    assert asked[:5] == [full, full, full, None, "started"]
 
 
 async def test_stop_ends_keep_and_the_server_stays_down(data_dir: Path) -> None:

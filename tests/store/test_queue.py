@@ -308,14 +308,17 @@ async def test_who_does_not_have_a_request_does_not_take_it_off_the_index(store:
     assert await store.queue.holds(ticket_id(1))
 
 
-async def test_a_request_that_is_in_no_list_is_forgotten(store: Store, raw: Any) -> None:
+async def test_a_request_that_is_in_no_list_is_lost(store: Store, raw: Any) -> None:
     await pushed(store, 1, 2)
     await store.queue.take("c1", wait=1)
-    assert await store.queue.heal(["c1"]) == 0
-    await raw.hset(store.keys.queue_index, ticket_id(3), a_request(3).to_json())
+    assert await store.queue.lost(["c1"]) == {}
+    stray = a_request(3).to_json()
+    await raw.hset(store.keys.queue_index, ticket_id(3), stray)
     assert await store.queue.push(a_request(3, run="newer")) is Pushed.QUEUED
-    assert await store.queue.heal(["c1"]) == 1
-    assert await store.queue.heal(["c1"]) == 0
+    lost = await store.queue.lost(["c1"])
+    assert lost == {ticket_id(3): stray}
+    assert await store.queue.forget_lost(["c1"], {ticket_id(3): "another one", ticket_id(2): stray}) == 0
+    assert await store.queue.forget_lost(["c1"], lost) == 1
     assert [await store.queue.holds(ticket_id(n)) for n in (1, 2, 3)] == [True, True, False]
 
 

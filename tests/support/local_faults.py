@@ -7,6 +7,7 @@ stands for the system's refusal. What raises no event by itself (a write, a pipe
 from __future__ import annotations
 
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -26,11 +27,12 @@ _ELSEWHERE: Final = "local-faults.other"
 
 @dataclass(slots=True)
 class Faults:
-    """Counts the local operations below a folder; the `strike`-th fails with `errno`."""
+    """Counts the local operations below a folder; the `strike`-th fails with `errno`, or the first that looks so."""
 
     below: str
     errno: int = 0
     strike: int = -1
+    at: str = ""
     seen: list[str] = field(default_factory=list)
 
     @property
@@ -50,6 +52,8 @@ class Faults:
         else:
             return
         self.seen.append(f"{event.removeprefix('local-faults.')} {name.removeprefix(self.below)}")
+        if self.at and self.strike < 0 and re.search(self.at, self.seen[-1]):
+            self.strike = len(self.seen) - 1
         if len(self.seen) == self.strike + 1:
             raise OSError(self.errno, os.strerror(self.errno), name)
 
@@ -66,13 +70,13 @@ _hooked: Final[list[bool]] = []
 
 
 @contextmanager
-def failing(below: Path, *, errno: int = 0, strike: int = -1) -> Iterator[Faults]:
-    """While this is entered, the `strike`-th local operation fails; without one, they are only counted."""
+def failing(below: Path, *, errno: int = 0, strike: int = -1, at: str = "") -> Iterator[Faults]:
+    """While this is entered, one local operation fails: see `Faults`. Without any named, they are only counted."""
     global _now
     if not _hooked:
         sys.addaudithook(_hook)  # it cannot be taken away again
         _hooked.append(True)
-    faults = Faults(str(below), errno, strike)
+    faults = Faults(str(below), errno, strike, at)
 
     def told(owner: object, name: str) -> Any:
         real = getattr(owner, name)

@@ -88,6 +88,7 @@ class StagedServer:
 
     async def ask(self, words: tuple[bytes, ...]) -> Any:
         """Carry a command out in its turn (Wire)."""
+        await asyncio.sleep(0)  # no answer comes without a turn of the loop
         await self._going.wait()
         if self._dead:
             raise ConnectionError("the server is gone")

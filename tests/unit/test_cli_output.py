@@ -32,9 +32,9 @@ def seen(reachable: bool = True) -> dict[str, object]:
     filters = [{"tracker": "local", "status": "done", "filter": "agentsmith ticket list --label agent-smith:done"}]
     queued = {"ticket": "local/tickets#7", "pipeline": "hello", "for_seconds": 3.2, "title": "[red]loud[/red]\x1b[2J"}
     if not reachable:
-        return {"redis": {"reachable": False, "where": "our own"}, "triggers": [], "filters": filters}
+        return {"redis": {"reachable": False, "where": "our own", "problem": None}, "triggers": [], "filters": filters}
     return {
-        "redis": {"reachable": True, "version": "Valkey 9.1.2", "where": "our own", "settling": False},
+        "redis": {"reachable": True, "version": "Valkey 9.1.2", "where": "our own", "settling": False, "problem": None},
         "queue": [{**queued, "position": number} for number in range(1, 31)],
         "running": [
             {"ticket": "local/tickets#1", "for_seconds": 400.0, "run": "r1", "consumer": "host-12-abc", "alive": False}
@@ -42,7 +42,15 @@ def seen(reachable: bool = True) -> dict[str, object]:
         "waiting": [{"ticket": "local/tickets#3", "until": "2030-01-01T00:00:00.000+00:00"}],
         "leaders": [LEADER],
         "processes": [
-            {"host": "host", "pid": 12, "roles": ["consumer", "poller"], "slots": 2, "version": "1.0", "problem": ""}
+            {
+                "host": "host",
+                "pid": 12,
+                "roles": ["consumer", "poller"],
+                "slots": 2,
+                "version": "1.0",
+                "problem": "",
+                "trouble": "",
+            }
         ],
         "dead_letters": 2,
         "unpublished": [{"ticket": "local/tickets#4", "to": None, "outcome": "withdrawn"}],

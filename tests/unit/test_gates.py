@@ -140,7 +140,7 @@ def set_by(name: str = "Ann", access: Access = Access.WRITE, *, bot: bool = Fals
     ],
 )
 def test_not_everyone_may_trigger(labelling: Labelling | None, policy: Policy, passed: bool) -> None:
-    result = gates.is_allowed(labelling, FIX.label, policy)
+    result = gates.is_allowed(labelling, f"set {FIX.label!r}", policy)
     assert (result.gate, judged(result)) == (Gate.ACTOR, passed)
     assert FIX.label in result.saw
 
@@ -148,8 +148,11 @@ def test_not_everyone_may_trigger(labelling: Labelling | None, policy: Policy, p
 @given(st.sampled_from(Access), st.booleans(), st.sampled_from(Access), st.booleans())
 def test_more_access_never_closes_the_gate(have: Access, bot: bool, need: Access, bots: bool) -> None:
     policy = Policy(access=need, bots=bots)
-    passed = [gates.is_allowed(set_by(access=access, bot=bot), FIX.label, policy).passed for access in sorted(Access)]
+    passed = [
+        gates.is_allowed(set_by(access=access, bot=bot), f"set {FIX.label!r}", policy).passed
+        for access in sorted(Access)
+    ]
     assert passed == sorted(passed)
-    assert gates.is_allowed(set_by(access=have, bot=bot), FIX.label, policy).passed == (
+    assert gates.is_allowed(set_by(access=have, bot=bot), f"set {FIX.label!r}", policy).passed == (
         have >= need and (bots or not bot)
     )

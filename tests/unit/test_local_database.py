@@ -22,6 +22,7 @@ from agentsmith.domain.tracker import Applied, Move, Unknown
 from agentsmith.trackers.local.database import SCHEMA_VERSION, Database
 from agentsmith.trackers.local.desk import Desk
 from agentsmith.trackers.local.tracker import LocalTracker
+from tests.support.private import open_to_others
 from tests.support.wait import quickest, wait_until
 
 NOBODY = 65534
@@ -58,6 +59,18 @@ async def opening_fails(path: Path) -> str:
     assert str(path) in str(caught.value)
     assert "\n" not in str(caught.value)
     return str(caught.value)
+
+
+async def test_tickets_are_for_our_user_alone(tmp_path: Path) -> None:
+    """Whatever the umask; and a file that a former release made for everybody is closed."""
+    path = tmp_path / "tickets.sqlite3"
+    for _ in range(2):
+        database = Database(path)
+        await database.open()
+        assert open_to_others(tmp_path) == []
+        assert len(os.listdir(tmp_path)) == 3, "with what SQLite keeps beside it"
+        await database.aclose()
+        path.chmod(0o604)
 
 
 async def test_a_directory_is_no_file(tmp_path: Path) -> None:

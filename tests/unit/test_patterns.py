@@ -7,10 +7,9 @@ is not renewed. For each pattern texts are made of its own parts that almost mat
 from __future__ import annotations
 
 import ast
+import importlib
 import itertools
 import re
-import re._constants as c
-import re._parser as parser
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,6 +19,8 @@ import pytest
 
 import agentsmith
 
+c: Any = importlib.import_module("re._constants")  # of which no types are known
+parser: Any = importlib.import_module("re._parser")
 ROOT: Final = Path(agentsmith.__file__).parent
 LENGTHS: Final = (24, 30, 250, 1000, 10_000, 60_000)
 """From short to long: what takes too long already is not tried any longer."""
@@ -76,7 +77,8 @@ def sample(item: tuple[Any, Any]) -> str:
     if kind is c.IN:
         return _of_class(what)
     if kind in REPEATS:
-        return "".join(map(sample, flat(what[2]))) * max(1, min(what[0], 10))
+        times: int = max(1, min(what[0], 10))
+        return "".join(map(sample, flat(what[2]))) * times
     return "a" if kind in (c.ANY, c.NOT_LITERAL) else ""
 
 

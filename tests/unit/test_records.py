@@ -109,6 +109,13 @@ def test_the_oldest_go_first_when_there_is_no_room(tmp_path: Path) -> None:
     assert prune(tmp_path / "nowhere", keep_for=1, keep_size=1, alive=frozenset(), now=0) == 0
 
 
+def test_small_files_count_by_their_bytes_not_by_their_blocks(tmp_path: Path) -> None:
+    for n in range(20):
+        aged(tmp_path, f"run-{n}", age=10.0 + n, size=100)
+    assert prune(tmp_path, keep_for=1e9, keep_size=2000, alive=frozenset(), now=time.time()) == 0
+    assert prune(tmp_path, keep_for=1e9, keep_size=1999, alive=frozenset(), now=time.time()) == 1
+
+
 def test_a_link_among_the_runs_is_not_followed(tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "elsewhere" / "precious").write_text("x")

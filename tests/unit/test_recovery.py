@@ -18,7 +18,6 @@ from agentsmith.domain.recovery import (
     Leave,
     Life,
     NotOurs,
-    Park,
     PushAgain,
     Tidy,
     Withdraw,
@@ -69,16 +68,16 @@ def test_another_installations_ticket_is_left_alone_whatever_it_shows() -> None:
         assert decide(replace(facts, ours=False)) == NotOurs()
 
 
-def test_a_changed_text_parks_what_would_run_again_and_changes_nothing_else() -> None:
-    parked = 0
+def test_P7_a_changed_text_is_never_pushed_past_the_gates_and_changes_nothing_else() -> None:
+    sent_back = 0
     for facts in with_text_changed():
         action, else_ = decide(facts), decide(replace(facts, text_changed=False))
-        if isinstance(else_, BackToPending | PushAgain):
-            assert isinstance(action, Park), facts
-            parked += 1
+        if isinstance(else_, PushAgain):
+            assert isinstance(action, BackToPending), facts
+            sent_back += 1
         else:
             assert action == else_, facts
-    assert parked
+    assert sent_back
 
 
 def test_only_a_dead_run_is_moved() -> None:
@@ -172,8 +171,7 @@ def test_every_dead_run_is_moved() -> None:
 
 def test_every_move_is_an_edge_of_housekeeping() -> None:
     legal = {(e.source, e.to) for e in EDGES if e.owner is Owner.HOUSEKEEPING}
-    for source in IN_HAND:
-        assert (source, Status.WAITING) in legal, "Park"
+    assert (Status.ENQUEUED, Status.PENDING) in legal, "BackToPending, where the text was changed"
     targets = {BackToPending: Status.PENDING, PushAgain: Status.ENQUEUED, Fail: Status.FAILED, Withdraw: None}
     for facts, action in where(BackToPending, PushAgain, Fail, Withdraw):
         (source,) = facts.statuses
@@ -185,6 +183,10 @@ def test_every_move_is_an_edge_of_housekeeping() -> None:
     [
         (Facts(frozenset({Status.IN_PROGRESS}), True, True, Life.DEAD, False), BackToPending("the run died")),
         (Facts(frozenset({Status.ENQUEUED}), True, True, Life.DEAD, False), PushAgain()),
+        (
+            Facts(frozenset({Status.ENQUEUED}), True, True, Life.DEAD, False, routed=False),
+            BackToPending("its place in the queue was lost"),
+        ),
         (Facts(frozenset({Status.ENQUEUED}), False, True, Life.DEAD, False), Withdraw("the ticket was closed")),
         (Facts(frozenset({Status.ENQUEUED}), True, False, Life.DEAD, False), Withdraw("the trigger was removed")),
         (

@@ -16,6 +16,7 @@ import structlog
 from agentsmith import logs
 from agentsmith.config.presets import VERIFY
 from agentsmith.config.steps import Argument, CommandSettings, RunSettings, ScriptSettings, VerifySettings
+from agentsmith.domain.errors import pass_over
 from agentsmith.pipelines.context import StepContext
 from agentsmith.pipelines.guarded import CommandNotStarted, Exit
 from agentsmith.pipelines.outcome import ExitCode, StepEnd, Verdict, done
@@ -100,8 +101,10 @@ async def carry_out(
     allowed = passed_on((*context.pipeline.env, *names, *settings.env))
     _keep_quiet_about(allowed)
     said = Said(say=context.say, on_progress=lambda text: context.recorder.progress(context.index, text))
-    with contextlib.suppress(OSError):
+    try:
         place.status_file.unlink()
+    except OSError as error:  # mostly there is none; whatever else a worker made of it is not read either
+        pass_over(error)
     command = Command(
         argv=argv,
         env={**allowed, **context.env},

@@ -179,7 +179,8 @@ class Renderer:
             "rev": after.rev,
             "revisedBy": {**self.user(after.by), "name": f"{after.by.display} <{after.by.name}>"},
             "revisedDate": iso(later.at) if later else FOREVER,
-            "fields": self.difference(item, before, after),
+            # The service counts in milliseconds, so that this is never the same twice.
+            "fields": {**self.difference(item, before, after), "System.ChangedDate": self._changed(before, after)},
             "url": f"{self.project_url(item)}/_apis/wit/workItems/{item.id}/updates/{index + 1}",
         }
         old, new = set(before.relations if before else ()), set(after.relations)
@@ -189,6 +190,9 @@ class Renderer:
                 "removed": [self.relation(link) for link in (before.relations if before else ()) if link in old - new],
             }
         return shown
+
+    def _changed(self, before: Revision | None, after: Revision) -> Json:
+        return {**({"oldValue": iso(before.at)} if before else {}), "newValue": iso(after.at)}
 
     def difference(self, item: WorkItem, before: Revision | None, after: Revision, *, flat: bool = False) -> Json:
         """Every field that changed, with its old and its new value; what was empty has no old value."""

@@ -120,6 +120,11 @@ class Changes:
     def edit_issue(self, repository: Repository, issue: Issue, by: By, **fields: Any) -> Issue:
         """Change title, body or assignees."""
         before: dict[str, Any] = {k: {"from": getattr(issue, k)} for k in fields if k in ("title", "body")}
+        if (title := fields.get("title", issue.title)) != issue.title:
+            renamed = self._event("renamed", by, rename={"from": issue.title, "to": title})
+            fields["events"] = (*issue.events, renamed)
+        if fields.get("body", issue.body) != issue.body:
+            fields |= {"edited_at": self.clock.stamp(), "editor": self.world.user(by.login).login}
         after = repository.save(changed(issue, self.clock.stamp(), **fields))
         self._tell(by, Notice(_kind(after), "edited", repository, by.login, after, changes=before))
         return after

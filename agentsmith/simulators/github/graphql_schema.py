@@ -10,7 +10,7 @@ from agentsmith.simulators.frame import Call
 from agentsmith.simulators.github.access import Credential
 from agentsmith.simulators.github.hub import Hub
 from agentsmith.simulators.github.payloads import iso
-from agentsmith.simulators.github.state import Issue, Label, Repository, at_least
+from agentsmith.simulators.github.state import Issue, IssueEvent, Label, Repository, at_least
 
 INTERFACES = {
     "Issue": ("Node", "Labelable"),
@@ -19,7 +19,16 @@ INTERFACES = {
     "Repository": ("Node",),
     "User": ("Node", "Actor"),
     "Bot": ("Node", "Actor"),
+    "LabeledEvent": ("Node",),
+    "UnlabeledEvent": ("Node",),
+    "RenamedTitleEvent": ("Node",),
 }
+TIMELINE = {
+    "LABELED_EVENT": ("labeled", "LabeledEvent"),
+    "UNLABELED_EVENT": ("unlabeled", "UnlabeledEvent"),
+    "RENAMED_TITLE_EVENT": ("renamed", "RenamedTitleEvent"),
+}
+"""The kinds of lines that the simulator's timeline has, by what a query calls them."""
 
 
 class Failed(Exception):
@@ -72,6 +81,12 @@ class Placed:
 def _user(login: str, visit: Visit) -> Thing:
     user = visit.hub.world.user(login)
     return Thing("Bot" if user.type == "Bot" else "User", user)
+
+
+def _doer(login: str, visit: Visit) -> Thing:
+    """Whoever did something: unlike REST, GraphQL calls a program by its bare name."""
+    who = _user(login, visit)
+    return Thing(who.type, replace(who.value, login=login.removesuffix("[bot]"))) if who.type == "Bot" else who
 
 
 def _issue(repository: Repository, issue: Issue) -> Thing:
@@ -132,6 +147,26 @@ def _connection(things: list[Thing], visit: Visit) -> Thing:
     if not isinstance(first, int) or not 1 <= first <= 100:
         raise Failed("MISSING_PAGINATION_BOUNDARIES", "You must provide a `first` or `last` value of 1 to 100.")
     return Thing("LabelConnection", (things[:first], len(things)))
+
+
+def _timeline(placed: Placed, visit: Visit) -> Thing:
+    """The last lines of the kinds asked for, oldest first; `before` is a cursor of an earlier answer."""
+    kinds = visit.arguments.get("itemTypes") or list(TIMELINE)
+    if unknown := [kind for kind in kinds if kind not in TIMELINE]:
+        raise Failed("UNPROCESSABLE", f"the simulator's timeline has no {unknown[0]}")
+    last, before = visit.arguments.get("last"), visit.arguments.get("before")
+    if not isinstance(last, int) or not 1 <= last <= 100:
+        raise Failed("MISSING_PAGINATION_BOUNDARIES", "You must provide a `first` or `last` value of 1 to 100.")
+    names = {TIMELINE[kind][0]: TIMELINE[kind][1] for kind in kinds}
+    lines = [event for event in placed.item.events if event.event in names]
+    end = len(lines) if before is None else next(i for i, line in enumerate(lines) if _cursor(line) == before)
+    start = max(0, end - last)
+    shown = [Thing(names[line.event], Placed(placed.repository, line)) for line in lines[start:end]]
+    return Thing("IssueTimelineItemsConnection", (shown, start > 0, _cursor(lines[start]) if shown else None))
+
+
+def _cursor(line: IssueEvent) -> str:
+    return f"Y3Vyc29yOnYy{line.id}"
 
 
 def _labels_of_issue(placed: Placed, visit: Visit) -> Thing:
@@ -220,6 +255,12 @@ def _label_item(get: Callable[[Label], Any]) -> Field:
     return Field(None, lambda placed, _: get(placed.item))
 
 
+def _label_of_line(placed: Placed, _: Visit) -> Thing:
+    """The label as it was called then."""
+    told = placed.item.details["label"]
+    return Thing("Label", Placed(placed.repository, Label(0, told["name"], told["color"], None)))
+
+
 def _url(placed: Placed, visit: Visit) -> str:
     return str(visit.hub.render(visit.call).issue(placed.repository, placed.item)["html_url"])
 
@@ -239,7 +280,16 @@ ISSUE_FIELDS = {
     "author": Field("Actor", lambda placed, visit: _user(placed.item.user, visit)),
     "repository": Field("Repository", lambda placed, _: Thing("Repository", placed.repository)),
     "labels": Field("LabelConnection", _labels_of_issue),
+    "lastEditedAt": _issue_item(lambda i: iso(i.edited_at) if i.edited_at else None),
+    "editor": Field("Actor", lambda placed, visit: _doer(placed.item.editor, visit) if placed.item.editor else None),
+    "timelineItems": Field("IssueTimelineItemsConnection", _timeline),
 }
+LINE_FIELDS = {
+    "id": _scalar(lambda placed: f"EV_{placed.item.id}"),
+    "createdAt": _scalar(lambda placed: iso(placed.item.created_at)),
+    "actor": Field("Actor", lambda placed, visit: _doer(placed.item.actor, visit)),
+}
+LABEL_LINE_FIELDS = {**LINE_FIELDS, "label": Field("Label", _label_of_line)}
 ACTOR_FIELDS = {
     "login": _scalar(lambda user: user.login),
     "id": _scalar(lambda user: f"U_{user.id}"),
@@ -281,9 +331,25 @@ SCHEMA: dict[str, dict[str, Field]] = {
     "LabelConnection": {
         "nodes": Field("Label", lambda value, _: value[0]),
         "totalCount": _scalar(lambda value: value[1]),
-        "pageInfo": Field("PageInfo", lambda value, _: Thing("PageInfo", value)),
+        "pageInfo": Field("PageInfo", lambda value, _: Thing("PageInfo", (len(value[0]) < value[1], False, None))),
     },
-    "PageInfo": {"hasNextPage": _scalar(lambda value: len(value[0]) < value[1])},
+    "IssueTimelineItemsConnection": {
+        "nodes": Field("IssueTimelineItems", lambda value, _: value[0]),
+        "pageInfo": Field("PageInfo", lambda value, _: Thing("PageInfo", (False, value[1], value[2]))),
+    },
+    "IssueTimelineItems": {},
+    "LabeledEvent": LABEL_LINE_FIELDS,
+    "UnlabeledEvent": LABEL_LINE_FIELDS,
+    "RenamedTitleEvent": {
+        **LINE_FIELDS,
+        "previousTitle": _scalar(lambda placed: placed.item.details["rename"]["from"]),
+        "currentTitle": _scalar(lambda placed: placed.item.details["rename"]["to"]),
+    },
+    "PageInfo": {
+        "hasNextPage": _scalar(lambda value: value[0]),
+        "hasPreviousPage": _scalar(lambda value: value[1]),
+        "startCursor": _scalar(lambda value: value[2]),
+    },
     "Repository": {
         "id": _scalar(lambda repository: f"R_{repository.id}"),
         "databaseId": _scalar(lambda repository: repository.id),

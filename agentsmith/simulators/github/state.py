@@ -112,6 +112,9 @@ class Issue:
     lock_reason: str | None = None
     app: int | None = None
     pull: Pull | None = None
+    edited_at: datetime | None = None
+    """When the body was last changed; only GraphQL tells, and by whom."""
+    editor: str | None = None
 
 
 @dataclass(slots=True)

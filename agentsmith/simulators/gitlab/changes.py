@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -118,9 +119,26 @@ class Changes:
 
     def edit_issue(self, project: Project, issue: Issue, by: By, **fields: Any) -> Issue:
         """Change title, description or other plain fields."""
-        after = project.save(changed(issue, self.now(), **fields))
+        notes = (*issue.notes, *self._system_notes(issue, by, fields))
+        after = project.save(changed(issue, self.now(), **{**fields, "notes": notes}))
         self._tell(by, Notice("issue", "update", project, by.username, after, issue))
         return after
+
+    def _system_notes(self, issue: Issue, by: By, fields: dict[str, Any]) -> list[Note]:
+        """What GitLab itself writes about a changed text; whoever ticks off a task is said to have done only that."""
+        said = []
+        if (title := fields.get("title", issue.title)) != issue.title:
+            said.append(f"changed title from **{{-{issue.title}-}}** to **{{+{title}+}}**")
+        text, before = fields.get("description", issue.description) or "", issue.description or ""
+        if text != before:
+            ticked = [
+                task for task in _tasks(text) if task in _tasks(before) and _tasks(text)[task] != _tasks(before)[task]
+            ]
+            state = {True: "completed", False: "incomplete"}
+            said += [f"marked the checklist item **{task}** as {state[_tasks(text)[task]]}" for task in ticked]
+            said += [] if ticked else ["changed the description"]
+        now, author = self.now(), self.world.user(by.username).username
+        return [Note(self.world.next_id(), author, body, now, now, system=True) for body in said]
 
     def set_state(self, project: Project, issue: Issue, state: str, by: By) -> Issue:
         """Close or reopen; no change, no event."""
@@ -230,6 +248,11 @@ class Changes:
     def _tell(self, by: By, notice: Notice) -> None:
         if not by.quiet:
             self._notify(notice)
+
+
+def _tasks(text: str) -> dict[str, bool]:
+    """The tasks in a text, and whether they are done."""
+    return {name: mark != " " for mark, name in re.findall(r"^\s*[-*] \[([ xX])\] (.+)$", text, re.MULTILINE)}
 
 
 def _commanded(name: str, arguments: str, title: str) -> dict[str, str]:

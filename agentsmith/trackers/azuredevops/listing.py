@@ -11,7 +11,7 @@ seconds, and also when so much changed that catching up would cost more.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
@@ -34,6 +34,8 @@ BATCH: Final = 200
 FULL_EVERY: Final = 600.0
 OVERLAP: Final = timedelta(seconds=120)
 _MOST_LABELS: Final = 50
+_MOST_KEPT: Final = 20_000
+"""A longer list is read anew each time."""
 _SMALLEST_PAGE: Final = 100
 _MOST_CHANGES: Final = 5
 """So many batches of changes are read before the list is read again instead."""
@@ -127,7 +129,7 @@ class Listing:
                 if ticket is not None and ticket.key not in found and _carries(ticket, wanted):
                     found[ticket.key] = ticket
                     yield ticket
-        if as_of is not None and not withheld.any and len(self._shelves) < _MOST_LABELS:
+        if as_of is not None and not withheld.any and len(found) <= _MOST_KEPT and len(self._shelves) < _MOST_LABELS:
             self._shelves[wanted] = Shelf(found, as_of, read_at)
 
     async def _catch_up(self, wanted: frozenset[str], shelf: Shelf) -> bool:
@@ -198,7 +200,8 @@ class Listing:
                 ticket = await self._listed(record, read_at)
                 if ticket is not None:
                     missing.discard(int(ticket.key))
-                    yield ticket.key, ticket if ticket.open else None
+                    # A hint needs no text (T2), and a shelf holds as many as there are open tickets.
+                    yield ticket.key, replace(ticket, body="") if ticket.open else None
             for number in missing:
                 yield str(number), None
 

@@ -9,19 +9,19 @@ read or written in between. Wherever the sum is wrong the service refuses the mo
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 from weakref import WeakValueDictionary
 
+from agentsmith.bounded import Bounded
 from agentsmith.domain.tracker import Sticky
 from agentsmith.trackers.azuredevops.payloads import Snapshot
 
 FRESH: Final = 60.0
 """Seconds for which "there is no comment yet" is believed after our own write showed it."""
-_MOST: Final = 10_000
+_MOST: Final = 1000
 
 
 @dataclass(slots=True)
@@ -51,7 +51,7 @@ class Memory:
     """Traces by id, the oldest dropped first; and one lock per work item, so that our own writes do not collide."""
 
     def __init__(self) -> None:
-        self._traces: OrderedDict[str, Trace] = OrderedDict()
+        self._traces: Bounded[str, Trace] = Bounded(_MOST)
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._per_edit: int | None = None
         """How many revisions an edit of a comment makes; None until one was watched."""
@@ -64,8 +64,6 @@ class Memory:
         """The trace of a work item, empty at first."""
         trace = self._traces.setdefault(number, Trace())
         self._traces.move_to_end(number)
-        if len(self._traces) > _MOST:
-            self._traces.popitem(last=False)
         return trace
 
     def saw(self, snapshot: Snapshot) -> None:

@@ -11,11 +11,13 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Any, Final
 
 from agentsmith.domain.errors import BadAnswer, Refused
 from agentsmith.domain.ticket import Actor
 from agentsmith.domain.tracker import Access, Labelling
+from agentsmith.domain.vetting import Deed, DeedKind, History, since_set
 from agentsmith.trackers.azuredevops import payloads, tags
 from agentsmith.trackers.azuredevops.dialect import API_VERSION, IDENTITY_VERSION
 from agentsmith.trackers.azuredevops.payloads import Connection, Identity, Member, Page, Team, Update
@@ -29,6 +31,13 @@ MEMBERS_FRESH: Final = 300.0
 ADMINISTRATOR: Final = "team administrator"
 _MOST_PAGES: Final = 100
 _TAGS: Final = "System.Tags"
+_CHANGED: Final = "System.ChangedDate"
+_TOLD: Final = {
+    "System.Title": DeedKind.TITLE,
+    "System.Description": DeedKind.BODY,
+    "Microsoft.VSTS.TCM.ReproSteps": DeedKind.BODY,
+}
+_NEVER: Final = datetime.max.replace(tzinfo=UTC)
 _UNIQUE: Final = re.compile(r"[@\\]")
 
 
@@ -77,26 +86,31 @@ class People:
 
     async def labelled_by(self, number: str, label: str, *, updates: int) -> Labelling | None:
         """Who last put the tag on the work item; None when the history does not say. `updates`: about how many."""
-        with spending_for(ACTOR):
-            found = await self._last_setting(number, label.casefold(), updates)
-            if found is None or found.revised_by is None:
-                return None
-            actor = found.revised_by.to_actor()
-            return Labelling(actor, await self.access_of(actor), str(found.id))
+        deeds = (await self.history(number, label, updates=updates)).deeds
+        actor = deeds[0].actor if deeds else None
+        if actor is None:
+            return None
+        return Labelling(actor, await self.access_of(actor), deeds[0].event)
 
-    async def _last_setting(self, number: str, wanted: str, updates: int) -> Update | None:
-        start = max(0, updates - self._page_size)
-        found, skip = None, start
-        for _ in range(_MOST_PAGES):  # forward to the end, because there may be more than we think
-            page = await self._history(number, skip)
-            found = _last_setting(page, wanted) or found
-            skip += len(page)
-            if len(page) < self._page_size:
-                break
-        while found is None and start > 0:
-            begin = max(0, start - self._page_size)
-            found, start = _last_setting(await self._history(number, begin), wanted), begin
-        return found
+    async def history(self, number: str, label: str, *, updates: int) -> History:
+        """What was done to the work item since the tag was put on. `updates`: about how many there are."""
+        wanted = label.casefold()
+        with spending_for(ACTOR):
+            start = max(0, updates - self._page_size)
+            deeds, skip = list[Deed](), start
+            for _ in range(_MOST_PAGES):  # forward to the end, because there may be more than we think
+                page = await self._history(number, skip)
+                deeds += _deeds(page)
+                skip += len(page)
+                if len(page) < self._page_size:
+                    break
+            found = since_set(deeds, lambda tag: tag.casefold() == wanted)
+            while found is None and start > 0:
+                begin = max(0, start - self._page_size)
+                older = await self._history(number, begin)
+                deeds, start = _deeds(older[: start - begin]) + deeds, begin
+                found = since_set(deeds, lambda tag: tag.casefold() == wanted)
+            return History(found or ())
 
     async def belongs_to(self, actor: Actor, *, teams: frozenset[str], roles: frozenset[str]) -> str:
         """The team, of those named, that somebody is in; the one role is that of a team's administrator."""
@@ -178,18 +192,40 @@ def _key(actor: Actor) -> str:
     return actor.id.lower() or (actor.name.casefold() if _UNIQUE.search(actor.name) else "")
 
 
-def _last_setting(page: list[Any], wanted: str) -> Update | None:
-    """The newest update of a page by which the tag was set."""
-    for record in reversed(page):
-        fields = record.get("fields") if isinstance(record, dict) else None
-        if not isinstance(fields, dict) or _TAGS not in fields:
+def _deeds(page: list[Any]) -> list[Deed]:
+    """What the updates of a page did to tags, title and description; what came in one write was one deed.
+
+    In one update the text counts as changed before the tag was set: both are by the same hand.
+    """
+    found: list[Deed] = []
+    for record in page:
+        if not isinstance(record, dict):
+            raise BadAnswer("Azure DevOps: an update is malformed")  # who knows what it would tell
+        fields = record.get("fields")
+        if not isinstance(fields, dict) or not fields.keys() & {_TAGS, *_TOLD}:
             continue
         update: Update = payloads.read(Update, record, "an update")
-        change = update.fields[_TAGS]
-        before, after = (
-            {tag.casefold() for tag in tags.split(text if isinstance(text, str) else "")}
-            for text in (change.old, change.new)
-        )
-        if wanted in after - before:
-            return update
-    return None
+        actor = update.revised_by.to_actor() if update.revised_by is not None else None
+        at = _changed_at(update)
+        kinds = dict.fromkeys(kind for name, kind in _TOLD.items() if name in update.fields)
+        found += [Deed(kind, actor, at, str(update.id)) for kind in kinds]
+        change = update.fields.get(_TAGS)
+        if change is not None:
+            before, after = (
+                {tag.casefold(): tag for tag in tags.split(text if isinstance(text, str) else "")}
+                for text in (change.old, change.new)
+            )
+            for kind, gone, there in ((DeedKind.UNLABELLED, before, after), (DeedKind.LABELLED, after, before)):
+                names = sorted(gone.keys() - there.keys())
+                found += [Deed(kind, actor, at, str(update.id), gone[name]) for name in names]
+    return found
+
+
+def _changed_at(update: Update) -> datetime:
+    """When it was made; the last moment there is where nobody tells: then it came after everything."""
+    told = update.fields.get(_CHANGED)
+    try:
+        at = datetime.fromisoformat(told.new) if told is not None and isinstance(told.new, str) else _NEVER
+    except ValueError:
+        return _NEVER
+    return at if at.tzinfo is not None else at.replace(tzinfo=UTC)

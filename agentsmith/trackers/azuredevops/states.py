@@ -8,6 +8,7 @@ from typing import Final
 
 import structlog
 
+from agentsmith.bounded import Bounded
 from agentsmith.domain.errors import BadAnswer, Refused
 from agentsmith.trackers.azuredevops import payloads
 from agentsmith.trackers.azuredevops.dialect import API_VERSION
@@ -19,6 +20,7 @@ log = structlog.get_logger()
 
 CLOSED: Final = frozenset({"completed", "removed"})
 REFRESH_AFTER: Final = 60.0
+_MOST_PROJECTS: Final = 100
 """Seconds before a state that nobody knows makes us ask for the types again."""
 
 Categories = Mapping[tuple[str, str], bool]
@@ -32,7 +34,7 @@ class States:
         self._client = client
         self._site = site
         self._now = now
-        self._known: dict[str, tuple[float, Categories]] = {}
+        self._known: Bounded[str, tuple[float, Categories]] = Bounded(_MOST_PROJECTS)
         self._asking = asyncio.Lock()
 
     async def is_open(self, type_: str, state: str, *, project: str | None = None, deadline: float | None) -> bool:

@@ -14,6 +14,7 @@ from agentsmith.domain.lifecycle import LabelSet, Status
 from agentsmith.domain.memo import Memo
 from agentsmith.domain.ticket import Actor, Ticket, TicketId
 from agentsmith.domain.tracker import Access, Blocker, Labelling, Move, MoveOutcome, Sticky
+from agentsmith.domain.vetting import History
 from agentsmith.domain.webhook import Remark
 from agentsmith.trackers.azuredevops import links, tags
 from agentsmith.trackers.azuredevops.form import Form, Format
@@ -151,6 +152,12 @@ class AzureDevOpsTracker:
         snapshot = snapshot_of(ticket)
         updates = snapshot.rev if snapshot else 0
         return await self._people.labelled_by(self._items.number(ticket.key), label, updates=updates)
+
+    async def history(self, ticket: Ticket, label: str) -> History:
+        """What was done to the work item since `label` was put on (T21)."""
+        snapshot = snapshot_of(ticket)
+        updates = snapshot.rev if snapshot else 0
+        return await self._people.history(self._items.number(ticket.key), label, updates=updates)
 
     async def access_of(self, actor: Actor) -> Access:
         """What membership of the project's teams says."""

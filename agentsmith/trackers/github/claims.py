@@ -16,11 +16,11 @@ leftover after `LIFETIME`; within one Redis the run lease keeps the two runs apa
 from __future__ import annotations
 
 import json
-from collections import OrderedDict
 from typing import Final
 
 import structlog
 
+from agentsmith.bounded import Bounded
 from agentsmith.domain.errors import BadAnswer, Refused, TicketNotFound, TrackerError
 from agentsmith.domain.tracker import Move
 from agentsmith.trackers.github import payloads
@@ -35,7 +35,7 @@ LIFETIME: Final = 600.0
 """Seconds after which a claim that has put no label on its ticket is given up for dead."""
 _NAMESPACE: Final = "agent-smith/claims"
 _MOST_LEFTOVERS: Final = 5
-_MOST_REMEMBERED: Final = 10_000
+_MOST_REMEMBERED: Final = 1000
 
 
 class ClaimRefs:
@@ -45,7 +45,7 @@ class ClaimRefs:
         self._client = client
         self._site = site
         self._tree: str | None = None
-        self._mine: OrderedDict[str, str] = OrderedDict()
+        self._mine: Bounded[str, str] = Bounded(_MOST_REMEMBERED)
         """The last commit that this process made for an issue, whether or not its ref was answered."""
 
     async def take(self, number: str, move: Move) -> bool:
@@ -120,8 +120,6 @@ class ClaimRefs:
         answer = await self._client.write("POST", path, body, deadline=move.deadline, repeatable=True, missing=Refused)
         commit: Commit = payloads.read(Commit, answer.data, "a commit")
         self._mine[number] = commit.sha
-        if len(self._mine) > _MOST_REMEMBERED:
-            self._mine.popitem(last=False)
         return commit.sha
 
     async def _any_tree(self, deadline: float) -> str:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Final
+from functools import partial
+from typing import Any, Final
 
-from agentsmith.trackers.http.dialect import Dialect, Limit, retry_after, whole_number
+from agentsmith.trackers.http.dialect import Dialect, Limit, Shorten, retry_after, whole_number
 from agentsmith.trackers.http.governor import Quota
 
 API_VERSION: Final = "2022-11-28"
@@ -16,15 +17,38 @@ _ANY_LIMIT: Final = re.compile(r"rate limit|too many requests", re.I)
 _REFUSAL: Final = re.compile(
     r"not accessible|must have|permission|forbidden|saml|suspended|blocked|archived|locked", re.I
 )
-_REUSABLE: Final = re.compile(r"/issues|/issues/\d+|/issues/\d+/comments|/labels")
-"""What lies below a repository, and may be kept: issues, their comments, and the names of labels."""
 _BELOW: Final = re.compile(r".*?/(?:repos/[^/]+/[^/]+|repositories/\d+)")
+_UNREAD: Final = frozenset({"url", "reactions", "performed_via_github_app", "author_association"})
+_REUSABLE: Final = (
+    (re.compile(r"/issues"), frozenset({"body"})),
+    (re.compile(r"/issues/\d+|/issues/\d+/comments|/labels"), frozenset[str]()),
+)
+"""What lies below a repository and may be kept: issues, their comments, and the names of labels. Of each, what need not
+be: a list of issues only hints at them, so their texts are left out (T2)."""
 
 
-def reusable(path: str) -> bool:
-    """Whether an answer may be kept for the next 304. No history, no permission, no account is among it."""
+def reusable(path: str) -> Shorten | None:
+    """How an answer is shortened to be kept for the next 304. No history, no permission, no account is among it."""
     repository = _BELOW.match(path)
-    return repository is not None and _REUSABLE.fullmatch(path, repository.end()) is not None
+    for pattern, left_out in _REUSABLE if repository else ():
+        if repository and pattern.fullmatch(path, repository.end()):
+            return partial(_short, left_out=left_out)
+    return None
+
+
+def _short(data: Any, *, left_out: frozenset[str]) -> Any:
+    """The same without what nobody reads: most of an issue are addresses."""
+    if isinstance(data, list):
+        return [_short(each, left_out=left_out) for each in data]
+    if not isinstance(data, dict):
+        return data
+    return {name: _short(value, left_out=left_out) for name, value in data.items() if _is_read(name, left_out)}
+
+
+def _is_read(name: str, left_out: frozenset[str]) -> bool:
+    if name in ("html_url", "issue_url"):
+        return True
+    return name not in _UNREAD and name not in left_out and not name.endswith("_url")
 
 
 def quota(headers: Mapping[str, str]) -> Quota | None:

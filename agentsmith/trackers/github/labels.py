@@ -14,6 +14,7 @@ from urllib.parse import quote
 
 import structlog
 
+from agentsmith.bounded import Bounded
 from agentsmith.domain.errors import RateLimited, Refused, TicketNotFound
 from agentsmith.trackers.github import payloads
 from agentsmith.trackers.github.dialect import quota
@@ -26,6 +27,7 @@ log = structlog.get_logger()
 Labels = Mapping[str, str]
 """The labels on an issue: GraphQL id by name, as spelled there; the id is empty where it is not known."""
 
+_MOST_LABELS: Final = 5000
 SWAP: Final = """mutation($issue: ID!, $add: [ID!]!, $remove: [ID!]!) {
   add: addLabelsToLabelable(input: {labelableId: $issue, labelIds: $add}) {
     labelable { labels(first: 100) { nodes { id name } } }
@@ -51,7 +53,7 @@ class LabelWriter:
     def __init__(self, client: ApiClient, site: Site) -> None:
         self._client = client
         self._site = site
-        self._ids: dict[str, str] = {}
+        self._ids: Bounded[str, str] = Bounded(_MOST_LABELS)
         self._graphql = True
 
     def learn(self, labels: Iterable[Label]) -> None:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Final
 from weakref import WeakValueDictionary
 
+from agentsmith.bounded import Bounded
 from agentsmith.trackers.github.payloads import Snapshot
 
-_MOST: Final = 10_000
+_MOST: Final = 1000
 FRESH: Final = 60.0
 """Seconds for which a read may stand in for another one, where only we wrote since."""
 
@@ -33,7 +33,7 @@ class Notes:
     """Notes by issue number, the oldest dropped first; and one lock per issue, because GitHub loses parallel writes."""
 
     def __init__(self) -> None:
-        self._notes: OrderedDict[str, Note] = OrderedDict()
+        self._notes: Bounded[str, Note] = Bounded(_MOST)
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     def lock(self, number: str) -> asyncio.Lock:
@@ -44,8 +44,6 @@ class Notes:
         """The note of an issue, empty at first."""
         note = self._notes.setdefault(number, Note())
         self._notes.move_to_end(number)
-        if len(self._notes) > _MOST:
-            self._notes.popitem(last=False)
         return note
 
     def saw(self, snapshot: Snapshot) -> None:

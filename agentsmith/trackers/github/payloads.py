@@ -80,6 +80,7 @@ class Comment(_Record):
     body: str | None = None
     user: User | None = None
     issue_url: str = ""
+    created_at: _Moment | None = None
 
 
 class HookConfig(_Record):
@@ -125,8 +126,53 @@ class Event(_Record):
 
     id: int = 0
     event: str
+    created_at: _Moment
     actor: User | None = None
     label: _Label | None = None
+
+
+class Doer(_Record):
+    """An account as GraphQL shows it: a program without `[bot]` behind its name, and others than both without an id."""
+
+    kind: str = Field(alias="__typename")
+    login: str
+    id: int | None = Field(None, alias="databaseId")
+
+    def to_actor(self) -> Actor | None:
+        """The same as the core sees it, by the name that REST gives it; None without an id: a name proves nothing."""
+        bot = self.kind == "Bot"
+        name = f"{self.login}[bot]" if bot and not self.login.endswith("[bot]") else self.login
+        return None if self.id is None else Actor(id=str(self.id), name=name, bot=bot)
+
+
+class Line(_Record):
+    """One line of an issue's timeline; of kinds that were not asked for, only the kind is known."""
+
+    kind: str = Field(alias="__typename")
+    id: str = ""
+    at: _Moment = Field(alias="createdAt")
+    actor: Doer | None = None
+    label: _Label | None = None
+
+
+class _PageInfo(_Record):
+    more: bool = Field(alias="hasPreviousPage")
+    start: str | None = Field(None, alias="startCursor")
+
+
+class Lines(_Record):
+    """A page of the timeline, oldest first."""
+
+    info: _PageInfo = Field(alias="pageInfo")
+    nodes: list[Line]
+
+
+class IssueHistory(_Record):
+    """Who last changed the text of an issue, and its timeline."""
+
+    edited_at: _Moment | None = Field(None, alias="lastEditedAt")
+    editor: Doer | None = None
+    lines: Lines = Field(alias="timelineItems")
 
 
 class Permission(_Record):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any, Final
+from typing import Final
 from urllib.parse import quote
 
 import structlog
@@ -11,12 +11,13 @@ import structlog
 from agentsmith.domain.errors import Refused
 from agentsmith.domain.ticket import Actor
 from agentsmith.domain.tracker import Access, Labelling
+from agentsmith.domain.vetting import History
 from agentsmith.trackers.github import payloads
-from agentsmith.trackers.github.payloads import App, Event, Membership, Permission, User
+from agentsmith.trackers.github.history import Histories
+from agentsmith.trackers.github.payloads import App, Membership, Permission, User
 from agentsmith.trackers.github.site import Site
-from agentsmith.trackers.http import Answer, ApiClient, spending_for
+from agentsmith.trackers.http import ApiClient, spending_for
 from agentsmith.trackers.http.ledger import ACTOR
-from agentsmith.trackers.http.paging import links
 
 log = structlog.get_logger()
 
@@ -28,7 +29,6 @@ _ROLES: Final = {
     "read": Access.READ,
     "none": Access.NONE,
 }
-_MOST_PAGES: Final = 100
 
 
 class People:
@@ -39,7 +39,7 @@ class People:
         self._site = site
         self._as_app = as_app
         """Speaks for the GitHub App itself; an installation's token cannot say who it is."""
-        self._page_size = page_size
+        self._histories = Histories(client, site, page_size=page_size)
         self._me: Actor | None = None
         self._asking = asyncio.Lock()
 
@@ -63,23 +63,14 @@ class People:
     async def labelled_by(self, number: str, label: str) -> Labelling | None:
         """Who last put the label on the issue; None when the history does not say."""
         with spending_for(ACTOR):
-            found = await self._last_labelling(number, label.casefold())
-            return None if found is None else await self._labelling(found)
+            deeds = (await self._histories.since(number, label)).deeds
+            actor = deeds[0].actor if deeds else None
+            return None if actor is None else Labelling(actor, await self.access_of(actor), deeds[0].event)
 
-    async def _last_labelling(self, number: str, wanted: str) -> Event | None:
-        path = self._site.path(number, "/events")
-        answer = await self._client.get(path, params={"per_page": str(self._page_size)})
-        first, url = answer, links(answer.link).get("last")
-        pages = 0
-        while url is not None and pages < _MOST_PAGES:  # the newest events are on the last page
-            answer = await self._client.get(url)
-            if (found := _last_labelling(answer, wanted)) is not None:
-                return found
-            url = links(answer.link).get("prev")
-            if url is None or url == links(answer.link).get("first"):
-                break
-            pages += 1
-        return _last_labelling(first, wanted)
+    async def history(self, number: str, label: str) -> History:
+        """What was done to the issue since the label was put on."""
+        with spending_for(ACTOR):
+            return await self._histories.since(number, label)
 
     async def belongs_to(self, actor: Actor, *, teams: frozenset[str], roles: frozenset[str]) -> str:
         """The role or the team, of those named, that lets an account in; a team is asked for by its short name."""
@@ -122,12 +113,6 @@ class People:
             return None  # the login belongs to somebody else by now
         return permission
 
-    async def _labelling(self, event: Event) -> Labelling | None:
-        if event.actor is None:
-            return None
-        actor = event.actor.to_actor()
-        return Labelling(actor, await self.access_of(actor), str(event.id))
-
     async def _ask(self, deadline: float | None) -> User:
         if self._as_app is None:
             answer = await self._client.get("/user", deadline=deadline, missing=Refused)
@@ -139,14 +124,3 @@ class People:
         answer = await self._client.get(path, deadline=deadline, missing=Refused)
         bot: User = payloads.read(User, answer.data, "a user")
         return bot
-
-
-def _last_labelling(answer: Answer, wanted: str) -> Event | None:
-    """The newest event of a page by which the label was set."""
-    records: list[Any] = payloads.read(list[Any], answer.data, "a list of events")
-    for record in reversed(records):
-        if isinstance(record, dict) and record.get("event") == "labeled":
-            event: Event = payloads.read(Event, record, "an event")
-            if event.label is not None and event.label.name.casefold() == wanted:
-                return event
-    return None

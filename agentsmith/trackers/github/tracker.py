@@ -18,6 +18,7 @@ from agentsmith.domain.lifecycle import LabelSet, Status
 from agentsmith.domain.memo import Memo
 from agentsmith.domain.ticket import Actor, Ticket, TicketId
 from agentsmith.domain.tracker import Access, Blocker, Labelling, Move, MoveOutcome, Sticky
+from agentsmith.domain.vetting import History
 from agentsmith.domain.webhook import Remark
 from agentsmith.trackers.github import payloads
 from agentsmith.trackers.github.claims import ClaimRefs
@@ -164,6 +165,10 @@ class GitHubTracker:
     async def labelled_by(self, ticket: Ticket, label: str) -> Labelling | None:
         """Who last put `label` on the issue, from its history."""
         return await self._people.labelled_by(self._issues.number(ticket.key), label)
+
+    async def history(self, ticket: Ticket, label: str) -> History:
+        """What was done to the issue since `label` was put on (T21)."""
+        return await self._people.history(self._issues.number(ticket.key), label)
 
     async def access_of(self, actor: Actor) -> Access:
         """The account's role in the repository."""

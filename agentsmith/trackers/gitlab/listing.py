@@ -12,7 +12,7 @@ Pages are taken by keyset where GitLab can: an issue that loses the label meanwh
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -35,6 +35,8 @@ PAGE_SIZE: Final = 100
 FULL_EVERY: Final = 600.0
 OVERLAP: Final = 120.0
 _MOST_LABELS: Final = 50
+_MOST_KEPT: Final = 20_000
+"""A longer list is read anew each time."""
 _RESERVED: Final = frozenset({"none", "any", "no label"})
 """Words that GitLab takes for "no label" and "some label"."""
 
@@ -102,7 +104,7 @@ class Listing:
                         continue
                     found[ticket.key] = ticket
                     yield ticket
-        if pages > 1 and as_of is not None and len(self._shelves) < _MOST_LABELS:
+        if pages > 1 and as_of is not None and len(found) <= _MOST_KEPT and len(self._shelves) < _MOST_LABELS:
             self._shelves[wanted] = Shelf(found, as_of, read_at, pages)
 
     async def _catch_up(self, wanted: frozenset[str], shelf: Shelf) -> bool:
@@ -162,7 +164,8 @@ class Listing:
                 log.warning("skipped a malformed issue", project=self._site.project, iid=iid, error=str(error))
                 found.append((str(iid), None))
                 continue
-            found.append((str(issue.iid), self._issues.ticket(issue)))
+            # A hint needs no text (T2), and a shelf holds as many as there are open tickets.
+            found.append((str(issue.iid), replace(self._issues.ticket(issue), body="")))
         return found
 
 

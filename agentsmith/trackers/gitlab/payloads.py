@@ -78,6 +78,8 @@ class Note(Record):
     body: str | None = None
     author: User | None = None
     system: bool = False
+    created_at: Moment | None = None
+    updated_at: Moment | None = None
 
 
 class Project(Record):
@@ -126,6 +128,7 @@ class LabelEvent(Record):
 
     id: int = 0
     action: str
+    created_at: Moment
     user: User | None = None
     label: EventLabel | None = None
 

@@ -5,14 +5,18 @@ from __future__ import annotations
 import asyncio
 import re
 from dataclasses import replace
+from datetime import datetime
 from typing import Any, Final
 from urllib.parse import quote
 
-from agentsmith.domain.errors import Refused
+from agentsmith.bounded import Bounded
+from agentsmith.domain.errors import BadAnswer, Refused
 from agentsmith.domain.ticket import Actor
 from agentsmith.domain.tracker import Access, Labelling
+from agentsmith.domain.vetting import Deed, DeedKind, History, in_order, since_set
 from agentsmith.trackers.gitlab import payloads
-from agentsmith.trackers.gitlab.payloads import LabelEvent, Member, User
+from agentsmith.trackers.gitlab.paging import onward
+from agentsmith.trackers.gitlab.payloads import LabelEvent, Member, Note, User
 from agentsmith.trackers.gitlab.site import Site
 from agentsmith.trackers.gitlab.spelling import Spelling
 from agentsmith.trackers.http import Answer, ApiClient, spending_for
@@ -34,7 +38,15 @@ _BOT: Final = re.compile(r"(?:project|group)_[0-9]+_bot(?:[0-9_].*)?|service_acc
 """How GitLab names the users of access tokens and its own programs."""
 _NUMBER: Final = re.compile(r"[0-9]{1,18}")
 _MOST_PAGES: Final = 100
-_MOST_REMEMBERED: Final = 10_000
+_ACTIONS: Final = {"add": DeedKind.LABELLED, "remove": DeedKind.UNLABELLED}
+_EDITS: Final = (
+    ("changed title from", DeedKind.TITLE),
+    ("changed the description", DeedKind.BODY),
+    ("marked the task", DeedKind.BODY),
+    ("marked the checklist item", DeedKind.BODY),
+)
+"""How the notes begin that tell of a changed text."""
+_MOST_REMEMBERED: Final = 1000
 
 
 class People:
@@ -48,7 +60,7 @@ class People:
         self._me: Actor | None = None
         self._my_id: str | None = None
         self._asking = asyncio.Lock()
-        self._bots: dict[str, bool] = {}
+        self._bots: Bounded[str, bool] = Bounded(_MOST_REMEMBERED)
 
     async def me(self, *, deadline: float | None = None) -> Actor:
         """Who the token belongs to; asked once."""
@@ -72,25 +84,75 @@ class People:
     async def labelled_by(self, iid: str, label: str) -> Labelling | None:
         """Who last put the label on the issue; None when the history does not say."""
         with spending_for(ACTOR):
-            found = await self._last_labelling(iid, label)
-            if found is None or found.user is None:
-                return None
-            actor = await self.known(found.user)
-            return Labelling(actor, await self.access_of(actor), str(found.id))
+            deeds = await self._since(iid, label)
+            actor = deeds[0].actor if deeds else None
+            return None if actor is None else Labelling(actor, await self.access_of(actor), deeds[0].event)
 
-    async def _last_labelling(self, iid: str, wanted: str) -> LabelEvent | None:
+    async def history(self, iid: str, label: str) -> History:
+        """What was done to the issue since the label was put on."""
+        with spending_for(ACTOR):
+            deeds = await self._since(iid, label)
+            return History(in_order((*deeds, *await self._edits(iid, deeds[0].at))) if deeds else ())
+
+    async def _since(self, iid: str, wanted: str) -> tuple[Deed, ...]:
+        """The labels that came and went since the label was put on."""
         path = self._site.path(iid, "/resource_label_events")
         first = await self._client.get(path, params={"per_page": str(self._page_size)})
         answer = await self._newest(first, path)
-        if answer is None:
-            return None
-        found = self._last(answer, wanted)
-        page, pages = _number(answer, "x-page"), 0
+        deeds, page, pages = self._deeds(answer), _number(answer, "x-page"), 0
+        found = self._found(deeds, wanted)
         while found is None and page is not None and page > 2 and pages < _MOST_PAGES:
             page, pages = page - 1, pages + 1
-            answer = await self._page(path, page)
-            found = self._last(answer, wanted)
-        return found or self._last(first, wanted)
+            deeds = (*self._deeds(await self._page(path, page)), *deeds)
+            found = self._found(deeds, wanted)
+        if found is None and answer is not first:
+            found = self._found((*self._deeds(first), *deeds), wanted)
+        return tuple([replace(deed, actor=await self._whole(deed.actor)) for deed in found or ()])
+
+    def _found(self, deeds: tuple[Deed, ...], wanted: str) -> tuple[Deed, ...] | None:
+        return since_set(deeds, lambda name: self._spelling.canonical(name) == wanted)
+
+    async def _whole(self, actor: Actor | None) -> Actor | None:
+        return None if actor is None else replace(actor, bot=await self._is_bot(actor))
+
+    def _deeds(self, answer: Answer) -> tuple[Deed, ...]:
+        """The label events of a page; those of labels that were deleted tell nothing."""
+        records: list[Any] = payloads.read(list[Any], answer.data, "a list of label events")
+        found = []
+        for record in records:
+            if not isinstance(record, dict):
+                raise BadAnswer("GitLab: a label event is malformed")  # who knows what it would tell
+            if record.get("action") not in _ACTIONS or record.get("label") is None:
+                continue
+            event: LabelEvent = payloads.read(LabelEvent, record, "a label event")
+            actor = event.user.to_actor() if event.user is not None else None
+            name = self._spelling.canonical(event.label.name) if event.label is not None else ""
+            found.append(Deed(_ACTIONS[event.action], actor, event.created_at, str(event.id), name))
+        return tuple(found)
+
+    async def _edits(self, iid: str, since: datetime) -> list[Deed]:
+        """Who changed title or description since then: GitLab writes a note about it, in English always.
+
+        Several changes within minutes may be one note, by the last who made them; so it counts when it was last
+        written. Whoever ticks off a task may change anything else in the same write, and no other note tells so.
+        """
+        path = self._site.path(iid, "/notes")
+        params = {"order_by": "updated_at", "sort": "desc", "per_page": str(self._page_size)}
+        found: list[Deed] = []
+        async for page in self._client.pages(path, params=params, next_page=onward(params)):
+            records: list[Any] = payloads.read(list[Any], page.data, "a list of notes")
+            for record in records:
+                note: Note = payloads.read(Note, record, "a note")
+                at = max((moment for moment in (note.created_at, note.updated_at) if moment is not None), default=None)
+                if at is None:
+                    raise BadAnswer("GitLab: a note is malformed: it has no date")
+                if at < since:
+                    return found
+                kind = _edit(note)
+                if kind is not None:
+                    actor = await self.known(note.author) if note.author is not None else None
+                    found.append(Deed(kind, actor, at, f"note {note.id}"))
+        return found
 
     async def belongs_to(self, actor: Actor, *, teams: frozenset[str], roles: frozenset[str]) -> str:
         """The role in the project, or the group, of those named, that lets an account in."""
@@ -124,21 +186,22 @@ class People:
     async def known(self, user: User) -> Actor:
         """The actor, with what only the long form of a user tells: whether it is a program."""
         actor = user.to_actor()
+        return replace(actor, bot=await self._is_bot(actor))
+
+    async def _is_bot(self, actor: Actor) -> bool:
         if actor.id not in self._bots:
             bot = bool(_BOT.fullmatch(actor.name))
             if not bot:
                 denied = frozenset({403, 404})
                 answer = await self._client.get(f"/users/{actor.id}", allow=denied, missing=Refused)
                 if answer.status in denied:
-                    return replace(actor, bot=False)  # not remembered: next time it may be told
+                    return False  # not remembered: next time it may be told
                 told: User = payloads.read(User, answer.data, "a user")
                 bot = told.bot
-            if len(self._bots) >= _MOST_REMEMBERED:
-                self._bots.clear()
             self._bots[actor.id] = bot
-        return replace(actor, bot=self._bots[actor.id])
+        return self._bots[actor.id]
 
-    async def _newest(self, first: Answer, path: str) -> Answer | None:
+    async def _newest(self, first: Answer, path: str) -> Answer:
         """The last page of a history that begins with its oldest events."""
         pages = _number(first, "x-total-pages")
         if pages is not None:
@@ -152,15 +215,13 @@ class People:
     async def _page(self, path: str, page: int) -> Answer:
         return await self._client.get(path, params={"per_page": str(self._page_size), "page": str(page)})
 
-    def _last(self, answer: Answer, wanted: str) -> LabelEvent | None:
-        """The newest event of a page by which the label was set."""
-        records: list[Any] = payloads.read(list[Any], answer.data, "a list of label events")
-        for record in reversed(records):
-            if isinstance(record, dict) and record.get("action") == "add":
-                event: LabelEvent = payloads.read(LabelEvent, record, "a label event")
-                if event.label is not None and self._spelling.canonical(event.label.name) == wanted:
-                    return event
+
+def _edit(note: Note) -> DeedKind | None:
+    """What a line that GitLab wrote itself says was changed, if it was the text."""
+    body = (note.body or "").lstrip()
+    if not note.system:
         return None
+    return next((kind for beginning, kind in _EDITS if body.startswith(beginning)), None)
 
 
 def _number(answer: Answer, header: str) -> int | None:

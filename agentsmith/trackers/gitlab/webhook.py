@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Final
 
@@ -56,10 +57,12 @@ class GitLabWebhooks(Reader):
         """See WebhookReader."""
         headers = incoming.headers
         # The webhook's UUID is new with every attempt and the event's is shared by all hooks: neither names a delivery.
-        delivery = headers.get("idempotency-key") or headers.get("webhook-id", "")
+        delivery = headers.get("idempotency-key") or headers.get("webhook-id")
+        # Older servers name none; the same body is the same delivery.
+        delivery = delivery or hashlib.sha256(incoming.body).hexdigest()
         event = headers.get("x-gitlab-event", "")
-        if not delivery or not event:
-            raise BadPayload("Idempotency-Key and X-Gitlab-Event must name the delivery")
+        if not event:
+            raise BadPayload("X-Gitlab-Event must name the event")
         data = read_object(incoming.body)
         if event not in _EVENTS:
             return Uninteresting(delivery, event, f"{event} events are not looked at")

@@ -77,8 +77,8 @@ class ApiClient:
         answers; 404 and 410 otherwise raise `missing`.
         """
         url = self._url(path, params)
-        reusable = self._dialect.reusable(url.path)
-        loaded = await if_possible(self._shared.etags.load(self._credential.name, str(url))) if reusable else None
+        shorten = self._dialect.reusable(url.path)
+        loaded = await if_possible(self._shared.etags.load(self._credential.name, str(url))) if shorten else None
         cached = Cached(*loaded) if loaded else None
         call = self._call("GET", url, deadline, etag=cached.etag if cached else etag)
         reply = await self._send(call, allow=allow, missing=missing)
@@ -89,9 +89,11 @@ class ApiClient:
             moved = reply.url != str(url)
             return Answer(200, reply.headers, data, reply.url, call.etag, link, unchanged=True, redirected=moved)
         answer = self._answer(call, reply, missing)
-        if answer.status == 200 and answer.etag and reusable:
-            name, kept = self._credential.name, reply.body
+        if answer.status == 200 and answer.etag and shorten:
+            short = shorten(answer.data)
+            name, kept = self._credential.name, json.dumps(short).encode()
             saving = self._shared.etags.save(name, str(url), etag=answer.etag, body=kept, link=answer.link)
+            answer = replace(answer, data=short)
             await if_possible(saving)
         return answer
 

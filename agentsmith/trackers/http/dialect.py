@@ -6,12 +6,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import Final
+from typing import Any, Final
 
 from agentsmith.trackers.http.governor import LONGEST_BACKOFF, Quota
 
 LONGEST_WAIT: Final = LONGEST_BACKOFF
 """Seconds for which we stay away at most, also when a platform asks for more."""
+
+Shorten = Callable[[Any], Any]
+"""From a parsed answer to what we read of it; the rest would only fill the memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,11 +43,12 @@ class Dialect:
     """The platform's own words in a parsed error body; empty where there are none."""
     signed_out: Callable[[int, Mapping[str, str], bytes], bool] = lambda *_: False
     """Whether an answer that is no 401 says that the credential is refused: some send a sign-in page instead."""
-    reusable: Callable[[str], bool] = lambda _: False
-    """Whether what a path answers may be kept and used again when the platform says that it is unchanged (304).
+    reusable: Callable[[str], Shorten | None] = lambda _: None
+    """How the answer of a path is shortened, to be kept and used again when the platform says "unchanged" (304).
 
-    The only place where that is decided, and by default nothing is. Who did something, and what somebody may, is never
-    among it: those answers are read afresh, with the headers that belong to them.
+    None: it is not kept. This is the only place where that is decided, and by default nothing is kept. Who did
+    something, and what somebody may, is never among it: those answers are read afresh, with the headers that belong to
+    them.
     """
     hosts: frozenset[str] = field(default_factory=frozenset)
     """Other hosts that a redirect may lead to; they never see the credential."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from typing import Final, NamedTuple, Protocol
+
+from agentsmith.bounded import Bounded
 
 LARGEST_ENTRY: Final = 2 * 1024 * 1024
 """Bigger bodies are not worth keeping: they are rare, and a few would push out everything else."""
@@ -31,12 +32,15 @@ class EtagCache(Protocol):
 
 
 class LocalEtags:
-    """A cache for one process, bounded in bytes; what was not used for longest goes first."""
+    """A cache for one process, bounded in bytes and in entries; what was not used for longest goes first.
 
-    def __init__(self, limit: int = 32 * 1024 * 1024) -> None:
+    The lists that every poll reads are used all the time; tickets that have ended are what is forgotten.
+    """
+
+    def __init__(self, limit: int = 16 * 1024 * 1024, most: int = 1000) -> None:
         self._limit = limit
         self._size = 0
-        self._entries: OrderedDict[tuple[str, str], Cached] = OrderedDict()
+        self._entries: Bounded[tuple[str, str], Cached] = Bounded(most)
 
     async def load(self, credential: str, url: str) -> Cached | None:
         """See EtagCache."""
@@ -51,10 +55,10 @@ class LocalEtags:
         self._forget((credential, url))
         if _size(cached) > min(LARGEST_ENTRY, self._limit):
             return
+        while self._entries and (self._size + _size(cached) > self._limit or len(self._entries) >= self._entries.most):
+            self._forget(next(iter(self._entries)))
         self._entries[(credential, url)] = cached
         self._size += _size(cached)
-        while self._size > self._limit:
-            self._forget(next(iter(self._entries)))
 
     def _forget(self, key: tuple[str, str]) -> None:
         old = self._entries.pop(key, None)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Final, Protocol
 from weakref import WeakValueDictionary
 
-_MOST: Final = 10_000
+from agentsmith.bounded import Bounded
+
+_MOST: Final = 1000
 BARE_FOR: Final = 60.0
 """Seconds after our label write for which "nobody has commented" is believed."""
 
@@ -51,7 +52,7 @@ class Memory:
     def __init__(self, *, trust: float) -> None:
         self._trust = trust
         """Seconds for which a read stands for the look right before a write."""
-        self._traces: OrderedDict[str, Trace] = OrderedDict()
+        self._traces: Bounded[str, Trace] = Bounded(_MOST)
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     def lock(self, key: str) -> asyncio.Lock:
@@ -62,8 +63,6 @@ class Memory:
         """The trace of a ticket, empty at first."""
         trace = self._traces.setdefault(key, Trace())
         self._traces.move_to_end(key)
-        if len(self._traces) > _MOST:
-            self._traces.popitem(last=False)
         return trace
 
     def saw(self, look: Look) -> None:

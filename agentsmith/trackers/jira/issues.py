@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import uuid
-from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -11,6 +10,7 @@ from urllib.parse import urlencode
 
 import structlog
 
+from agentsmith.bounded import Bounded
 from agentsmith.domain.errors import TicketNotFound
 from agentsmith.domain.foreign import Foreign
 from agentsmith.domain.lifecycle import LabelSet
@@ -71,15 +71,12 @@ class Recent:
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
-        self._written: OrderedDict[int, float] = OrderedDict()
+        self._written: Bounded[int, float] = Bounded(_MOST_RECENT)
 
     def wrote(self, id_: str) -> None:
         """We have just written to the issue of that number."""
         if id_.isascii() and id_.isdecimal():
             self._written[int(id_)] = self._now()
-            self._written.move_to_end(int(id_))
-            while len(self._written) > _MOST_RECENT:
-                self._written.popitem(last=False)
 
     def ids(self) -> list[int]:
         """Those for which the index may still lag."""

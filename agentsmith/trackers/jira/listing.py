@@ -6,12 +6,13 @@ that we have written ourselves, Cloud is asked not to answer from an old index (
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 import structlog
 
+from agentsmith.bounded import Bounded
 from agentsmith.domain.errors import BadAnswer, ConfigError, Refused, TicketNotFound
 from agentsmith.domain.ticket import Ticket
 from agentsmith.trackers.http import ApiClient
@@ -48,7 +49,7 @@ class Listing:
         self._recent = recent
         self._now = now
         self._page_size = page_size
-        self._known: OrderedDict[str, tuple[str, Ticket | None]] = OrderedDict()
+        self._known: Bounded[str, tuple[str, Ticket | None]] = Bounded(_MOST_KNOWN)
         """By number: the index's stamp, and the issue as it was read then; None for a malformed one."""
 
     async def find(self, *labels: str) -> AsyncIterator[Ticket]:
@@ -172,10 +173,8 @@ class Listing:
         return ticket if self._site.key(ticket.key) else None
 
     def _remember(self, hit: Hit, ticket: Ticket | None) -> None:
-        self._known[hit.id] = (hit.stamp, ticket)
-        self._known.move_to_end(hit.id)
-        while len(self._known) > _MOST_KNOWN:
-            self._known.popitem(last=False)
+        # A hint needs no text (T2), and here are as many as there are open tickets.
+        self._known[hit.id] = (hit.stamp, replace(ticket, body="") if ticket else None)
 
 
 def jql(project: str, *labels: str) -> str:

@@ -16,6 +16,8 @@ import structlog
 from agentsmith.domain.errors import BadAnswer, Refused, Unauthorized
 from agentsmith.domain.ticket import Actor, Ticket
 from agentsmith.domain.tracker import Access, Labelling
+from agentsmith.domain.vetting import OPENING, Deed, DeedKind, since_set
+from agentsmith.domain.vetting import History as Told
 from agentsmith.trackers.http import ApiClient, spending_for
 from agentsmith.trackers.http.ledger import ACTOR
 from agentsmith.trackers.jira import payloads
@@ -32,6 +34,9 @@ _BELOW: Final = (("EDIT_ISSUES", Access.TRIAGE), ("BROWSE_PROJECTS", Access.READ
 _MOST_PAGES: Final = 100
 _CREATION: Final = "creation"
 """What is there from the beginning has no entry in the history."""
+_LABELS: Final = "labels"
+_TOLD: Final = {_LABELS: None, "summary": DeedKind.TITLE, "description": DeedKind.BODY}
+"""The fields whose changes count."""
 
 
 class People:
@@ -68,25 +73,36 @@ class People:
 
     async def labelled_by(self, ticket: Ticket, label: str) -> Labelling | None:
         """Who last put the label on the issue; what was there from the beginning was set by who made it."""
-        with spending_for(ACTOR):
-            actor, event = await self._who_set(ticket, label)
-            return await self._labelling(actor, event)
+        deeds = (await self.history(ticket, label)).deeds
+        actor = deeds[0].actor if deeds else None
+        if actor is None:
+            return None
+        try:
+            access = await self.access_of(actor)
+        except Refused as error:
+            # Fails closed; who is named in `allow.users` still may.
+            log.error("Jira does not tell what people may", project=self._site.canonical, error=str(error))
+            access = Access.NONE
+        return Labelling(actor, access, deeds[0].event)
 
-    async def _who_set(self, ticket: Ticket, label: str) -> tuple[Actor | None, str]:
+    async def history(self, ticket: Ticket, label: str) -> Told:
+        """What was done to the issue since the label was put on."""
         key = self._issues.key(ticket.key)
+        deeds: list[Deed] = []
         oldest: frozenset[str] | None = None
-        async for histories in self._newest_first(key):
-            for history in reversed(histories):
-                for change in reversed([c for c in history.items if c.field == "labels"]):
-                    if label in change.after - change.before:
-                        return (history.author.to_actor() if history.author else None), history.id
-                    oldest = change.before
-        if oldest is None:
-            oldest = ticket.labels
-        if label not in oldest:
-            return None, ""
-        snapshot = snapshot_of(ticket) or snapshot_of(await self._issues.read(key))
-        return (snapshot.creator if snapshot else None), _CREATION
+        with spending_for(ACTOR):
+            async for histories in self._newest_first(key):
+                deeds = [deed for history in histories for deed in _deeds(history)] + deeds
+                found = since_set(deeds, lambda name: name == label)
+                if found is not None:
+                    return Told(found)
+                changes = [change for history in histories for change in history.items if change.field == _LABELS]
+                oldest = changes[0].before if changes else oldest
+            if label not in (ticket.labels if oldest is None else oldest):
+                return Told()
+            snapshot = snapshot_of(ticket) or snapshot_of(await self._issues.read(key))
+            opened = Deed(DeedKind.LABELLED, snapshot.creator if snapshot else None, OPENING, _CREATION, label)
+            return Told((opened, *deeds))
 
     async def access_of(self, actor: Actor) -> Access:
         """What an account may do here; NONE for whoever Jira does not know."""
@@ -143,21 +159,6 @@ class People:
                 return True
         return False
 
-    async def _labelling(self, actor: Actor | None, event: str) -> Labelling | None:
-        if actor is None or not actor.id:
-            return None
-        try:
-            access = await self.access_of(actor)
-        except Refused as error:
-            # Fails closed; who is named in `allow.users` still may.
-            log.error(
-                "Jira does not tell what people may; let our account administer the project, or use allow.users",
-                project=self._site.canonical,
-                error=str(error),
-            )
-            access = Access.NONE
-        return Labelling(actor, access, event)
-
     async def _may(self, actor: Actor, permissions: str) -> bool:
         who = {"accountId": actor.id} if self._site.cloud else {"username": actor.name}
         params = {"permissions": permissions, "projectKey": self._site.project, "maxResults": "50", **who}
@@ -194,11 +195,26 @@ class People:
 
 
 def _histories(records: list[Any]) -> list[History]:
-    """The entries that tell of labels; others may look as they like."""
+    """The entries that tell of labels and of the text; others may look as they like."""
     found: list[History] = []
     for record in records:
         items = record.get("items") if isinstance(record, dict) else None
-        changes = items if isinstance(items, list) else []
-        if about := [item for item in changes if isinstance(item, dict) and item.get("field") == "labels"]:
+        if not isinstance(items, list):
+            raise BadAnswer("Jira: a history is malformed: it has no items")  # who knows what it would tell
+        if about := [item for item in items if isinstance(item, dict) and item.get("field") in _TOLD]:
             found.append(payloads.read(History, {**record, "items": about}, "a history"))
+    return found
+
+
+def _deeds(history: History) -> list[Deed]:
+    """What one person did in one moment: the text counts as changed before the label was set by the same hand."""
+    actor = history.author.to_actor() if history.author and history.author.id else None
+    edits = dict.fromkeys(kind for change in history.items if (kind := _TOLD[change.field]) is not None)
+    found = [Deed(kind, actor, history.created, history.id) for kind in edits]
+    for change in (change for change in history.items if change.field == _LABELS):
+        for kind, names in (
+            (DeedKind.UNLABELLED, change.before - change.after),
+            (DeedKind.LABELLED, change.after - change.before),
+        ):
+            found += [Deed(kind, actor, history.created, history.id, name) for name in sorted(names)]
     return found

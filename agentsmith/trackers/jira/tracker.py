@@ -16,6 +16,7 @@ from agentsmith.domain.lifecycle import LabelSet, Status
 from agentsmith.domain.memo import Memo
 from agentsmith.domain.ticket import Actor, Ticket, TicketId
 from agentsmith.domain.tracker import Access, Blocker, Labelling, Move, MoveOutcome, Sticky
+from agentsmith.domain.vetting import History
 from agentsmith.domain.webhook import Remark
 from agentsmith.trackers.http import ApiClient, LabelLock
 from agentsmith.trackers.http.memory import Memory
@@ -162,6 +163,10 @@ class JiraTracker:
     async def labelled_by(self, ticket: Ticket, label: str) -> Labelling | None:
         """Who last put `label` on the issue, from its history."""
         return await self._people.labelled_by(ticket, label)
+
+    async def history(self, ticket: Ticket, label: str) -> History:
+        """What was done to the issue since `label` was put on (T21)."""
+        return await self._people.history(ticket, label)
 
     async def access_of(self, actor: Actor) -> Access:
         """What the account may do in the project, by its roles and groups together."""

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import structlog
 
+from agentsmith.bounded import Bounded
 from agentsmith.domain.errors import Refused
 from agentsmith.domain.lifecycle import Status
 from agentsmith.domain.ticket import Ticket
@@ -27,6 +28,8 @@ from agentsmith.trackers.jira.payloads import Transition, snapshot_of
 from agentsmith.trackers.jira.site import Site
 
 log = structlog.get_logger()
+
+_MOST_WAYS: Final = 1000
 
 
 class Overtaken(Exception):
@@ -53,7 +56,7 @@ class Workflow:
         self._site = site
         self._issues = issues
         self._words = {status: word.strip() for status, word in words.items()}
-        self._ways: dict[tuple[str, str], Way] = {}
+        self._ways: Bounded[tuple[str, str], Way] = Bounded(_MOST_WAYS)
         self._targets: dict[str, str] = {}
         """Where a transition leads that is configured by its id, once we have seen it offered."""
 

@@ -12,9 +12,11 @@ from typing import Any, Final
 from agentsmith.domain.errors import BadAnswer, TicketNotFound
 from agentsmith.domain.ticket import Actor, Ticket, TicketId
 from agentsmith.domain.tracker import Blocker
+from agentsmith.domain.vetting import Deed, DeedKind, since_set
 
 ME: Final = Actor(id="agentsmith", name="agentsmith", bot=True)
 
+_EDITS: Final = {"title": DeedKind.TITLE, "body": DeedKind.BODY}
 _KEY: Final = re.compile(r"[1-9][0-9]{0,17}")  # 18 digits fit into SQLite's integers
 _ONE: Final = (
     "SELECT id, number, title, body, state, revision, author, updated_at FROM tickets WHERE project = ? AND number = ?"
@@ -113,15 +115,22 @@ class Book:
         ours = (c for c in self.comments(con, key) if c.author == ME and c.memo is not None)
         return next(ours, None)
 
-    def labelled_by(self, con: sqlite3.Connection, key: str, label: str) -> tuple[Actor, str] | None:
-        """Who last put the label on, and the number of that event."""
-        for event, name, bot, detail in con.execute(
-            "SELECT id, actor, bot, detail FROM events WHERE ticket = ? AND kind = 'labelled' ORDER BY id DESC",
-            (self.row(con, key),),
+    def history(self, con: sqlite3.Connection, key: str, label: str) -> tuple[Deed, ...]:
+        """What was done since the label was put on, from the record of events."""
+        deeds: list[Deed] = []
+        for event, at, name, bot, kind, detail in con.execute(
+            "SELECT id, at, actor, bot, kind, detail FROM events WHERE ticket = ? AND kind IN (?, ?, ?) ORDER BY id",
+            (self.row(con, key), "labelled", "unlabelled", "edited"),
         ):
-            if fold(detail) == fold(label):
-                return Actor(id=name, name=name, bot=bool(bot)), str(event)
-        return None
+            actor, when = Actor(id=name, name=name, bot=bool(bot)), datetime.fromisoformat(at)
+            if kind == "edited":
+                # Older files do not say what was edited.
+                parts = detail.split(" ") if detail else _EDITS
+                deeds += [Deed(_EDITS[part], actor, when, str(event)) for part in parts]
+            else:
+                deed = DeedKind.LABELLED if kind == "labelled" else DeedKind.UNLABELLED
+                deeds.append(Deed(deed, actor, when, str(event), detail))
+        return since_set(deeds, lambda name: fold(name) == fold(label)) or ()
 
     def blockers(self, con: sqlite3.Connection, key: str) -> tuple[Blocker, ...]:
         """The tickets that this one waits for, by number."""

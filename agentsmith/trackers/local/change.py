@@ -55,8 +55,10 @@ class Change:
 
     def write(self, *, title: str, body: str) -> None:
         """Replace the text."""
+        before = self._con.execute("SELECT title, body FROM tickets WHERE id = ?", (self._row,)).fetchone()
         self._con.execute("UPDATE tickets SET title = ?, body = ? WHERE id = ?", (title, body, self._row))
-        self._record("edited")
+        parts = (("title", before[0] != title), ("body", before[1] != body))
+        self._record("edited", " ".join(name for name, changed in parts if changed))
 
     def set_open(self, value: bool) -> None:
         """Close or reopen."""
@@ -107,17 +109,19 @@ def open_ticket(con: sqlite3.Connection, book: Book, *, title: str, body: str, l
         (title, body, by.actor.name, at, at, book.project),
     )
     row = int(made.lastrowid or 0)
-    _event(con, row, 1, by, "opened")
+    _event(con, row, 1, by, "opened", at=at)
     for label in {fold(name): name for name in reversed(labels)}.values():
         con.execute("INSERT INTO labels VALUES (?, ?, ?)", (row, fold(label), label))
-        _event(con, row, 1, by, "labelled", label)
+        _event(con, row, 1, by, "labelled", label, at=at)
     (number,) = con.execute("SELECT number FROM tickets WHERE id = ?", (row,)).fetchone()
     return book.read(con, str(number))
 
 
-def _event(con: sqlite3.Connection, row: int, revision: int, by: Hand, kind: str, detail: str = "") -> None:
+def _event(
+    con: sqlite3.Connection, row: int, revision: int, by: Hand, kind: str, detail: str = "", *, at: str | None = None
+) -> None:
     con.execute(
         "INSERT INTO events (ticket, revision, at, actor, bot, kind, detail, run, fence)"
         " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        (row, revision, now(), by.actor.name, by.actor.bot, kind, detail, by.run, by.fence),
+        (row, revision, at or now(), by.actor.name, by.actor.bot, kind, detail, by.run, by.fence),
     )

@@ -7,8 +7,10 @@ file at once: writers queue for SQLite's write lock, readers never wait. Knows n
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import sqlite3
+import stat
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -206,6 +208,12 @@ class Database:
         if self.path.is_dir():
             raise ConfigError(f"{self.path} is a directory; name a file for the tickets")
         self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        # Tickets are nobody else's: SQLite makes its other files with the mode of this one.
+        if not self.path.exists():
+            os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+        elif (mode := self.path.stat().st_mode) & 0o007:  # as former releases made it
+            with contextlib.suppress(OSError):
+                self.path.chmod(stat.S_IMODE(mode) & ~0o007)
         if self.path.exists() and not os.access(self.path, os.W_OK):
             # SQLite would open it for reading only, and fail at the first label.
             raise self._unwritable("the file is read-only")

@@ -10,12 +10,13 @@ import shlex
 import sqlite3
 from collections.abc import AsyncIterator, Collection
 from dataclasses import dataclass
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import Final
 
 from agentsmith.boottime import boottime
-from agentsmith.domain.conversation import Acknowledged
+from agentsmith.domain.conversation import Acknowledged, unspoken
 from agentsmith.domain.errors import BadAnswer, TicketNotFound, TrackerUnavailable
 from agentsmith.domain.foreign import foreign
 from agentsmith.domain.lifecycle import LabelSet, Status
@@ -34,6 +35,7 @@ from agentsmith.domain.tracker import (
     Sticky,
     Unknown,
 )
+from agentsmith.domain.vetting import History
 from agentsmith.domain.webhook import Remark
 from agentsmith.trackers.local.book import ME, Book, fold
 from agentsmith.trackers.local.change import Change, Hand, StaleRevision
@@ -161,7 +163,7 @@ class LocalTracker:
     ) -> Sticky:
         """Make our comment or edit it in place (T13)."""
         del known  # the look-up that it would save is a part of the transaction here
-        body, line = _storable(text), memo.to_line()
+        body, line = _storable(unspoken(text, self.labels)), memo.to_line()
 
         def work(con: sqlite3.Connection) -> int:
             now = self._book.read(con, ticket.key)
@@ -179,7 +181,7 @@ class LocalTracker:
 
     async def say(self, ticket: Ticket, text: str, *, deadline: float) -> None:
         """Post a comment beside our one, which is known by its memo (T16)."""
-        body = _storable(text)
+        body = _storable(unspoken(text, self.labels))
 
         def work(con: sqlite3.Connection) -> None:
             Change(con, self._book, self._book.read(con, ticket.key), Hand(ME)).comment(body)
@@ -207,11 +209,13 @@ class LocalTracker:
 
     async def labelled_by(self, ticket: Ticket, label: str) -> Labelling | None:
         """Who last put `label` on the ticket, from the record of events."""
-        found = await self.database.read(partial(self._book.labelled_by, key=ticket.key, label=label))
-        if found is None:
-            return None
-        actor, event = found
-        return Labelling(actor, await self.access_of(actor), event)
+        deeds = (await self.history(ticket, label)).deeds
+        actor = deeds[0].actor if deeds else None
+        return None if actor is None else Labelling(actor, await self.access_of(actor), deeds[0].event)
+
+    async def history(self, ticket: Ticket, label: str) -> History:
+        """What was done to the ticket since `label` was put on (T21)."""
+        return History(await self.database.read(partial(self._book.history, key=ticket.key, label=label)))
 
     async def access_of(self, actor: Actor) -> Access:
         """WRITE for every person, for whoever can write the file may; nothing for programs (P7)."""
@@ -223,7 +227,7 @@ class LocalTracker:
         def work(con: sqlite3.Connection) -> Remark | None:
             for comment in self._book.comments(con, ticket.key):
                 if str(comment.id) == ref:
-                    return Remark(ref, comment.author, comment.body)
+                    return Remark(ref, comment.author, comment.body, datetime.fromisoformat(comment.created_at))
             return None
 
         return await self.database.read(work)

@@ -1,0 +1,34 @@
+"""Pins: the text of a ticket that somebody who may start work has vetted, for as long as that may still run (P7)."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+
+from agentsmith.domain.ticket import TicketId
+from agentsmith.domain.vetting import Pin
+from agentsmith.store.commands import Commands
+from agentsmith.store.keys import PIN_MS, Keys
+
+
+class Pins:
+    """One pin per ticket. Losing one is safe: the ticket's history is asked instead, and our comment."""
+
+    def __init__(self, redis: Commands, keys: Keys) -> None:
+        self._redis, self._keys = redis, keys
+
+    async def keep(self, ticket: TicketId, pin: Pin) -> None:
+        """This text was vetted."""
+        await self._redis.set(self._keys.pin(ticket), json.dumps(asdict(pin), separators=(",", ":")), px=PIN_MS)
+
+    async def of(self, ticket: TicketId) -> Pin | None:
+        """What was vetted last, if that is known."""
+        kept = await self._redis.get(self._keys.pin(ticket))
+        if kept is None:
+            return None
+        told = json.loads(kept)
+        return Pin(text=str(told.get("text", "")), ask=str(told.get("ask", "")), by=str(told.get("by", "")))
+
+    async def forget(self, ticket: TicketId) -> None:
+        """What was asked for has come to its end."""
+        await self._redis.delete(self._keys.pin(ticket))
