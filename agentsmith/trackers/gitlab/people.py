@@ -168,7 +168,8 @@ class People:
 
     async def access_of(self, actor: Actor) -> Access:
         """What an account may do here, by direct or inherited membership; NONE for whoever is no member."""
-        member = await self._member(actor, self._site.path(rest=""))
+        with spending_for(ACTOR):
+            member = await self._member(actor, self._site.path(rest=""))
         if member is None:
             return Access.NONE
         return next((access for level, access in _LEVELS if member.access_level >= level), Access.NONE)
