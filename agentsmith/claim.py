@@ -287,7 +287,8 @@ class Claims:
             outcome=outcome,
             note=f"{note}\n\nWhat to do: {results[-1].remedy}.",
         )
-        word = await self._recovery.decide_and_publish(intent, ticket=ticket, lock=lock)
+        # An empty Redis proves nothing: its run may live, and put its lease back.
+        word = await self._recovery.decide_and_publish(intent, ticket=ticket, lock=lock, after_settling=True)
         if word != "decided":
             return Deferred(f"not parked yet: {word}", self.rules.retry_backoff)
         return Rejected(results)
