@@ -97,7 +97,7 @@ async def test_nobody_goes_on_talking_to_the_old_primary(sentinel: Sentinel, pri
     sentinel.name(old)
     async with Store(sentinel.url, times=TIMES) as store:
         await asyncio.gather(*(store.redis.ping() for _ in range(3)))
-        taking = asyncio.create_task(store.queue.take("c1", wait=9))
+        taking = asyncio.create_task(store.queue.take("c1", wait=60))
         await wait_until(lambda: "cmd=blmove" in str(old.command("CLIENT", "LIST")), what="the take is blocked")
         assert "agentsmith" in str(old.command("CLIENT", "LIST"))
         sentinel.name(new)
