@@ -125,7 +125,7 @@ class _Sentinels(Sentinel):
     newest = 0
 
     def check_master_state(self, state: dict[str, Any], service_name: str) -> bool:
-        usable = super().check_master_state(state, service_name)  # type: ignore[no-untyped-call]
+        usable = super().check_master_state(state, service_name)
         if not usable or state["config-epoch"] < self.newest:
             return False
         self.newest = state["config-epoch"]

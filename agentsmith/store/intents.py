@@ -18,10 +18,10 @@ from agentsmith.domain.ticket import TicketId
 from agentsmith.store.commands import Commands, Value
 from agentsmith.store.dead_letters import DeadLetter
 from agentsmith.store.entries import new_name
+from agentsmith.store.inbox import INBOX
 from agentsmith.store.keys import FENCE_MS, PUBLISHED_MS, REASONS_AFTER_END_MS, REASONS_MS, WHERE_MS, Keys
 from agentsmith.store.places import COUNTING, Place
 from agentsmith.store.scripting import Script
-from agentsmith.store.signals import INBOX
 
 RECORD: Final = """
 local function record(intent, intents, ticket, fence, look_in, fields)

@@ -198,13 +198,11 @@ _FORGET_SUSPICION: Final = Script("""
 local heartbeat, running, suspects, released = unpack(KEYS)
 -- The guard may have let the lease go since the ticket was looked at: then the mark is all that tells of it.
 if redis.call('EXISTS', heartbeat) == 0 and redis.call('HEXISTS', running, ARGV[1]) == 1 then return end
-redis.call('ZREM', suspects, ARGV[1])
-redis.call('ZREM', released, ARGV[1])
+for _, marks in ipairs({suspects, released}) do redis.call('ZREM', marks, ARGV[1]) end
 """)
 _FORGET: Final = Script("""
 local heartbeat, running, suspects, released = unpack(KEYS)
-redis.call('ZREM', suspects, ARGV[1])
-redis.call('ZREM', released, ARGV[1])
+for _, marks in ipairs({suspects, released}) do redis.call('ZREM', marks, ARGV[1]) end
 -- A run that lives after all puts its lease back, and itself with it.
 if redis.call('EXISTS', heartbeat) == 0 then redis.call('HDEL', running, ARGV[1]) end
 """)

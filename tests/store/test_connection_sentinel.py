@@ -95,7 +95,7 @@ async def test_nobody_goes_on_talking_to_the_old_primary(sentinel: Sentinel, pri
     sentinel.name(old)
     async with Store(sentinel.url, times=TIMES) as store:
         await asyncio.gather(*(store.redis.ping() for _ in range(3)))
-        taking = asyncio.create_task(store.queue.take("c1", wait=9))
+        taking = asyncio.create_task(store.queue.take("c1", wait=60))
         await wait_until(lambda: "cmd=blmove" in str(old.command("CLIENT", "LIST")), what="the take is blocked")
         assert "agentsmith" in str(old.command("CLIENT", "LIST"))
         sentinel.name(new)
@@ -126,7 +126,7 @@ async def test_a_sentinel_that_is_behind_is_not_believed(private_server: Private
             await wait_until(has_moved, what="the primary that the newer configuration names")
             old.command("FLUSHALL")
             for _ in range(20):
-                await asyncio.sleep(0.02)  # over several looks, at both of them
+                await asyncio.sleep(0.02)  # time: over several looks, at both of them
                 await store.outage.outlast(store.prove)
             assert not old.command("EXISTS", store.keys.probe)
 

@@ -125,7 +125,7 @@ def deployed(
 
 def _wait(predicate: Callable[[], bool], *, what: str) -> None:
     def slowly() -> bool:
-        time.sleep(0.03)  # each look is a connection or several
+        time.sleep(0.03)  # time: each look is a connection or several
         return predicate()
 
     wait_for(slowly, what=what, within=_WITHIN)
