@@ -1,18 +1,21 @@
 """Housekeeping: one leader that walks the path from behind and brings back whatever got stuck on it.
 
 Each pass returns what it did, for the log and for tests. A tracker that fails or is slow never holds up the work on
-others: everything that asks a tracker is done for all trackers at once.
+others: everything that asks a tracker is done for all trackers at once, and one that is not done in time goes on by
+itself while the next passes are made without it.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final
 
 import structlog
 
+from agentsmith.boottime import boottime
 from agentsmith.bounded import Bounded
 from agentsmith.domain.errors import LeaseLost, TrackerError
 from agentsmith.domain.lifecycle import Status
@@ -29,8 +32,12 @@ log = structlog.get_logger()
 
 _HANDS: Final = 4
 """Tickets of one tracker that are looked after at once."""
+_PATIENCE: Final = 5.0
+"""Seconds for which a pass waits for a tracker; the others' next pass need not wait for it any more."""
+_LONGEST_ROUND: Final = 60.0
+"""Seconds after which the rest of what was found for one tracker is left to the next pass, which finds it anew."""
 
-Task = Callable[[], Awaitable[None]]
+Task = Callable[[], Coroutine[Any, Any, None]]
 
 
 @dataclass(slots=True)
@@ -76,6 +83,10 @@ class Housekeeping:
     lease: LeaderLease | None = None
     """The leadership under which cycles are noted; without one nobody contends."""
     _was_settling: bool = False
+    _patience: float | None = None
+    """How long a pass waits for trackers: as long as it takes, unless we keep house in a rhythm."""
+    _under_way: dict[tuple[str, str], asyncio.Task[None]] = field(default_factory=dict)
+    """What is done for each tracker now, by pass."""
     _lost: dict[str, str] = field(default_factory=dict)
     """Requests that were in no list when we last looked."""
     _foreign: Bounded[TicketId, str] = field(default_factory=lambda: Bounded(10_000))
@@ -83,8 +94,12 @@ class Housekeeping:
 
     async def work(self) -> None:
         """Keep house for ever; the leader's work."""
-        with spending_for("housekeeping"):
-            await self._keep_house()
+        self._patience = _PATIENCE
+        try:
+            with spending_for("housekeeping"):
+                await self._keep_house()
+        finally:
+            await self._drop()
 
     async def _keep_house(self) -> None:
         sweep, stale = Beat(self.intervals.sweep), Beat(self.intervals.stale)
@@ -136,7 +151,7 @@ class Housekeeping:
             found = [ticket for ticket in listed if await self._is_stuck(tracker, ticket, status)]
             await _share(self._recovering(swept, tracker.name, ticket.key, ticket.id, ticket) for ticket in found)
 
-        await self._on_every_tracker(swept, look)
+        await self._on_every_tracker(status.value, swept, look)
         return swept
 
     async def look_at_waiting(self) -> Swept:
@@ -150,10 +165,12 @@ class Housekeeping:
                 elif not self._is_foreign(ticket):
                     await self._attempt(swept, ticket.id, self._recalling(swept, tracker, ticket))
 
-        await self._on_every_tracker(swept, look)
+        await self._on_every_tracker("due times", swept, look)
         return swept
 
-    async def _on_every_tracker(self, swept: Swept, look: Callable[[Tracker], Awaitable[None]]) -> None:
+    async def _on_every_tracker(
+        self, what: str, swept: Swept, look: Callable[[Tracker], Coroutine[Any, Any, None]]
+    ) -> None:
         """Do it for all trackers at once; one that fails is noted, and nothing is concluded from it (P9)."""
 
         async def on(tracker: Tracker) -> None:
@@ -162,7 +179,42 @@ class Housekeeping:
             except TrackerError as error:
                 swept.troubles.append(f"{tracker.name}: {error}")
 
-        await _together(on(tracker) for tracker in self.trackers.values())
+        await self._side_by_side(what, {tracker.name: partial(on, tracker) for tracker in self.trackers.values()})
+
+    async def _share_each(self, tasks: Mapping[str, list[Task]]) -> None:
+        """Do the tasks of all trackers at once."""
+        await self._side_by_side("sweep", {name: partial(_share, of_tracker) for name, of_tracker in tasks.items()})
+
+    async def _side_by_side(self, what: str, work: Mapping[str, Task]) -> None:
+        """Do the work of each tracker; the first failure ends all of it, and is raised as it is.
+
+        A tracker that is still at an earlier round of this gets no more, and is not waited for (P5).
+        """
+        begun: list[asyncio.Task[None]] = []
+        for tracker, do in work.items():
+            former = self._under_way.get((what, tracker))
+            if former is None or former.done():
+                begun.append(asyncio.ensure_future(do()))
+                self._under_way[what, tracker] = begun[-1]
+        try:
+            if begun:
+                await asyncio.wait(begun, timeout=self._patience, return_when=asyncio.FIRST_EXCEPTION)
+            for key, task in list(self._under_way.items()):
+                if task.done():
+                    del self._under_way[key]
+                    task.result()
+        except BaseException:
+            await self._drop()
+            raise
+
+    async def _drop(self) -> None:
+        """End what is under way: we no longer lead, or something failed that is not a tracker's."""
+        left = list(self._under_way.values())
+        self._under_way.clear()
+        for task in left:
+            task.cancel()
+        if left:
+            await asyncio.wait(left)
 
     async def _is_stuck(self, tracker: Tracker, ticket: Ticket, status: Status) -> bool:
         """Whether a listed ticket deserves a read of its own: nobody has it, or it shows several labels."""
@@ -203,7 +255,7 @@ class Housekeeping:
                 await self.store.intents.postpone(ticket, wait=self.intervals.stale)
                 continue
             found.setdefault(tracker.name, []).append(self._finishing(swept, tracker, ticket))
-        await _share_each(found)
+        await self._share_each(found)
 
     def _finishing(self, swept: Swept, tracker: Tracker, ticket: TicketId) -> Task:
         async def finish() -> None:
@@ -228,7 +280,7 @@ class Housekeeping:
             elif await self.store.runs.look(ticket, patient=True) is Life.DEAD:
                 # Only now is the tracker asked: a consumer that merely fell silent costs no requests.
                 found.setdefault(where[0], []).append(self._recovering(swept, *where, ticket))
-        await _share_each(found)
+        await self._share_each(found)
 
     def _recovering(self, swept: Swept, tracker: str, key: str, ticket: TicketId, listed: Ticket | None = None) -> Task:
         async def recover() -> None:
@@ -254,7 +306,7 @@ class Housekeeping:
         found: dict[str, list[Task]] = {}
         for ticket, tracker, key in await self.store.intents.due(now=await self.store.clock()):
             found.setdefault(tracker, []).append(self._waking(swept, tracker, key, ticket))
-        await _share_each(found)
+        await self._share_each(found)
 
     def _waking(self, swept: Swept, tracker: str, key: str, ticket: TicketId) -> Task:
         async def wake() -> None:
@@ -281,17 +333,14 @@ async def _labelled(tracker: Tracker, status: Status) -> list[Ticket]:
     return [ticket async for ticket in tracker.find(*tracker.labels.spellings(status))]
 
 
-async def _share_each(tasks: Mapping[str, list[Task]]) -> None:
-    """Do the tasks of all trackers at once."""
-    await _together(_share(of_tracker) for of_tracker in tasks.values())
-
-
 async def _share(tasks: Iterable[Task]) -> None:
-    """Do the tasks, a few at a time, in order."""
-    left = iter(tasks)
+    """Do the tasks, a few at a time, in order; what is not begun in time is left."""
+    left, give_up = iter(tasks), boottime() + _LONGEST_ROUND
 
     async def hand() -> None:
         for task in left:
+            if boottime() > give_up:
+                return
             await task()
 
     await _together(hand() for _ in range(_HANDS))

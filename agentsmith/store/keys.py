@@ -34,6 +34,8 @@
 | signals:later-payloads               | hash   | the same signals                                       | for ever |
 | signals:held                         | zset   | signals held back for want of room, by time            | for ever |
 | signals:held-payloads                | hash   | the same signals, and what they want room in           | for ever |
+| signals:held-lines                   | hash   | the combinations of places that some of them want      | for ever |
+| signals:held-line:{places}           | zset   | the signals that want room in these, by time           | for ever |
 | delivery:{tracker}:{delivery}        | string | a webhook delivery that was handed over                | 3 days   |
 | deliveries:{tracker}                 | list   | the latest deliveries, without secrets, to replay them | 3 days   |
 | announced:{ticket}                   | string | when a webhook last told of the ticket                 | 1 day    |
@@ -109,11 +111,12 @@ PERMANENT: Final = frozenset(
         "signals:later-payloads",
         "signals:held",
         "signals:held-payloads",
+        "signals:held-lines",
         "consumers",
         "epoch",
     }
 )
-PERMANENT_FAMILIES: Final = ("queue:processing:", "signals:processing:", "intent:")
+PERMANENT_FAMILIES: Final = ("queue:processing:", "signals:processing:", "signals:held-line:", "intent:")
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,6 +187,13 @@ class Keys:
     @property
     def held_payloads(self) -> str:
         return self._name("signals", "held-payloads")
+
+    @property
+    def held_lines(self) -> str:
+        return self._name("signals", "held-lines")
+
+    def held_line(self, places: str) -> str:
+        return self._name("signals", "held-line", places)
 
     @property
     def consumers(self) -> str:

@@ -19,7 +19,8 @@ from typing import Final
 from agentsmith.domain.signal import Signal, SignalKind
 from agentsmith.domain.ticket import TicketId
 from agentsmith.store.commands import Commands, Value
-from agentsmith.store.entries import ENTRIES, name_in, new_name
+from agentsmith.store.entries import name_in, new_name
+from agentsmith.store.inbox import INBOX
 from agentsmith.store.keys import ANNOUNCED_MS, DELIVERIES_MS, DELIVERY_MS, REJECTED_MS, Keys
 from agentsmith.store.leases import Lease
 from agentsmith.store.places import COUNTING
@@ -27,40 +28,6 @@ from agentsmith.store.scripting import Script
 
 DELIVERIES_KEPT: Final = 100
 """Deliveries of one tracker that can be replayed."""
-_LABELLED: Final = "+labelled"
-INBOX: Final = (
-    ENTRIES
-    + f"""
--- A mark is the name of the entry that waits, and what was added to it since. An entry without a name is of a release
--- that gave none: it owns whatever mark there is.
-local function owns(name, mark) return name == '' or mark:match('^[^+]*') == name end
--- Put a signal into the inbox, unless one like it waits there: then what it adds is noted for whoever takes that one.
-local function deliver(inbox, index, topic, payload, labelled, name)
-  if redis.call('HSETNX', index, topic, name .. (labelled and '{_LABELLED}' or '')) == 1 then
-    redis.call('RPUSH', inbox, named(payload, name))
-    return true
-  end
-  local mark = redis.call('HGET', index, topic)
-  if labelled and not mark:find('labelled', 1, true) then redis.call('HSET', index, topic, mark .. '{_LABELLED}') end
-  return false
-end
--- What merging compares, as `Signal.topic` has it; '' for what is no signal, which has no mark either.
-local function topic_of(entry)
-  local ok, signal = pcall(cjson.decode, entry)
-  if not ok or type(signal) ~= 'table' or not signal.kind or not signal.ticket then return '' end
-  local remark = signal.remark or ''
-  return signal.kind .. ':' .. signal.ticket .. (remark ~= '' and ':' .. remark or '')
-end
--- Take a signal out of its taker's list, and its mark with it; false when it is not there any more.
-local function put_away(processing, index, entry)
-  if redis.call('LREM', processing, 1, entry) == 0 then return false end
-  local topic = topic_of(entry)
-  local mark = redis.call('HGET', index, topic)
-  if mark and owns(name_of(entry), mark) then redis.call('HDEL', index, topic) end
-  return true
-end
-"""
-)
 _SEND: Final = Script(
     INBOX
     + """
@@ -102,14 +69,23 @@ return mark:find('labelled', 1, true) and 1 or 0
 """
 )
 _ACKNOWLEDGE: Final = Script(INBOX + "return put_away(KEYS[1], KEYS[2], ARGV[1]) and 1 or 0")
+_LINES: Final = """
+-- Those who want room in the same places stand in one line: who wants it where there is some is not behind others.
+local function line(entry) return cjson.encode(cjson.decode(entry).places) end
+"""
 _HOLD: Final = Script(
     INBOX
+    + _LINES
     + """
-local processing, index, held, payloads = unpack(KEYS)
-local taken, topic, entry = unpack(ARGV)
+local processing, index, held, payloads, lines = unpack(KEYS)
+local taken, topic, entry, line_of = unpack(ARGV)
 if not put_away(processing, index, taken) then return 0 end
 redis.call('ZADD', held, 'NX', now_us() / 1000, topic)
+local before = redis.call('HGET', payloads, topic)
+if before then redis.call('ZREM', line_of .. line(before), topic) end
 redis.call('HSET', payloads, topic, entry)
+redis.call('HSET', lines, line(entry), '1')
+redis.call('ZADD', line_of .. line(entry), redis.call('ZSCORE', held, topic), topic)
 return 1
 """
 )
@@ -147,8 +123,10 @@ redis.call('ZADD', later, at, name)
 _RIPEN: Final = Script(
     INBOX
     + COUNTING
+    + _LINES
     + """
-local inbox, later, later_payloads, held, payloads, inbox_index, index, running, reservations = unpack(KEYS)
+local inbox, later, later_payloads, held, payloads, inbox_index, index, running, reservations, lines = unpack(KEYS)
+local line_of = ARGV[4]
 local count = 0
 local function comes(topic, payload)
   count = count + 1
@@ -170,21 +148,58 @@ local function has_room(place, limit)
   end
   return room[place] > 0
 end
-local waiting = redis.call('ZRANGE', held, 0, 999)
-local limits = waiting[1] and cjson.decode(ARGV[2])
-for _, topic in ipairs(waiting) do
-  local found = redis.call('HGET', payloads, topic)
-  local entry = found and cjson.decode(found)
-  local free = true
-  for _, place in ipairs(entry and entry.places or {}) do free = free and has_room(place, limits[place]) end
-  if free then
-    redis.call('ZREM', held, topic)
-    redis.call('HDEL', payloads, topic)
-    if entry then
-      for _, place in ipairs(entry.places) do room[place] = room[place] and room[place] - 1 end
-      comes(topic, entry.payload)
+local function oldest(told)
+  local found = redis.call('ZRANGE', line_of .. told, 0, 0, 'WITHSCORES')
+  return found[1], tonumber(found[2])
+end
+local standing = 0
+for _, told in ipairs(redis.call('HKEYS', lines)) do standing = standing + redis.call('ZCARD', line_of .. told) end
+if standing ~= redis.call('ZCARD', held) then
+  -- A release that knows no lines held some back, or let some go.
+  for _, told in ipairs(redis.call('HKEYS', lines)) do
+    for _, topic in ipairs(redis.call('ZRANGE', line_of .. told, 0, -1)) do
+      if not redis.call('ZSCORE', held, topic) then redis.call('ZREM', line_of .. told, topic) end
     end
   end
+  for _, topic in ipairs(redis.call('ZRANGE', held, 0, -1)) do
+    local entry = redis.call('HGET', payloads, topic)
+    if entry then
+      redis.call('HSET', lines, line(entry), '1')
+      redis.call('ZADD', line_of .. line(entry), redis.call('ZSCORE', held, topic), topic)
+    else
+      redis.call('ZREM', held, topic)
+    end
+  end
+end
+local heads, limits = {}, cjson.decode(ARGV[2])
+for _, told in ipairs(redis.call('HKEYS', lines)) do
+  local topic, since = oldest(told)
+  if topic then
+    heads[#heads + 1] = {line = told, places = cjson.decode(told), topic = topic, since = since}
+  else
+    redis.call('HDEL', lines, told)
+  end
+end
+-- The oldest of all for whom there is room, again and again; where a line's first finds none, nobody in it does.
+for _ = 1, 1000 do
+  local chosen
+  for _, head in ipairs(heads) do
+    if head.topic and (not chosen or head.since < chosen.since) then
+      local free = true
+      for _, place in ipairs(head.places) do free = free and has_room(place, limits[place]) end
+      if free then chosen = head else head.topic = nil end
+    end
+  end
+  if not chosen then break end
+  local found = redis.call('HGET', payloads, chosen.topic)
+  redis.call('ZREM', held, chosen.topic)
+  redis.call('ZREM', line_of .. chosen.line, chosen.topic)
+  redis.call('HDEL', payloads, chosen.topic)
+  if found then
+    for _, place in ipairs(chosen.places) do room[place] = room[place] and room[place] - 1 end
+    comes(chosen.topic, cjson.decode(found).payload)
+  end
+  chosen.topic, chosen.since = oldest(chosen.line)
 end
 local first = redis.call('ZRANGE', later, 0, 0, 'WITHSCORES')
 local soon = first[2] and math.max(0, tonumber(first[2]) - now_us() / 1000)
@@ -285,9 +300,9 @@ class Signals:
     async def hold(self, consumer: str, payload: str, signal: Signal, *, places: Sequence[str]) -> None:
         """There is no room for the ticket: keep the signal until there is; `ripen` sees to that."""
         k = self._keys
-        keys = [k.inbox_processing(consumer), k.inbox_index, k.held, k.held_payloads]
+        keys = [k.inbox_processing(consumer), k.inbox_index, k.held, k.held_payloads, k.held_lines]
         entry = json.dumps({"payload": signal.to_json(), "places": list(places)})
-        await _HOLD(self._redis, keys, [payload, signal.topic, entry])
+        await _HOLD(self._redis, keys, [payload, signal.topic, entry, k.held_line("")])
 
     async def held(self, tickets: Sequence[TicketId]) -> frozenset[TicketId]:
         """Those of the tickets that wait for room."""
@@ -308,8 +323,8 @@ class Signals:
         k = self._keys
         later = [k.inbox_later, k.later_payloads]
         keys = [k.inbox, *later, k.held, k.held_payloads, k.inbox_index, k.queue_index, k.running]
-        args = [k.places(""), json.dumps(dict(limits or {})), new_name()]
-        left = float(await _RIPEN(self._redis, [*keys, k.reservations], args))
+        args = [k.places(""), json.dumps(dict(limits or {})), new_name(), k.held_line("")]
+        left = float(await _RIPEN(self._redis, [*keys, k.reservations, k.held_lines], args))
         return left / 1000 if left >= 0 else None
 
     async def in_hand(self, consumer: str) -> list[str]:

@@ -14,6 +14,7 @@ import structlog
 from agentsmith.config import Config
 from agentsmith.daemon import assemble
 from agentsmith.domain.errors import TrackerUnavailable
+from agentsmith.domain.intent import Intent
 from agentsmith.domain.lifecycle import Status
 from agentsmith.domain.request import PipelineRequest, text_hash
 from agentsmith.domain.signal import SignalKind
@@ -471,3 +472,44 @@ async def test_P9_a_tracker_that_is_away_is_reported_and_nothing_is_concluded(
     swept = await world.housekeeping.look_at(Status.IN_PROGRESS)
     assert swept.troubles == ["local: 502"]
     assert swept.recovered == 0
+
+
+async def test_P5_a_tracker_that_never_answers_does_not_delay_the_recovery_of_others(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = asyncio.Event()
+
+    class Silent(LocalTracker):
+        async def get(self, key: str) -> Ticket:  # noqa: ARG002
+            asked.set()
+            await asyncio.Event().wait()
+            raise AssertionError("nobody ever answers")
+
+    local, store = world.trackers["local"], world.store
+    silent = Silent(name="silent", path=world.config.data_dir / "silent", project="others", labels=world.config.labels)
+    ticket = silent.ticket_id("1")
+    lock = store.keys.claim_lock(silent.platform, ticket)
+    await store.redis.set(lock, "mine", px=60_000)
+    intent = Intent(ticket, "silent", "1", 0, Status.IN_PROGRESS, Status.DONE, "r-1", outcome="succeeded")
+    await store.intents.decide(ticket, intent, lock_key=lock, token="mine", look_in=0)
+    await store.redis.delete(lock)
+    monkeypatch.setattr("agentsmith.housekeeping._PATIENCE", 0.05)
+    trackers = {"silent": silent, "local": local}
+    recovery = assemble(world.config, store, trackers).recovery
+    keeper = Housekeeping(store, trackers, recovery, Intervals(sweep=0.05, stale=60, reconcile=60))
+    working = asyncio.create_task(keeper.work())
+    try:
+        await asyncio.wait_for(asked.wait(), 30)
+        for _ in range(2):  # in the pass that is stuck, and in those after it
+            key = await world.open_ticket()
+            await killed(world, key)
+            await wait_until(partial(shows, world, key, Status.PENDING), what="the ticket to be brought back")
+            await finish(world, key)
+    finally:
+        working.cancel()
+        await asyncio.wait({working})
+        await silent.aclose()
+
+
+async def shows(world: World, key: str, status: Status) -> bool:
+    return await world.statuses(key) == {status}

@@ -9,8 +9,9 @@ import pytest
 
 from agentsmith.domain.signal import MalformedSignal, Signal, SignalKind
 from agentsmith.store import Store
+from agentsmith.store.places import all_of
 from tests.support.entries import bare
-from tests.support.stores import Flush, MakeStore, Settled, a_process, a_signal, ticket_id
+from tests.support.stores import Flush, MakeStore, Settled, a_process, a_request, a_signal, ticket_id
 from tests.support.wait import wait_until
 
 
@@ -302,3 +303,52 @@ async def test_entries_of_a_release_that_gave_them_no_names_are_read(store: Stor
     assert (await store.signals.opened(Signal.from_json(payload))).labelled
     assert await store.signals.put_back("c1") == 1
     assert bare(await take(store)) == old
+
+
+async def test_whoever_wants_room_where_there_is_some_is_not_behind_those_who_want_it_elsewhere(store: Store) -> None:
+    """However many there are: nobody ever looked at the one behind a thousand."""
+    await crowd(store, 1001, "full")
+    await held(store, 2000, ["all", "empty"])
+    await store.queue.push(a_request(5000, pipeline="full"))
+    await store.signals.ripen({"pipeline:full": 1})
+    assert [Signal.from_json(text).ticket for text in await inbox(store)] == [ticket_id(2000)]
+    assert await store.signals.count() == 1002
+
+
+async def test_the_oldest_of_all_gets_the_room(store: Store) -> None:
+    for number in range(6):
+        await held(store, number, ["all", "odd" if number % 2 else "even"])
+    await store.signals.ripen({"all": 3})
+    assert [Signal.from_json(text).ticket for text in await inbox(store)] == [ticket_id(n) for n in range(3)]
+
+
+async def test_what_a_release_without_lines_held_back_is_found_and_what_it_let_go_is_forgotten(store: Store) -> None:
+    await held(store, 1, ["a"])
+    await held(store, 2, ["b"])
+    keys = store.keys
+    for key in (keys.held_lines, keys.held_line('["b"]')):  # as if ticket 2 had been held back there
+        await store.redis.delete(key)
+    await store.redis.delete(keys.held_line('["a"]'))
+    await store.signals.ripen({"a": 0})
+    assert [Signal.from_json(text).ticket for text in await inbox(store)] == [ticket_id(2)]
+    await store.signals.ripen()
+    assert len(await inbox(store)) == 2
+    assert await store.signals.held([ticket_id(1), ticket_id(2)]) == frozenset()
+
+
+async def inbox(store: Store) -> list[str]:
+    return list(await store.redis.lrange(store.keys.inbox, 0, -1))
+
+
+async def held(store: Store, number: int, places: list[str]) -> None:
+    """A signal that was taken and held back."""
+    await store.signals.send([a_signal(number)])
+    payload = await store.signals.take("c1", wait=1)
+    assert payload is not None
+    await store.signals.hold("c1", payload, a_signal(number), places=places)
+
+
+async def crowd(store: Store, count: int, pipeline: str) -> None:
+    """Many that want room in the same places."""
+    for number in range(count):
+        await held(store, number, list(all_of("local", pipeline)))

@@ -32,9 +32,9 @@ def seen(reachable: bool = True) -> dict[str, object]:
     filters = [{"tracker": "local", "status": "done", "filter": "agentsmith ticket list --label agent-smith:done"}]
     queued = {"ticket": "local/tickets#7", "pipeline": "hello", "for_seconds": 3.2, "title": "[red]loud[/red]\x1b[2J"}
     if not reachable:
-        return {"redis": {"reachable": False, "where": "our own"}, "triggers": [], "filters": filters}
+        return {"redis": {"reachable": False, "where": "our own", "problem": None}, "triggers": [], "filters": filters}
     return {
-        "redis": {"reachable": True, "version": "Valkey 9.1.2", "where": "our own", "settling": False},
+        "redis": {"reachable": True, "version": "Valkey 9.1.2", "where": "our own", "settling": False, "problem": None},
         "queue": [{**queued, "position": number} for number in range(1, 31)],
         "running": [
             {"ticket": "local/tickets#1", "for_seconds": 400.0, "run": "r1", "consumer": "host-12-abc", "alive": False}

@@ -125,7 +125,8 @@ class Book:
             actor, when = Actor(id=name, name=name, bot=bool(bot)), datetime.fromisoformat(at)
             if kind == "edited":
                 # Older files do not say what was edited.
-                deeds += [Deed(_EDITS[part], actor, when, str(event)) for part in detail.split() or _EDITS]
+                edits = [_EDITS[part] for part in _EDITS if not detail or part in detail]
+                deeds += [Deed(edit, actor, when, str(event)) for edit in edits]
             else:
                 deed = DeedKind.LABELLED if kind == "labelled" else DeedKind.UNLABELLED
                 deeds.append(Deed(deed, actor, when, str(event), detail))
