@@ -67,7 +67,7 @@ intake: $(STAMP)
 
 # Real processes under every kind of fault; the last line is the result. More: make chaos TICKETS=1000 SEED=7
 chaos: $(STAMP)
-	@$(BIN)/python -m tests.chaos --tickets $(or $(TICKETS),100) $(if $(SEED),--seed $(SEED))
+	@$(BIN)/python -m tests.chaos --tickets $(or $(TICKETS),100) $(if $(SEED),--seed $(SEED)) $(if $(SENTINEL),--sentinel)
 
 # Sentinel failovers, planned and by kill, while tickets are in every state.
 failovers: $(STAMP)

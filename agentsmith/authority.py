@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
-from datetime import datetime
 from typing import Final
 
 import structlog
@@ -22,6 +21,7 @@ from agentsmith.domain.rules import ClaimRules
 from agentsmith.domain.ticket import Actor, Ticket
 from agentsmith.domain.tracker import Access, KnowsCircles, Labelling, Tracker
 from agentsmith.domain.vetting import Deed, DeedKind, History, Pin, changes_since, ends_rest, last_ask
+from agentsmith.domain.webhook import Remark
 
 log = structlog.get_logger()
 
@@ -119,15 +119,13 @@ async def may_command(tracker: Tracker, author: Actor, command: str, policy: Pol
     return await _may_do(tracker, author, f"wrote {command!r}", policy)
 
 
-async def seen_by(
-    tracker: Tracker, ticket: Ticket, label: str, author: Actor, at: datetime, policy: Policy
-) -> GateResult:
-    """Whether the text is what somebody saw who asked for it at that time, by a comment."""
+async def seen_by(tracker: Tracker, ticket: Ticket, label: str, remark: Remark, policy: Policy) -> GateResult:
+    """Whether the text is what the author of a comment saw when they asked for a run by it."""
     history = await tracker.history(ticket, label)
-    if not history.deeds:
-        return gates.is_untold(ticket.key)
-    ask = Deed(DeedKind.LABELLED, author, at, label=label)
-    later = tuple(deed for deed in history.deeds if deed.kind.edit and deed.at >= at)
+    if not history or remark.at is None:
+        return gates.is_vetted("") if policy.any_edits else gates.is_untold(ticket.key)
+    ask = Deed(DeedKind.RETRIED, remark.author, remark.at)
+    later = tuple(deed for deed in history.deeds if deed.kind.edit and deed.at >= remark.at)
     return await _vetted(tracker, ticket, History((ask, *later), history.tells_edits), ask, policy)
 
 

@@ -56,9 +56,7 @@ async def call_off(
 
 
 async def _waiting_run(store: Store, ticket: TicketId) -> str | None:
-    for payload in await store.queue.waiting():
-        with contextlib.suppress(MalformedRequest):
-            request = PipelineRequest.from_json(payload)
-            if request.ticket == ticket:
-                return request.run
+    payload = await store.queue.request_of(ticket)
+    with contextlib.suppress(MalformedRequest):
+        return PipelineRequest.from_json(payload).run if payload else None
     return None

@@ -6,9 +6,7 @@ person withdrew what is running, and puts back a label that somebody removed fro
 
 from __future__ import annotations
 
-import secrets
 import time
-import uuid
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from typing import Final
@@ -33,7 +31,7 @@ from agentsmith.domain.intent import Intent
 from agentsmith.domain.lifecycle import Status, resolve
 from agentsmith.domain.recovery import Leave
 from agentsmith.domain.report import in_queue
-from agentsmith.domain.request import PinnedText, PipelineRequest, started_by
+from agentsmith.domain.request import PipelineRequest, started_by
 from agentsmith.domain.rules import ClaimRules
 from agentsmith.domain.signal import Signal, SignalKind, Taken
 from agentsmith.domain.ticket import Ticket
@@ -52,6 +50,7 @@ from agentsmith.domain.tracker import (
 from agentsmith.domain.vetting import Pin
 from agentsmith.publish import LOOK_AGAIN, Publisher, shows
 from agentsmith.recover import Recovery
+from agentsmith.requests import new_request, new_run_id
 from agentsmith.rulebook import Rulebook
 from agentsmith.store import Begun, Lease, Pushed, Store
 from agentsmith.store.places import Place, all_of
@@ -391,30 +390,3 @@ async def under_lock(
 def turned_away(ticket: Ticket, rules: ClaimRules) -> str:
     """What a rejection is remembered by: another revision of the ticket, or other rules, deserve another look."""
     return f"{rules.digest}:{ticket.revision}"
-
-
-def new_run_id() -> str:
-    """A name for a run that no other run has; it stands in logs, comments and folder names."""
-    return f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{uuid.uuid4().hex[:8]}"
-
-
-def new_request(
-    ticket: Ticket, pipeline: str, *, run: str, fence: int, attempt: int, wake: str, asked: Asked | None = None
-) -> PipelineRequest:
-    """The request that runs `pipeline` on the ticket's text as it is now."""
-    return PipelineRequest(
-        ticket=ticket.id,
-        tracker=ticket.tracker,
-        key=ticket.key,
-        pipeline=pipeline,
-        run=run,
-        fence=fence,
-        attempt=attempt,
-        delivery=0,
-        pinned=PinnedText.of(ticket.title, ticket.body),
-        enqueued_at=time.time(),
-        wake_reason=wake or None,
-        # W3C Trace Context, so that a worker's spans can be told to belong to this claim.
-        trace=f"00-{secrets.token_hex(16)}-{secrets.token_hex(8)}-01",
-        asked_by=asked.by if asked is not None else None,
-    )

@@ -16,6 +16,7 @@ from typing import Final
 import structlog
 
 from agentsmith.boottime import boottime
+from agentsmith.bounded import Bounded
 from agentsmith.domain.intent import Intent
 from agentsmith.domain.lifecycle import Status
 from agentsmith.domain.request import MalformedRequest, NewerRequest, PipelineRequest
@@ -55,7 +56,7 @@ class Consumer:
     _doubted: set[str] = field(default_factory=set)
     """Requests that were in hand when Redis last lost its memory: it may have forgotten that one of them ended."""
 
-    _settled: dict[int, Settled] = field(default_factory=dict)
+    _settled: Bounded[int, Settled] = field(default_factory=lambda: Bounded(10_000))
     """How our runs ended, by fence, for as long as a lease lasts: Redis may forget it."""
     _forgotten: list[Settled] = field(default_factory=list)
     """Those that Redis may have forgotten."""

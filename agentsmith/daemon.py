@@ -20,7 +20,7 @@ from typing import Any
 import structlog
 
 from agentsmith import __version__, logs
-from agentsmith.claim import Claims, new_request, new_run_id
+from agentsmith.claim import Claims
 from agentsmith.config import Config
 from agentsmith.consumer import Consumer
 from agentsmith.domain.errors import StoreRefused, TrackerError
@@ -32,7 +32,7 @@ from agentsmith.housekeeping import Housekeeping, Intervals
 from agentsmith.intake import Intake
 from agentsmith.leadership import lead
 from agentsmith.opening import Opened, open_forges, open_store, open_trackers, webhook_readers
-from agentsmith.pipelines import cgroups
+from agentsmith.pipelines import cgroups, strays
 from agentsmith.pipelines.context import Limits
 from agentsmith.pipelines.machine import Machine, try_out
 from agentsmith.pipelines.runner import user_called
@@ -40,6 +40,7 @@ from agentsmith.poller import Poller
 from agentsmith.publish import Publisher
 from agentsmith.recover import Recovery
 from agentsmith.reload import ConfigFile
+from agentsmith.requests import new_request, new_run_id
 from agentsmith.retention import Retention
 from agentsmith.rulebook import LiveTriggers, Rulebook
 from agentsmith.shadow import ReadOnly
@@ -240,6 +241,7 @@ class Daemon:
                 leaders.append(start("configuration", self._watch(self._file, parts.book)))
             if consumer is not None:
                 leaders.append(start("retention", Retention(store, self._config).serve()))
+            ending = start("strays", strays.keep_ending()) if consumer is not None else None
             serving = start("receiver", web.serve()) if web is not None else None
             consuming = start("consumer", consumer.serve()) if consumer is not None else None
             log.info("up", process=self._process.name, roles=self._process.roles, redis=opened.version)
@@ -256,6 +258,8 @@ class Daemon:
             if consumer is not None and consuming is not None:
                 await consumer.drain(timeout=self._config.consumer.drain_timeout)
                 await asyncio.wait({consuming})
+            if ending is not None:
+                ending.cancel()
             ticking.cancel()
             await asyncio.wait({ticking})
             await leave(store, self._process)

@@ -55,7 +55,7 @@ async def known(store: Store, ticket: TicketId) -> Known:
         where = "taken by a consumer, about to start"
     elif due is not None:
         where = f"waiting until {when(due)}"
-    elif ticket in await store.signals.held():
+    elif await store.signals.held([ticket]):
         where = "held back until there is room"
     else:
         where = "neither queued nor running"

@@ -18,6 +18,7 @@ from agentsmith.domain.signal import Signal
 from agentsmith.domain.ticket import Ticket, TicketId
 from agentsmith.domain.tracker import Tracker
 from agentsmith.opening import Opened, open_forges, open_store, open_trackers
+from agentsmith.pipelines import strays
 from agentsmith.store import Process
 
 _CLAIM_WITHIN: Final = 10.0
@@ -72,6 +73,7 @@ async def open_foreground(config: Config, pipelines: Mapping[str, Pipeline]) -> 
         limit = config.consumer.max_deliveries
         consumer = Consumer(context, process, slots=1, max_deliveries=limit, take_wait=1.0)
         beside = [asyncio.create_task(tick(config, opened.store, lambda: process, consumer))]
+        beside.append(asyncio.create_task(strays.keep_ending()))
         if opened.server is not None:
             beside.append(asyncio.create_task(opened.server.keep()))
         try:

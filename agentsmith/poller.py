@@ -9,9 +9,9 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, TypeVar
 
 import structlog
 
@@ -20,7 +20,6 @@ from agentsmith.claim import turned_away
 from agentsmith.domain.errors import Refused, TicketNotFound, TrackerError
 from agentsmith.domain.hooks import KeepsDeliveries
 from agentsmith.domain.lifecycle import Status, resolve
-from agentsmith.domain.request import MalformedRequest, PipelineRequest
 from agentsmith.domain.signal import Signal
 from agentsmith.domain.ticket import Ticket, TicketId
 from agentsmith.domain.tracker import DefinesLabels, Tracker
@@ -31,9 +30,13 @@ from agentsmith.trackers.http import spending_for
 
 log = structlog.get_logger()
 
+T = TypeVar("T")
+
 _LONGEST_BACKOFF: Final = 8
 """A failing tracker is asked at most this many intervals apart."""
 _MOST_NAMED: Final = 10
+_AT_ONCE: Final = 500
+"""Tickets that are dealt with before the event loop has its turn."""
 _ON_ITS_WAY: Final = 10.0
 """A webhook about a change that is younger than this may still arrive."""
 _CLOCKS_DIFFER: Final = 60.0
@@ -146,32 +149,38 @@ class Poller:
         pending: dict[TicketId, Ticket] = {}
         async for ticket in tracker.find(*self._labels_on(tracker)):
             found[ticket.id] = ticket.revision
+            if len(found) % _AT_ONCE == 0:
+                await asyncio.sleep(0)  # some trackers yield a list that they remember, without ever waiting
             statuses = tracker.labels.statuses(ticket.labels)
             # Several labels at once are to be repaired; here they are seen without asking for anything more.
             if resolve(statuses) is Status.PENDING or len(statuses) > 1:
                 pending[ticket.id] = ticket
-        # A ticket that was turned away and has not changed since would only be turned away again, and one that waits
-        # for room is looked at when there is some.
-        rejected = await self.store.signals.rejected(tuple(pending))
-        held = await self.store.signals.held() if pending else frozenset()
-        rules = self.triggers.rules
-        fresh = [
-            ticket
-            for ticket in pending.values()
-            if ticket.id not in held and rejected.get(ticket.id) != turned_away(ticket, rules)
-        ]
-        signals = {t.id: Signal(tracker.name, t.key, t.id, cause="poll") for t in fresh}
         # What we have in hand and did not find lost its trigger or was closed: it wants to be stopped.
-        in_hand = await self._in_hand(tracker.name)
-        for ticket_id, key in in_hand:
-            if ticket_id not in found:
-                signals[ticket_id] = Signal(tracker.name, key, ticket_id, cause="poll: its trigger is gone")
-        signalled = await self.store.signals.send(signals.values(), leading=self.leading)
-        if signalled is None:
-            log.warning("what a poll found is dropped: somebody else leads by now", tracker=tracker.name)
-            return Polled(len(found), 0, found, len(in_hand))
-        await self._mind_silence(tracker, fresh)
-        return Polled(len(found), signalled, found, len(in_hand))
+        in_hand, lost = await self._in_hand(tracker, found)
+        signals = {id_: Signal(tracker.name, key, id_, cause="poll: its trigger is gone") for id_, key in lost}
+        signalled = 0
+        for some in _batches(list(pending.values())):
+            fresh = await self._fresh(some)
+            signals |= {t.id: Signal(tracker.name, t.key, t.id, cause="poll") for t in fresh}
+            await self._mind_silence(tracker, fresh)
+        for sending in _batches(list(signals.values())):
+            sent = await self.store.signals.send(sending, leading=self.leading)
+            if sent is None:
+                log.warning("what a poll found is dropped: somebody else leads by now", tracker=tracker.name)
+                break
+            signalled += sent
+        return Polled(len(found), signalled, found, in_hand)
+
+    async def _fresh(self, pending: Sequence[Ticket]) -> list[Ticket]:
+        """Those that deserve a look.
+
+        A ticket that was turned away and has not changed since would only be turned away again, and one that waits for
+        room is looked at when there is some.
+        """
+        ids = [ticket.id for ticket in pending]
+        rejected, held = await self.store.signals.rejected(ids), await self.store.signals.held(ids)
+        rules = self.triggers.rules
+        return [t for t in pending if t.id not in held and rejected.get(t.id) != turned_away(t, rules)]
 
     async def _mind_silence(self, tracker: Tracker, fresh: list[Ticket]) -> None:
         """Say so when a poll finds what a webhook should have told."""
@@ -214,13 +223,19 @@ class Poller:
         here = (t for t in self.triggers if not t.trackers or tracker.name in t.trackers)
         return sorted({trigger.label for trigger in here})
 
-    async def _in_hand(self, tracker: str) -> list[tuple[TicketId, str]]:
-        held = [(lease.ticket, lease.key) for lease in await self.store.runs.running() if lease.tracker == tracker]
-        for payload in await self.store.queue.waiting():
-            try:
-                request = PipelineRequest.from_json(payload)
-            except MalformedRequest:
-                continue  # the consumer that takes it buries it
-            if request.tracker == tracker:
-                held.append((request.ticket, request.key))
-        return held
+    async def _in_hand(self, tracker: Tracker, found: Collection[TicketId]) -> tuple[int, list[tuple[TicketId, str]]]:
+        """How many tickets of the tracker are queued or running, and which of those are not among the `found`."""
+        leases = {lease.ticket: lease.key for lease in await self.store.runs.running() if lease.tracker == tracker.name}
+        count, lost = len(leases), [(ticket, key) for ticket, key in leases.items() if ticket not in found]
+        # Their names say whose they are; the requests themselves are long, and may be many.
+        for some in _batches([ticket for ticket in await self.store.queue.tickets() if ticket not in leases]):
+            ours = [(ticket, tracker.identify(ticket)) for ticket in some if ticket.startswith(tracker.project)]
+            count += sum(key is not None for _, key in ours)
+            lost += [(ticket, key) for ticket, key in ours if key is not None and ticket not in found]
+            await asyncio.sleep(0)
+        return count, lost
+
+
+def _batches(things: Sequence[T]) -> Iterator[Sequence[T]]:
+    """So many at a time that the event loop has its turn every few milliseconds."""
+    return (things[start : start + _AT_ONCE] for start in range(0, len(things), _AT_ONCE))

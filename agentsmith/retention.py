@@ -95,7 +95,7 @@ class Retention:
         leases = await self.store.runs.running()
         tickets = {(lease.tracker, lease.key) for lease in leases}
         runs = {lease.run for lease in leases}
-        for payload in await self.store.queue.in_flight():
+        async for payload in self.store.queue.in_flight():
             try:
                 request = PipelineRequest.from_json(payload)
             except MalformedRequest:

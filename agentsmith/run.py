@@ -27,6 +27,7 @@ from agentsmith.domain.request import PipelineRequest
 from agentsmith.domain.signal import Signal
 from agentsmith.domain.ticket import Ticket
 from agentsmith.domain.tracker import AlreadySo, Applied, LostRace, Move, Tracker
+from agentsmith.ending import WITHDRAWN, Dropped, broken, interrupted, stopped
 from agentsmith.farewell import farewell_for
 from agentsmith.keeping import KeptLease
 from agentsmith.pipelines import cgroups
@@ -40,17 +41,7 @@ from agentsmith.work import RunContext, Work, account_of
 
 log = structlog.get_logger()
 
-WITHDRAWN: Final = "withdrawn: "
-"""How a stop request begins when the person took the ticket back, rather than cancelled it."""
 _LOOK_AFTER_TROUBLE: Final = 30.0
-
-
-class Dropped(Exception):
-    """The request is not to be run; nothing is written. `look` asks for a signal after so many seconds."""
-
-    def __init__(self, why: str, *, look: float | None = None, uncount: bool = False) -> None:
-        super().__init__(why)
-        self.look, self.uncount = look, uncount
 
 
 class RunScope:
@@ -59,7 +50,7 @@ class RunScope:
     def __init__(self, context: RunContext, request: PipelineRequest, payload: str, acquired: Acquired) -> None:
         self.request = replace(request, delivery=acquired.deliveries)
         self._context, self._payload, self._lease = context, payload, acquired.lease
-        self._leased_at, self._attempt = acquired.sent_at, acquired.attempts
+        self._acquired, self._attempt = acquired, acquired.attempts
         self._counted = False
         self._kept = KeptLease(context.store, acquired, self._end_work)
         self._tracker: Tracker | None = context.trackers.get(request.tracker)
@@ -303,35 +294,19 @@ class RunScope:
         elif error is not None:
             self._outcome = self._broke(error)
         if self._stop is not None:
-            withdrawn = self._stop.startswith(WITHDRAWN)
-            note = f"Stopped: {self._stop}."
-            self._outcome = Outcome(None if withdrawn else Status.FAILED, self._stop, note, step=self.step)
-            self._letter = None
+            self._outcome, self._letter = stopped(self._stop, self.step), None
         elif self._outcome is None:
-            note = "The daemon was stopped."
-            self._outcome = Outcome(Status.ENQUEUED, "given back", note, give_back=True, step=self.step)
+            self._outcome = interrupted(self.step)
         return None
 
     def _broke(self, error: BaseException) -> Outcome:
-        """Something of ours broke, which says nothing about the ticket: it is given back and costs no attempt (P2).
-
-        The machine takes nothing before it has passed a check. So a ticket with which this happens again and again met
-        machines that were well, and a person has to look; what it is not, is failed.
-        """
+        """Something of ours broke; the machine takes nothing before it has passed a check."""
         why, foreseen = logs.redact(told(error)), isinstance(error, MachineTrouble | OSError)
         self._log.error("the run broke", why=why, exc_info=None if foreseen else error)
         self._context.machine.broke(why)
-        troubles, consumer = self.request.troubles + 1, self._lease.consumer
-        self.request = replace(self.request, troubles=troubles)
-        if troubles < self._context.limits.max_attempts and self.request.asked_by is None:
-            note = f"Given back by `{consumer}`, which is in trouble: {why}"
-            return Outcome(Status.ENQUEUED, "given back", note, give_back=True, step=self.step, ours=True)
-        note = (
-            f"It was begun {f'{troubles} times' if troubles > 1 else 'once'}, and something broke on our side, on a "
-            f"machine that had been well before: {why}. The log of `{consumer}` tells more, where it says "
-            f"`the run broke` and `{self.request.run}`. Then say `agentsmith retry`, or remove the label."
-        )
-        return Outcome(Status.WAITING, "our own trouble", note, step=self.step, ours=True)
+        self.request = replace(self.request, troubles=self.request.troubles + 1)
+        most = self._context.limits.max_attempts
+        return broken(self.request, why, consumer=self._lease.consumer, step=self.step, most=most)
 
     async def _settle(self, dropped: Dropped | None) -> None:
         store = self._context.store
@@ -406,19 +381,12 @@ class RunScope:
             run=self.request.run,
             outcome=outcome.word,
             note=note,
-            due=self._now_at_redis() + outcome.wait if outcome.wait is not None else None,
+            due=self._acquired.clock() + outcome.wait if outcome.wait is not None else None,
             request=self.request.to_json() if outcome.give_back else "",
             attempt=self._attempt,
             text=self.request.pinned.sha256,
             trigger=self.request.wanted.trigger,
         )
-
-    def _now_at_redis(self) -> float:
-        """The time on the clock that all processes share. Ours may be wrong, and a time that is due would be too.
-
-        The fence tells what that clock showed when the lease was taken.
-        """
-        return self._lease.fence / 1_000_000 + boottime() - self._leased_at
 
     def _lock(self, tracker: Tracker) -> contextlib.AbstractAsyncContextManager[Lease]:
         times = self._context.store.times

@@ -18,6 +18,7 @@ from agentsmith.domain import gates
 from agentsmith.domain.claiming import AlreadyClaimed, ClaimOutcome, Rejected, WouldClaim
 from agentsmith.domain.conversation import KNOWN_VERBS, Acknowledged, Command, TakesCommands, Verb, command_in
 from agentsmith.domain.errors import Refused, Unauthorized
+from agentsmith.domain.request import text_hash
 from agentsmith.domain.signal import Signal, SignalKind
 from agentsmith.domain.ticket import Ticket
 from agentsmith.domain.tracker import Tracker
@@ -67,6 +68,8 @@ class Talk:
         command = command_in(remark.text, tracker.labels.prefix)
         if command is None:
             return AlreadyClaimed("the comment is no command")
+        if remark.author.bot and remark.author.id == (await tracker.me()).id:
+            return AlreadyClaimed("the comment is our own")
         shown = f"/{tracker.labels.prefix} {command.word[:_SHOWN]}"
         gate = await authority.may_command(tracker, remark.author, shown, self._book.rules.policies[tracker.name])
         if not gate.passed:
@@ -121,10 +124,22 @@ class Talk:
                 return "not understood", f"**agentsmith**: write `/{prefix}` and one of: {KNOWN_VERBS}."
 
     async def _retry(self, tracker: Tracker, ticket: Ticket, remark: Remark) -> tuple[str, str]:
-        for gate in (gates.is_open(ticket), gates.is_triggered(ticket, self._book.rules.triggers)):
+        rules, by = self._book.rules, remark.author.name
+        for gate in (gates.is_open(ticket), gates.is_triggered(ticket, rules.triggers)):
             if not gate.passed:
                 return f"cannot run: {gate.saw}", f"**agentsmith**: it cannot run: {gate.saw}; {gate.remedy}."
-        by = remark.author.name
-        signal = Signal(tracker.name, ticket.key, ticket.id, kind=SignalKind.RETRY, cause=f"retried by {by}", by=by)
+        label = gates.chosen(ticket, rules.triggers)[0].label
+        seen = await authority.seen_by(tracker, ticket, label, remark, rules.policies[tracker.name])
+        if not seen.passed:
+            return f"cannot run: {seen.saw}", f"**agentsmith**: it cannot run: {seen.saw}; {seen.remedy}."
+        signal = Signal(
+            tracker.name,
+            ticket.key,
+            ticket.id,
+            kind=SignalKind.RETRY,
+            cause=f"retried by {by}",
+            by=by,
+            text=text_hash(ticket.title, ticket.body),
+        )
         await self._store.signals.send([signal])
         return "it will run again", ""

@@ -2,16 +2,19 @@
 
 T19 `remark` reads one comment of a ticket by the id that a webhook gave it: author and text as they are now, whatever
     the webhook said; None when it is gone.
+    What we write ourselves is never a command: `unspoken` sees to that on every way out.
 T20 `acknowledge` lets its writer see, once, that a comment was read: by a reaction where the platform has one. It
     answers whether it was this call, an earlier one, or that there is no way; in that case a short answer is said.
 """
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, Protocol, runtime_checkable
 
+from agentsmith.domain.lifecycle import LabelSet
 from agentsmith.domain.ticket import Ticket
 from agentsmith.domain.webhook import Remark
 
@@ -45,6 +48,9 @@ class Verb(StrEnum):
     WHY = "why"
 
 
+_MARKUP: Final = r"(?:[^\w\n]|_){0,40}"
+"""What may stand at the beginning of a line, or between the slash and the prefix, and be no word."""
+_LINES: Final = re.MULTILINE | re.IGNORECASE
 KNOWN_VERBS: Final = ", ".join(Verb)
 
 
@@ -54,6 +60,20 @@ class Command:
 
     verb: Verb | None
     word: str
+
+
+def unspoken(text: str, labels: LabelSet) -> str:
+    """The text with no line in it that could be taken for a command.
+
+    A comment of ours may repeat what an agent said, and where we share a person's account nobody could tell it from
+    theirs. A backslash stands before the slash then, which Markdown does not show. Markup around a command does not
+    make it less of one: a platform may take that away.
+    """
+    for prefix in (labels.prefix, *labels.former_prefixes):
+        text = re.sub(rf"^({_MARKUP}?)(?<!\\)/(?={_MARKUP}{re.escape(prefix)})", r"\1\/", text, flags=_LINES)
+        if command_in(text.strip(), prefix) is not None:
+            text = f"… {text.lstrip()}"
+    return text
 
 
 def command_in(text: str, prefix: str) -> Command | None:

@@ -29,6 +29,8 @@ class DeedKind(StrEnum):
     UNLABELLED = "removed"
     TITLE = "changed the title"
     BODY = "changed the text"
+    RETRIED = "asked for a retry"
+    """By a comment; no platform has a line about it, so it is put together from that."""
 
     @property
     def edit(self) -> bool:
@@ -68,6 +70,9 @@ class History:
     deeds: tuple[Deed, ...] = ()
     tells_edits: bool = True
     """Whether changes of the text are among them; not where the platform hides who made them, or when."""
+
+    def __bool__(self) -> bool:
+        return bool(self.deeds)
 
 
 @dataclass(frozen=True, slots=True)

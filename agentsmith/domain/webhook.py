@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Protocol
 
 from agentsmith.domain.errors import AgentSmithError
@@ -45,6 +46,8 @@ class Remark:
     id: str
     author: Actor
     text: str
+    at: datetime | None = None
+    """When it was written, where it was read from the tracker and not from a webhook."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -164,12 +164,7 @@ class Barracks:
             self.give_up = None
             return False
         self.give_up = self.give_up or now + self.guard.PATIENCE
-        for pid, group in self.guard.descendants_of(strays).items():
-            for target in (-group, pid) if self.guard.session_of(pid) not in {os.getpid(), *known} else (pid,):
-                try:
-                    os.kill(target, signal.SIGKILL)
-                except OSError:  # gone already, or it runs as another user
-                    continue
+        self.guard.kill_trees(strays, spared=frozenset(known))
         return True
 
     def collected(self, pid: int) -> bool:

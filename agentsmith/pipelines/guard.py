@@ -144,6 +144,17 @@ def descendants_of(tops: list[int]) -> dict[int, int]:
     return {pid: table[pid][1] for pid in tops if pid in table} | below(table, tops)
 
 
+def kill_trees(tops: list[int], *, spared: frozenset[int]) -> None:
+    """Kills these processes and every one below them; whole groups, except for those in sessions that are spared."""
+    for pid, group in descendants_of(tops).items():
+        alone = session_of(pid) in {os.getsid(0), *spared}
+        for target in (pid,) if alone else (-group, pid):
+            try:
+                os.kill(target, signal.SIGKILL)
+            except OSError:  # gone already, or it runs as another user: the next look tells
+                continue
+
+
 def descendants() -> dict[int, int]:
     """Every process below this one or in the run's cgroup, as pid -> process group."""
     table, me, session = process_table(), os.getpid(), os.getsid(0)

@@ -136,6 +136,8 @@ class Posted:
     def _lost_sight(self) -> None:
         """The barracks are gone. From now on only the guard's silence tells that it ended."""
         self._unwatched = True
+        if self._is_posted:
+            unwatched.add(self.pid)
         if not self._known.done():
             self._known.set_exception(ConnectionError("the process that starts guards is gone"))
         elif self._is_posted and self._silent and self.returncode is None:
@@ -212,5 +214,7 @@ def begin(gate: socket.socket) -> subprocess.Popen[bytes]:
     )
 
 
+unwatched: Final[set[int]] = set()
+"""The sessions of guards whose barracks are gone: they are ours to collect, where they come to us."""
 _barracks = _Barracks()
 atexit.register(_barracks.close)

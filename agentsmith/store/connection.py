@@ -14,7 +14,12 @@ import redis
 from redis.asyncio import Redis
 from redis.asyncio.connection import ConnectionPool
 from redis.asyncio.retry import Retry
-from redis.asyncio.sentinel import Sentinel, SentinelConnectionPool, SentinelManagedConnection
+from redis.asyncio.sentinel import (
+    MasterNotFoundError,
+    Sentinel,
+    SentinelConnectionPool,
+    SentinelManagedConnection,
+)
 from redis.backoff import NoBackoff
 from redis.driver_info import DriverInfo
 from redis.exceptions import ConnectionError, RedisError, TimeoutError
@@ -31,6 +36,8 @@ T = TypeVar("T")
 SENTINEL_SCHEME: Final = "redis+sentinel"
 OLDEST: Final = (6, 2)
 _CONNECT_S: Final = 5.0
+_SENTINEL_S: Final = 2.0
+"""The next sentinel is asked then: who looks for the primary has no time to lose."""
 _ANSWER_S: Final = 10.0
 """Longer than any blocking call of ours, so that only a dead connection runs into it."""
 
@@ -103,13 +110,30 @@ async def _hang_up(pool: ConnectionPool) -> None:
 
 
 class _SentinelClient(_Client):
-    answer_within = _CONNECT_S
+    answer_within = _SENTINEL_S
 
     async def execute_command(self, *args: Any, **options: Any) -> Any:
         try:
             return await super().execute_command(*args, **options)
         except StoreRefused as refused:
             raise ConnectionError(str(refused)) from None  # and the next sentinel is asked
+
+
+class _Sentinels(Sentinel):
+    """Passes over a sentinel that is behind: one of them told of a newer configuration."""
+
+    newest = 0
+
+    def check_master_state(self, state: dict[str, Any], service_name: str) -> bool:
+        usable = super().check_master_state(state, service_name)
+        if not usable or state["config-epoch"] < self.newest:
+            return False
+        self.newest = state["config-epoch"]
+        return True
+
+    def ask_another_first(self) -> None:
+        """The one that answered last is asked first; without this, no other one ever would be."""
+        self.sentinels.append(self.sentinels.pop(0))
 
 
 class _PrimaryPool(SentinelConnectionPool):
@@ -121,7 +145,11 @@ class _PrimaryPool(SentinelConnectionPool):
 
     async def get_master_address(self) -> Any:
         """Ask the sentinels; once they name another address, nobody talks to the old one."""
-        address = await self.sentinel_manager.discover_master(self.service_name)
+        try:
+            address = await self.sentinel_manager.discover_master(self.service_name)
+        except MasterNotFoundError:
+            self.sentinel_manager.newest = 0  # they may have been set up anew
+            raise
         if self.master_address not in (None, address):
             _log().warning("redis has another primary, connecting to it", address=":".join(map(str, address)))
             await _hang_up(self)
@@ -157,6 +185,7 @@ class _PrimaryClient(_Client):
         pool = cast(_PrimaryPool, self.connection_pool)
         while True:
             await asyncio.sleep(self.look_every)
+            pool.sentinel_manager.ask_another_first()
             with contextlib.suppress(RedisError, OSError):
                 await pool.get_master_address()
 
@@ -186,7 +215,7 @@ def _through_sentinel(url: str, options: dict[str, Any]) -> Commands:
     if credentials:
         options = {**options, "username": unquote(user) or None, "password": unquote(password) or None}
     asking = {name: options[name] for name in ("retry", "socket_connect_timeout", "socket_timeout", "driver_info")}
-    sentinel = Sentinel(  # type: ignore[no-untyped-call]  # redis-py leaves this one unannotated
+    sentinel = _Sentinels(  # type: ignore[no-untyped-call]  # redis-py leaves this one unannotated
         sentinels, sentinel_kwargs=asking, **options
     )
     sentinel.sentinels = [_SentinelClient(host=host, port=port, **asking) for host, port in sentinels]

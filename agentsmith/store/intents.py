@@ -18,10 +18,10 @@ from agentsmith.domain.ticket import TicketId
 from agentsmith.store.commands import Commands, Value
 from agentsmith.store.dead_letters import DeadLetter
 from agentsmith.store.entries import new_name
+from agentsmith.store.inbox import INBOX
 from agentsmith.store.keys import FENCE_MS, PUBLISHED_MS, REASONS_AFTER_END_MS, REASONS_MS, WHERE_MS, Keys
 from agentsmith.store.places import COUNTING, Place
 from agentsmith.store.scripting import Script
-from agentsmith.store.signals import INBOX
 
 RECORD: Final = """
 local function record(intent, intents, ticket, fence, look_in, fields)
@@ -297,22 +297,8 @@ class Intents:
         `wake_now` has the ticket looked at in any case.
         """
         k, t = self._keys, intent.ticket
-        keys = [
-            k.intent(t),
-            k.intents,
-            k.fence(t),
-            k.published(t),
-            k.counters(t),
-            k.due,
-            k.follow_up(t),
-            k.inbox,
-            k.inbox_index,
-            k.where(t),
-            k.reservations,
-            k.history(t),
-            k.reasons(t),
-            k.last_word(t),
-        ]
+        keys = [k.intent(t), k.intents, k.fence(t), k.published(t), k.counters(t), k.due, k.follow_up(t), k.inbox]
+        keys += [k.inbox_index, k.where(t), k.reservations, k.history(t), k.reasons(t), k.last_word(t)]
         follow_up = replace(wake, kind=SignalKind.RETRY, cause="asked for again while it was running")
         args: list[Value] = [
             t,

@@ -7,7 +7,8 @@ goes under another name (`entries`): whoever had it before has it no longer, wha
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import AsyncIterator, Mapping, Sequence
 from enum import StrEnum
 from typing import Final
 
@@ -20,6 +21,7 @@ from agentsmith.store.keys import PUBLISHED_MS, Keys
 from agentsmith.store.places import COUNTING, all_of
 from agentsmith.store.scripting import Script
 
+_REQUESTS_AT_ONCE: Final = 50
 _AT_ONCE: Final = 100
 """Tickets that are looked for in the lists in one step."""
 _PUSH: Final = Script(
@@ -138,6 +140,9 @@ redis.call('RPUSH', queue, again)
 return 1
 """
 )
+_TICKETS: Final = Script("return cjson.encode(redis.call('HKEYS', KEYS[1]))")
+"""One text instead of an array: tens of thousands of short answers would keep the event loop busy for too long."""
+_REQUESTS: Final = Script("return redis.call('HMGET', KEYS[1], unpack(ARGV))")
 _BURY: Final = Script("""
 local processing, index, dead = unpack(KEYS)
 local ticket, payload, entry = unpack(ARGV)
@@ -321,9 +326,18 @@ class Queue:
         """Whether a request for the ticket is waiting or in flight."""
         return bool(await self._redis.hexists(self._keys.queue_index, ticket))
 
-    async def in_flight(self) -> list[str]:
-        """Every request that is waiting or taken and not acknowledged, in no order."""
-        return list((await self._redis.hgetall(self._keys.queue_index)).values())
+    async def tickets(self) -> list[TicketId]:
+        """The tickets whose requests are waiting, or taken and not acknowledged, in no order."""
+        return list(json.loads(await _TICKETS(self._redis, [self._keys.queue_index])))
+
+    async def in_flight(self) -> AsyncIterator[str]:
+        """Every request that is waiting or taken and not acknowledged, in no order; a few at a time: they are long."""
+        tickets = await self.tickets()
+        for start in range(0, len(tickets), _REQUESTS_AT_ONCE):
+            some = tickets[start : start + _REQUESTS_AT_ONCE]
+            for payload in await _REQUESTS(self._redis, [self._keys.queue_index], some):
+                if payload:
+                    yield payload
 
     async def waiting(self) -> list[str]:
         """Every request on the queue, next one first."""

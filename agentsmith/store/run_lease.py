@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 
+from agentsmith.boottime import boottime
 from agentsmith.domain.intent import Intent
 from agentsmith.domain.request import Wanted
 from agentsmith.domain.ticket import TicketId
@@ -68,6 +69,13 @@ class Acquired:
     """How often the request was taken since a run last started or settled, this time included."""
     sent_at: float
     """Boot-time clock, from before the request was sent: the trust window counts from here."""
+
+    def clock(self) -> float:
+        """The time on the clock that all processes share. Ours may be wrong, and a time that is due would be too.
+
+        The fence tells what that clock showed when the lease was taken.
+        """
+        return self.lease.fence / 1_000_000 + boottime() - self.sent_at
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Who runs a ticket right now: lease, counters, stop requests. Each step is one script.
+"""Who runs a ticket right now: lease and counters. Each step is one script.
 
 Every acquisition gets the next fence, and every later step is refused once a newer one stands.
 """
@@ -16,9 +16,10 @@ from agentsmith.store.commands import Commands, Value
 from agentsmith.store.dead_letters import DeadLetter
 from agentsmith.store.entries import ENTRIES
 from agentsmith.store.intents import RECORD, flat_fields
-from agentsmith.store.keys import COUNTERS_MS, ENDED_MS, FENCE_MS, HISTORY_MS, STOP_MS, UNRENEWED_MS, Keys
+from agentsmith.store.keys import COUNTERS_MS, ENDED_MS, FENCE_MS, HISTORY_MS, UNRENEWED_MS, Keys
 from agentsmith.store.run_lease import Acquired, NotAcquired, RunLease, Settled
 from agentsmith.store.scripting import Script
+from agentsmith.store.wishes import Wishes
 
 HISTORY_KEPT: Final = 5
 
@@ -31,8 +32,7 @@ if not redis.call('LPOS', processing, payload) then return {{'superseded'}} end
 if redis.call('HGET', index, ticket) ~= payload then return {{'superseded'}} end
 local held, entry = redis.call('GET', heartbeat), name_of(payload)
 if held then
-  -- Our own lease, if only the answer to the first call was lost. Not so if it is that of our earlier run, whose
-  -- request was put back.
+  -- Our own lease, if only an answer was lost; but not that of our earlier run, whose request was put back.
   local lease = cjson.decode(held)
   if lease.run == run and lease.consumer == consumer and (lease.entry or '') == entry then
     redis.call('PEXPIRE', heartbeat, ttl)
@@ -128,16 +128,6 @@ if #ARGV > 8 then record(intent, intents, ticket, tonumber(mine), tonumber(look_
 return 'settled'
 """
 )
-_REQUEST_STOP: Final = Script(f"""
-local stop, heartbeat, running, index, ended, fence = unpack(KEYS)
-local ticket, reason = unpack(ARGV)
-local runs = redis.call('EXISTS', heartbeat) + redis.call('HEXISTS', running, ticket)
-local known = runs + redis.call('HEXISTS', index, ticket)
--- The last run has ended and nothing waits: the request would stop a run that nobody has asked for yet.
-if known == 0 and tonumber(redis.call('GET', ended) or '-1') == newest(fence) then return 0 end
-redis.call('SET', stop, reason, 'PX', {STOP_MS})
-return 1
-""")
 _SETTLE_AGAIN: Final = Script(
     RECORD
     + f"""
@@ -188,8 +178,7 @@ local now = now_us() / 1000
 local lease = value and cjson.decode(value)
 if lease and redis.call('EXISTS', consumer_of .. lease.consumer) == 1 then
   redis.call('ZREM', suspects, ticket)
-  -- Whoever carries the run out puts its heartbeat back at once. After the time of a whole lease nobody can do so any
-  -- more: its consumer lives, and does not know that it has the run.
+  -- Whoever carries the run out puts its heartbeat back at once; after the time of a lease nobody can any more.
   local since, fence = (redis.call('GET', unrenewed) or ''):match('^(%d+) (%d+)$')
   if fence ~= lease.fence then
     redis.call('SET', unrenewed, text(now) .. ' ' .. lease.fence, 'PX', {UNRENEWED_MS})
@@ -208,15 +197,12 @@ return 'dead'
 _FORGET_SUSPICION: Final = Script("""
 local heartbeat, running, suspects, released = unpack(KEYS)
 -- The guard may have let the lease go since the ticket was looked at: then the mark is all that tells of it.
-if redis.call('EXISTS', heartbeat) == 0 and redis.call('HEXISTS', running, ARGV[1]) == 1 then return 0 end
-redis.call('ZREM', suspects, ARGV[1])
-redis.call('ZREM', released, ARGV[1])
-return 1
+if redis.call('EXISTS', heartbeat) == 0 and redis.call('HEXISTS', running, ARGV[1]) == 1 then return end
+for _, marks in ipairs({suspects, released}) do redis.call('ZREM', marks, ARGV[1]) end
 """)
 _FORGET: Final = Script("""
 local heartbeat, running, suspects, released = unpack(KEYS)
-redis.call('ZREM', suspects, ARGV[1])
-redis.call('ZREM', released, ARGV[1])
+for _, marks in ipairs({suspects, released}) do redis.call('ZREM', marks, ARGV[1]) end
 -- A run that lives after all puts its lease back, and itself with it.
 if redis.call('EXISTS', heartbeat) == 0 then redis.call('HDEL', running, ARGV[1]) end
 """)
@@ -231,11 +217,11 @@ return redis.call('HGET', KEYS[1], 'attempts')
 """)
 
 
-class Runs:
+class Runs(Wishes):
     """Ownership of tickets."""
 
     def __init__(self, redis: Commands, keys: Keys, *, settle_ms: int, renew_ms: int, lapse_ms: int) -> None:
-        self._redis, self._keys = redis, keys
+        super().__init__(redis, keys)
         self._settle_ms, self._renew_ms, self._lapse_ms = settle_ms, renew_ms, lapse_ms
 
     async def acquire(
@@ -243,16 +229,8 @@ class Runs:
     ) -> Acquired | NotAcquired:
         """Turn a taken request into a lease, counting the delivery."""
         k, t = self._keys, request.ticket
-        keys = [
-            k.queue_processing(consumer),
-            k.queue_index,
-            k.heartbeat(t),
-            k.fence(t),
-            k.running,
-            k.counters(t),
-            k.suspects,
-            k.released,
-        ]
+        keys = [k.queue_processing(consumer), k.queue_index, k.heartbeat(t), k.fence(t), k.running, k.counters(t)]
+        keys += [k.suspects, k.released]
         about: list[Value] = [t, payload, request.run, consumer, request.tracker, request.key]
         args: list[Value] = [*about, _ms(ttl), max_deliveries, request.asked_by or "", request.labelled or ""]
         args.append(request.wanted.trigger)
@@ -380,32 +358,6 @@ class Runs:
         """The ticket's run is dead, and nothing is to be done about it."""
         k = self._keys
         await _FORGET(self._redis, [k.heartbeat(ticket), k.running, k.suspects, k.released], [ticket])
-
-    async def request_stop(self, ticket: TicketId, reason: str) -> bool:
-        """Ask whoever runs the ticket to stop; it stands until the run ended. False when it has ended already."""
-        k = self._keys
-        keys = [k.stop(ticket), k.heartbeat(ticket), k.running, k.queue_index, k.ended(ticket), k.fence(ticket)]
-        return bool(await _REQUEST_STOP(self._redis, keys, [ticket, reason]))
-
-    async def stop_requested(self, ticket: TicketId) -> str | None:
-        """The reason why the ticket's run is to stop, if somebody asked."""
-        return await self._redis.get(self._keys.stop(ticket))
-
-    async def withdraw_stop(self, ticket: TicketId) -> None:
-        """There is nothing (any more) that could be stopped."""
-        await self._redis.delete(self._keys.stop(ticket))
-
-    async def note_follow_up(self, ticket: TicketId, by: str) -> None:
-        """Run it once more after the live run."""
-        await self._redis.set(self._keys.follow_up(ticket), by or "someone", px=STOP_MS)
-
-    async def withdraw_follow_up(self, ticket: TicketId) -> None:
-        """Do not run it once more after all."""
-        await self._redis.delete(self._keys.follow_up(ticket))
-
-    async def follow_up(self, ticket: TicketId) -> str | None:
-        """Who asked for the ticket to run once more after its live run, if anybody did."""
-        return await self._redis.get(self._keys.follow_up(ticket))
 
 
 def _ms(seconds: float) -> int:

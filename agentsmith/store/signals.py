@@ -16,10 +16,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
-from agentsmith.domain.signal import Signal
+from agentsmith.domain.signal import Signal, SignalKind
 from agentsmith.domain.ticket import TicketId
 from agentsmith.store.commands import Commands, Value
-from agentsmith.store.entries import ENTRIES, name_in, new_name
+from agentsmith.store.entries import name_in, new_name
+from agentsmith.store.inbox import INBOX
 from agentsmith.store.keys import ANNOUNCED_MS, DELIVERIES_MS, DELIVERY_MS, REJECTED_MS, Keys
 from agentsmith.store.leases import Lease
 from agentsmith.store.places import COUNTING
@@ -27,40 +28,6 @@ from agentsmith.store.scripting import Script
 
 DELIVERIES_KEPT: Final = 100
 """Deliveries of one tracker that can be replayed."""
-_LABELLED: Final = "+labelled"
-INBOX: Final = (
-    ENTRIES
-    + f"""
--- A mark is the name of the entry that waits, and what was added to it since. An entry without a name is of a release
--- that gave none: it owns whatever mark there is.
-local function owns(name, mark) return name == '' or mark:match('^[^+]*') == name end
--- Put a signal into the inbox, unless one like it waits there: then what it adds is noted for whoever takes that one.
-local function deliver(inbox, index, topic, payload, labelled, name)
-  if redis.call('HSETNX', index, topic, name .. (labelled and '{_LABELLED}' or '')) == 1 then
-    redis.call('RPUSH', inbox, named(payload, name))
-    return true
-  end
-  local mark = redis.call('HGET', index, topic)
-  if labelled and not mark:find('labelled', 1, true) then redis.call('HSET', index, topic, mark .. '{_LABELLED}') end
-  return false
-end
--- What merging compares, as `Signal.topic` has it; '' for what is no signal, which has no mark either.
-local function topic_of(entry)
-  local ok, signal = pcall(cjson.decode, entry)
-  if not ok or type(signal) ~= 'table' or not signal.kind or not signal.ticket then return '' end
-  local remark = signal.remark or ''
-  return signal.kind .. ':' .. signal.ticket .. (remark ~= '' and ':' .. remark or '')
-end
--- Take a signal out of its taker's list, and its mark with it; false when it is not there any more.
-local function put_away(processing, index, entry)
-  if redis.call('LREM', processing, 1, entry) == 0 then return false end
-  local topic = topic_of(entry)
-  local mark = redis.call('HGET', index, topic)
-  if mark and owns(name_of(entry), mark) then redis.call('HDEL', index, topic) end
-  return true
-end
-"""
-)
 _SEND: Final = Script(
     INBOX
     + """
@@ -122,6 +89,15 @@ redis.call('ZADD', line_of .. line(entry), redis.call('ZSCORE', held, topic), to
 return 1
 """
 )
+_HELD: Final = Script("""
+local found = {}
+for _, topic in ipairs(ARGV) do
+  if redis.call('ZSCORE', KEYS[1], topic) then found[#found + 1] = topic end
+end
+return found
+""")
+_HOLDABLE: Final = (SignalKind.LOOK, SignalKind.RETRY)
+"""What may be held back for want of room; a command is obeyed or not."""
 _LATER: Final = Script(
     INBOX
     + """
@@ -328,10 +304,11 @@ class Signals:
         entry = json.dumps({"payload": signal.to_json(), "places": list(places)})
         await _HOLD(self._redis, keys, [payload, signal.topic, entry, k.held_line("")])
 
-    async def held(self) -> frozenset[TicketId]:
-        """The tickets that wait for room."""
-        entries = (await self._redis.hgetall(self._keys.held_payloads)).values()
-        return frozenset(Signal.from_json(json.loads(entry)["payload"]).ticket for entry in entries)
+    async def held(self, tickets: Sequence[TicketId]) -> frozenset[TicketId]:
+        """Those of the tickets that wait for room."""
+        asked = [f"{kind.value}:{ticket}" for ticket in tickets for kind in _HOLDABLE]
+        waiting = set(await _HELD(self._redis, [self._keys.held], asked)) if asked else set()
+        return frozenset(t for t in tickets if any(f"{kind.value}:{t}" in waiting for kind in _HOLDABLE))
 
     async def send_later(self, signal: Signal, *, wait: float) -> None:
         """Put a signal into the inbox once `wait` seconds have passed."""

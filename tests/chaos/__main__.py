@@ -65,6 +65,9 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--speed", type=_positive, default=None, help="how much faster than the default intervals")
     parser.add_argument("--limit", type=_positive, default=None, help="seconds after which no ticket is opened")
     parser.add_argument("--faults", default="", help="only these kinds, separated by commas (default: all)")
+    parser.add_argument(
+        "--sentinel", action="store_true", help="Redis fails over, instead of what befalls a single one"
+    )
     parser.add_argument("--keep", action="store_true", help="keep histories and logs, also when all is well")
     return parser.parse_args(arguments)
 
@@ -103,7 +106,7 @@ def _prepare() -> None:
 async def _interruptible(folder: Path, wanted: argparse.Namespace, *, small_disk: bool) -> tuple[Verdict, Played]:
     """Chaos, ended in order by Ctrl-C, and by the signals of a supervisor or a closed terminal too."""
     from tests.chaos.arena import CREW, open_arena
-    from tests.chaos.faults import KINDS
+    from tests.chaos.faults import FAILOVERS, KINDS
     from tests.chaos.play import Play
 
     task = asyncio.current_task()
@@ -121,9 +124,12 @@ async def _interruptible(folder: Path, wanted: argparse.Namespace, *, small_disk
     crew = ", ".join(f"{count} {role}" for role, count in CREW.items())
     _tell(f"{wanted.tickets} tickets on four simulated trackers; {crew}; seed {seed}")
     _tell(f"every interval is multiplied by {1 / speed:.4g} (a lease lives {120 / speed:.3g} s instead of 2 min)")
-    names = wanted.faults.split(",") if wanted.faults else list(KINDS)
-    kinds = [KINDS[name] for name in names if small_disk or name != disk.FULL_DISK]
-    async with open_arena(folder, 1 / speed, disk=small_disk) as arena:
+    possible = KINDS
+    if wanted.sentinel:
+        possible = {name: kind for name, kind in KINDS.items() if kind.track != "redis"} | FAILOVERS
+    names = wanted.faults.split(",") if wanted.faults else list(possible)
+    kinds = [possible[name] for name in names if small_disk or name != disk.FULL_DISK]
+    async with open_arena(folder, 1 / speed, disk=small_disk, sentinel=wanted.sentinel) as arena:
         played = await Play(arena, kinds, _terms(wanted), seed, _tell).play()
     return check(read(folder / "history")), played
 

@@ -33,6 +33,7 @@ from tests.chaos.witness import Witness
 from tests.e2e.daemons import DaemonProcess, Daemons
 from tests.support.fault_proxy import FaultProxy, to_socket
 from tests.support.redis_server import RedisServer, free_port
+from tests.support.sentinels import Deployment, deployed
 from tests.support.wait import slowly, wait_until
 
 PROGRAM: Final = "tests.chaos.daemon"
@@ -95,6 +96,8 @@ class Arena:
     witness: Witness
     trackers: Mapping[str, Tracker]
     daemons: Daemons
+    deployment: Deployment | None = None
+    """Where Redis fails over through sentinels: the lines to it then lead nowhere."""
     posts: dict[str, Post] = field(default_factory=dict)
     deaths: list[str] = field(default_factory=list)
     """Daemons that ended though nobody had killed them."""
@@ -118,7 +121,8 @@ class Arena:
     async def leader(self, role: str) -> Post | None:
         """Who leads a role now, as Redis knows it; None while nobody can tell."""
         try:
-            async with redis.asyncio.Redis.from_url(self.server.url, decode_responses=True) as client:
+            server = self.deployment.primary if self.deployment is not None else self.server
+            async with redis.asyncio.Redis.from_url(server.url, decode_responses=True) as client:
                 token = await client.get(f"agentsmith:leader:{role}")
         except redis.RedisError:
             return None
@@ -215,14 +219,14 @@ class Arena:
             post.line.refuse(True)
             post.line.cut()
         await asyncio.to_thread(self.server.restart)
-        await self.witness.watch()
+        await self.witness.watch(self.server.socket)
         for post in self.posts.values():
             post.line.refuse(False)
 
 
 @asynccontextmanager
 async def open_arena(
-    folder: Path, factor: float, crew: Mapping[str, int] = CREW, *, disk: bool = False
+    folder: Path, factor: float, crew: Mapping[str, int] = CREW, *, disk: bool = False, sentinel: bool = False
 ) -> AsyncIterator[Arena]:
     """Everything set up and every daemon running; all of it ended when the block is left.
 
@@ -233,14 +237,19 @@ async def open_arena(
     async with AsyncExitStack() as stack:
         history = History(folder / "history", "arena")
         stack.callback(history.close)
-        server = stack.enter_context(RedisServer("--appendonly", "yes", "--appendfsync", "always"))
-        witness = Witness(history, server.socket)
-        await witness.watch()
+        safely, deployment = ("--appendonly", "yes", "--appendfsync", "always"), None
+        if sentinel:
+            deployment = stack.enter_context(deployed(*safely, replicas=2, sentinels=3, min_replicas=1))
+        servers = deployment.servers if deployment else [stack.enter_context(RedisServer(*safely))]
+        server, witness = servers[0], Witness(history)
         stack.push_async_callback(witness.leave)
+        for each in servers:
+            await witness.watch(each.socket)
         trackers = await stack.enter_async_context(open_trackers(history, lag=factor * _WEBHOOKS_LAG))
         document = _document(folder, factor, trackers)
         daemons = Daemons(folder, PROGRAM)
-        arena = Arena(folder, _loaded(folder, document), factor, history, server, witness, trackers, daemons)
+        config = _loaded(folder, document)
+        arena = Arena(folder, config, factor, history, server, witness, trackers, daemons, deployment)
         await stack.enter_async_context(daemons)
         stack.push_async_callback(arena.leave_alone)  # or those who are ended in the end would be replaced for ever
         ports = iter([free_port() for _ in range(crew["receiver"])])
@@ -250,7 +259,8 @@ async def open_arena(
                 stack.push_async_callback(line.close)
                 port = next(ports) if role == "receiver" else 0
                 small = folder / "disk" if disk and (role, number) == ("consumer", count) else None
-                mine = {**document, "data_dir": str(small)} if small else document
+                url = deployment.url if deployment else f"redis://127.0.0.1:{line.port}"
+                mine = {**document, "redis": {"url": url}, **({"data_dir": str(small)} if small else {})}
                 post = arena.posts[f"{role}-{number}"] = _post(folder, mine, f"{role}-{number}", role, line, port)
                 post.disk = small
         await asyncio.gather(*map(arena.man, arena.posts.values()))
@@ -275,7 +285,7 @@ def _is(pid: int, program: str) -> bool:
 
 def _post(folder: Path, document: dict[str, Any], name: str, role: str, line: FaultProxy, port: int) -> Post:
     config, clock = folder / "configs" / f"{name}.yaml", folder / "configs" / f"{name}.clock"
-    mine = {**document, "redis": {"url": f"redis://127.0.0.1:{line.port}"}, "server": {"port": port}}
+    mine = {**document, "server": {"port": port}}
     config.write_text(yaml.safe_dump(mine))
     WallClock.set(clock, 0.0)
     return Post(name, role, config, clock, line)

@@ -55,13 +55,15 @@ class Kind:
 
 
 KINDS: Final[dict[str, Kind]] = {}
+FAILOVERS: Final[dict[str, Kind]] = {}
+"""Those of a Redis behind sentinels, in the place of what can happen to a single one."""
 
 
-def kind(name: str, track: str, *, ends_runs: bool = False) -> Callable[[Play], Play]:
+def kind(name: str, track: str, *, ends_runs: bool = False, among: dict[str, Kind] = KINDS) -> Callable[[Play], Play]:
     """Add a kind of fault."""
 
     def add(play: Play) -> Play:
-        KINDS[name] = Kind(name, track, play, ends_runs)
+        among[name] = Kind(name, track, play, ends_runs)
         return play
 
     return add
@@ -281,6 +283,38 @@ async def _(scene: Scene) -> str | None:
         finally:
             post.line.heal()
         return post.name
+
+
+# --- Redis behind sentinels -----------------------------------------------------------------------------------------
+
+
+@kind("failover-planned", "redis", among=FAILOVERS)
+async def _(scene: Scene) -> str | None:
+    """The old primary lives on, and takes writes until it hears of it."""
+    deployment, _ = scene.arena.deployment, await scene.long_work()
+    if deployment is None:
+        return None
+    scene.people.open_one()  # something that is taken, or ends, just then
+    async with scene.truce.flushing():
+        new = await asyncio.to_thread(deployment.fail_over)
+        await asyncio.sleep(2 * scene.arena.config.lease.renew_every)
+    return f"to {new.port}"
+
+
+@kind("failover-kill", "redis", among=FAILOVERS)
+async def _(scene: Scene) -> str | None:
+    """Kill -9 the primary; it comes back as a replica."""
+    deployment, _ = scene.arena.deployment, await scene.long_work()
+    if deployment is None:
+        return None
+    scene.people.open_one()
+    async with scene.truce.flushing():
+        old = deployment.primary
+        new = await asyncio.to_thread(deployment.kill_primary)
+        await asyncio.to_thread(old.start)
+        await scene.arena.witness.watch(old.socket)
+        await asyncio.sleep(2 * scene.arena.config.lease.renew_every)
+    return f"to {new.port}"
 
 
 # --- trackers, and the way to them ----------------------------------------------------------------------------------

@@ -24,25 +24,29 @@ _FENCE: Final = re.compile(rb'\\"fence\\":\\"(\d+)\\"')
 class Witness:
     """Notes fences and leases."""
 
-    def __init__(self, history: History, socket: Path) -> None:
-        self._history, self._socket = history, socket
-        self._watching: asyncio.Task[None] | None = None
+    def __init__(self, history: History) -> None:
+        self._history = history
+        self._watching: dict[Path, asyncio.Task[None]] = {}
 
-    async def watch(self) -> None:
-        """Return once everything that Redis does is seen."""
-        await self.leave()
-        reader, writer = await asyncio.open_unix_connection(str(self._socket), limit=1 << 24)
+    async def watch(self, socket: Path) -> None:
+        """Return once everything that the Redis there does is seen; scripts run on primaries alone."""
+        await self._leave(socket)
+        reader, writer = await asyncio.open_unix_connection(str(socket), limit=1 << 24)
         writer.write(b"MONITOR\r\n")
         assert await reader.readline() == b"+OK\r\n"
-        self._watching = asyncio.create_task(self._read(reader, writer))
+        self._watching[socket] = asyncio.create_task(self._read(reader, writer))
 
     async def leave(self) -> None:
         """Watch no more."""
-        if self._watching is not None:
-            self._watching.cancel()
+        for socket in list(self._watching):
+            await self._leave(socket)
+
+    async def _leave(self, socket: Path) -> None:
+        watching = self._watching.pop(socket, None)
+        if watching is not None:
+            watching.cancel()
             with suppress(asyncio.CancelledError):
-                await self._watching
-            self._watching = None
+                await watching
 
     async def _read(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:

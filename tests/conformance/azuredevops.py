@@ -166,7 +166,7 @@ class AzureDevOpsPlatform(SimulatedPlatform[AzureDevOpsSimulator]):
 
     async def comments(self, key: str) -> list[RawComment]:
         """From the simulator's state."""
-        return [RawComment(c["user"], c["text"]) for c in self.simulator.comments(int(key))]
+        return [RawComment(c["user"], c["text"], str(c["id"])) for c in self.simulator.comments(int(key))]
 
     async def label_history(self, key: str) -> list[frozenset[str]]:
         """Every revision of the work item."""

@@ -157,7 +157,7 @@ class GitHubPlatform(SimulatedPlatform[GitHubSimulator]):
 
     async def comments(self, key: str) -> list[RawComment]:
         """From the simulator's state."""
-        return [RawComment(c["user"], c["body"]) for c in self.simulator.comments(REPOSITORY, int(key))]
+        return [RawComment(c["user"], c["body"], str(c["id"])) for c in self.simulator.comments(REPOSITORY, int(key))]
 
     async def label_history(self, key: str) -> list[frozenset[str]]:
         """Every version of the issue that the simulator kept."""

@@ -148,7 +148,7 @@ class GitLabPlatform(SimulatedPlatform[GitLabSimulator]):
 
     async def comments(self, key: str) -> list[RawComment]:
         """From the simulator's state."""
-        return [RawComment(c["user"], c["body"]) for c in self.simulator.comments(PROJECT, int(key))]
+        return [RawComment(c["user"], c["body"], str(c["id"])) for c in self.simulator.comments(PROJECT, int(key))]
 
     async def label_history(self, key: str) -> list[frozenset[str]]:
         """Every version of the issue that the simulator kept."""

@@ -95,6 +95,8 @@ class RawComment:
 
     author: str
     body: str
+    ref: str = ""
+    """What a webhook would call it, where that is known."""
 
 
 class Platform(ABC):

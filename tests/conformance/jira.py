@@ -174,7 +174,7 @@ class JiraPlatform(SimulatedPlatform[JiraSimulator]):
 
     async def comments(self, key: str) -> list[RawComment]:
         """From the simulator's state."""
-        return [RawComment(c["author"], c["body"]) for c in self.simulator.comments(key)]
+        return [RawComment(c["author"], c["body"], str(c["id"])) for c in self.simulator.comments(key)]
 
     async def label_history(self, key: str) -> list[frozenset[str]]:
         """Every version of the issue that the simulator kept."""

@@ -144,10 +144,11 @@ class LocalPlatform(Platform):
     async def comments(self, key: str) -> list[RawComment]:
         """The rows of the table."""
         rows = self._sql(
-            "SELECT c.author, c.body FROM comments c JOIN tickets t ON c.ticket = t.id WHERE number = ? ORDER BY c.id",
+            "SELECT c.author, c.body, c.id FROM comments c JOIN tickets t ON c.ticket = t.id"
+            " WHERE number = ? ORDER BY c.id",
             key,
         )
-        return [RawComment(author, body) for author, body in rows]
+        return [RawComment(author, body, str(ref)) for author, body, ref in rows]
 
     async def label_history(self, key: str) -> list[frozenset[str]]:
         """Played back from the events; those of one revision were committed together."""

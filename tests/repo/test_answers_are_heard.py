@@ -33,7 +33,6 @@ SILENT: Final = {
     ("poller.py", "note_cycle"): "for people to read",
     ("publish.py", "write_sticky"): "raises when it is not written",
     ("recover.py", "publish"): "the intent stands until it is published, and housekeeping finds it",
-    ("run.py", "publish"): "the same",
     ("recover.py", "decide_and_publish"): "the time stays due until it is decided",
     ("talk.py", "send"): "merged means that it waits already",
 }

@@ -158,3 +158,18 @@ async def test_a_role_that_an_organisation_made_up_counts_by_what_it_includes(gi
     github.fail("status", status=200, body=answer, path="permission", times=None)
     assert await tracker.access_of(Actor(id="5", name="mona")) is Access.WRITE
     assert await tracker.access_of(Actor(id="6", name="mona")) is Access.NONE
+
+
+async def test_P7_without_graphql_who_labelled_last_is_told_at_every_length(github: Bench) -> None:
+    """The list of events is never answered from what was kept: its Link header may be old."""
+    tracker, people = github.tracker(page_size=3), ("mona", "hubot")
+    ticket = await tracker.get(github.issue(TRIGGER))
+    github.fail("status", status=404, body={"message": "Not Found"}, path="graphql", times=None)
+    for turn in range(10):
+        github.simulator.add_label(REPOSITORY, 1, f"label-{turn}", "noise")
+        last = people[turn % 2]
+        github.simulator.remove_label(REPOSITORY, 1, TRIGGER, last)
+        github.simulator.add_label(REPOSITORY, 1, TRIGGER, last)
+        by = await tracker.labelled_by(ticket, TRIGGER)
+        assert by is not None
+        assert by.actor.name == last, f"turn {turn}"

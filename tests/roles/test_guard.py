@@ -25,7 +25,7 @@ import pytest
 from agentsmith.boottime import boottime
 from agentsmith.domain.errors import MachineTrouble
 from agentsmith.pipelines import guard as program
-from agentsmith.pipelines import guarded, posting
+from agentsmith.pipelines import guarded, posting, strays
 from agentsmith.pipelines.guarded import CommandNotStarted, Exit, Farewell, Guard, GuardDied
 from tests.support.processes import is_alive, state
 from tests.support.wait import quickest, wait_until
@@ -697,7 +697,6 @@ def killed_at_once(*pids: int) -> None:
             os.kill(pid, number)
 
 
-@pytest.mark.skipif(not program.LINUX, reason="only Linux has child subreapers")
 async def test_P1_what_escaped_from_a_guard_that_was_killed_is_ended(stage: Stage) -> None:
     """Three generations of one ticket: at most one is alive at any time."""
     for generation in range(1, 4):
@@ -717,7 +716,6 @@ async def test_P1_what_escaped_from_a_guard_that_was_killed_is_ended(stage: Stag
         await guard.close()
 
 
-@pytest.mark.skipif(not program.LINUX, reason="only Linux has child subreapers")
 async def test_P1_what_escaped_is_ended_without_the_consumer_too(stage: Stage) -> None:
     consumer = stage.consume(f"{ESCAPE} {STUBBORN}")
     await wait_until(lambda: "guard" in stage.consumer_says(), what="the guard is known")
@@ -728,6 +726,33 @@ async def test_P1_what_escaped_is_ended_without_the_consumer_too(stage: Stage) -
     killed_at_once(consumer.pid, keeper, guard)
     await wait_until(lambda: not stage.commands(), what="nothing of the run is left")
     await wait_until(lambda: not is_alive(barracks), what="the barracks are gone")
+
+
+async def test_P1_what_escaped_is_ended_without_the_barracks_too(stage: Stage) -> None:
+    """It comes to the consumer, which leaves its own children alone."""
+    program.prctl(program.SUBREAPER, 1)
+    ours = await asyncio.create_subprocess_exec("sh", "-c", "read x; exit 7", stdin=asyncio.subprocess.PIPE, env={})
+    try:
+        stage.env["AGENTSMITH_RUN_ID"] = "r1"
+        guard = await stage.open(grace=0.1)
+        running = await stage.begin(guard, f"{ESCAPE} {STUBBORN}")
+        await wait_until((stage.place / "escaped").exists, what="a process that left")
+        killed_at_once(barracks_of(guard.pid), guard.pid, proper(guard))
+        with pytest.raises(GuardDied):
+            await running
+        ended: set[int] = set()
+
+        def all_ended() -> bool:
+            strays.look(ended)
+            left = [pid for pid in program.children() if pid in ended or program.session_of(pid) == guard.pid]
+            return not stage.commands() and not left
+
+        await wait_until(all_ended, what="nothing of the run is left")
+        await guard.close()
+        await ours.communicate(b"\n")
+        assert ours.returncode == 7
+    finally:
+        program.prctl(program.SUBREAPER, 0)
 
 
 async def test_the_number_of_a_keeper_is_nobody_elses_until_its_handle_lets_go(stage: Stage) -> None:

@@ -230,3 +230,60 @@ async def test_a_shadow_obeys_nothing(world: World) -> None:
     assert isinstance(await talk.obey(signal), WouldClaim)
     assert not await signals(world)
     assert await world.comments(key) == before
+
+
+async def strangers(world: World, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A ticket that a stranger changed after its trigger was set."""
+
+    async def access_of(actor: Actor) -> Access:
+        return Access.READ if actor.name == "mallory" else Access.WRITE
+
+    monkeypatch.setattr(world.trackers["local"], "access_of", access_of)
+    key = await world.open_ticket("agent-smith:failed")
+    await world.desk.edit(key, body="mine", actor="mallory")
+    return key
+
+
+async def test_P7_a_retry_by_comment_vets_the_text_that_its_author_saw(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key = await strangers(world, monkeypatch)
+    await obey(world, await says(world, key, "/agent-smith retry"))
+    await world.drain_signals()
+    await world.drain_signals()
+    assert await world.statuses(key) == {Status.ENQUEUED}
+
+
+async def test_P7_text_that_was_changed_after_the_comment_was_not_seen_by_its_author(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key = await strangers(world, monkeypatch)
+    signal = await says(world, key, "/agent-smith retry")
+    await world.desk.edit(key, body="and more", actor="mallory")
+    await obey(world, signal)
+    assert await signals(world) == []
+    assert "'mallory' changed the text" in (await world.comments(key))[-1]
+    assert await world.statuses(key) == {Status.FAILED}
+
+
+@pytest.mark.parametrize("text", ["/agent-smith retry", "  \n/agent-smith cancel"])
+async def test_P7_what_an_agent_said_is_no_command_where_we_share_a_persons_account(
+    world: World, monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    """`comment: "{{ summary }}"` posts it under our name, which here is that of somebody who may."""
+
+    async def access_of(_: Actor) -> Access:
+        return Access.ADMIN
+
+    tracker = world.trackers["local"]
+    monkeypatch.setattr(tracker, "access_of", access_of)
+    monkeypatch.setattr("agentsmith.trackers.local.tracker.ME", Actor("mona", "mona"))
+    key = await world.open_ticket("agent-smith:failed")
+    await tracker.say(await tracker.get(key), text, deadline=float("inf"))
+    comment = (await world.desk.show(key)).comments[-1]
+    assert comment.author.name == "mona"
+    signal = Signal("local", key, world.ticket_id(key), SignalKind.COMMAND, "webhook", remark=str(comment.id))
+    outcome = await obey(world, signal)
+    assert isinstance(outcome, AlreadyClaimed)
+    assert outcome.why == "the comment is no command"
+    assert await signals(world) == []

@@ -332,3 +332,39 @@ async def test_a_server_has_everything_below_its_own_root() -> None:
         assert (await client.get(url)).status_code == 200
         assert running.api_url.endswith("/tfs")
     simulator.assert_understood()
+
+
+@pytest.mark.parametrize("only", ["true", "True"])
+async def test_what_is_only_validated_is_answered_and_not_kept(
+    azure: AzureDevOpsSimulator, api: httpx.AsyncClient, only: str
+) -> None:
+    azure.subscribe("Web", "http://127.0.0.1:9/nobody", event="workitem.updated")
+    azure.subscribe("Web", "http://127.0.0.1:9/nobody", event="workitem.created")
+    number = azure.open_item("Web", tags=["a"], webhook=False)
+    headers, tried = {"Content-Type": JSON_PATCH}, {**V, "validateOnly": only}
+    wanted = [rev(1), tags("add", "New"), {"op": "add", "path": "/fields/System.History", "value": "hi"}]
+    answer = await api.patch(f"/workitems/{number}", params=tried, headers=headers, content=json.dumps(wanted))
+    assert (answer.status_code, answer.json()["fields"]["System.Tags"]) == (200, "a; New")
+    assert (await api.get(f"/workitems/{number}", params=V)).json()["rev"] == 1
+    assert (azure.tags(number), azure.comments(number)) == (["a"], [])
+    title = json.dumps([{"op": "add", "path": "/fields/System.Title", "value": "T"}])
+    answer = await api.post("/workitems/$Task", params=tried, headers=headers, content=title)
+    assert answer.status_code == 200
+    assert (await api.get(f"/workitems/{answer.json()['id']}", params=V)).status_code == 404
+    assert azure.outbox.held == []
+    # What is wrong is refused all the same, and what is meant is done.
+    answer = await api.patch(f"/workitems/{number}", params=tried, headers=headers, content=json.dumps([rev(7)]))
+    assert answer.status_code == 412
+    await patch(api, number, rev(1), tags("add", "new"))
+    assert azure.tags(number) == ["a", "new"], "in the spelling of whoever wrote it first for good"
+
+
+async def test_a_field_that_no_process_has_is_refused(azure: AzureDevOpsSimulator, api: httpx.AsyncClient) -> None:
+    number = azure.open_item("Web")
+    for op in ({"op": "add", "value": "x"}, {"op": "remove"}):
+        answer = await patch(api, number, {**op, "path": "/fields/Custom.Nowhere"})
+        assert (answer.status_code, "TF51535" in answer.json()["message"]) == (400, True)
+    azure.define_field("Web", "Custom.Team")
+    assert (await patch(api, number, {"op": "add", "path": "/fields/Custom.Team", "value": "x"})).status_code == 200
+    known = {"op": "add", "path": "/fields/Microsoft.VSTS.Common.Priority", "value": 2}
+    assert (await patch(api, number, known)).status_code == 200

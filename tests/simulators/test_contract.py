@@ -23,6 +23,8 @@ async def test_a_tour_of_what_is_described(judge: ContractJudge, hub: GitHubSimu
     number, pull = hub.open_issue(REPO, labels=["a"]), hub.open_pull_request(REPO, labels=["a"])
     comment = hub.comment(REPO, number, "hi")
     hub.push(REPO, "fresh", {"new.txt": "new\n"})
+    blocker = hub.issue(REPO, hub.open_issue(REPO)).id
+    blocking = f"/issues/{number}/dependencies/blocked_by"
     root = str(api.base_url).partition("/repos/")[0]
     issue = f"/issues/{number}"
     hook = {"config": {"url": "http://127.0.0.1:9/x", "content_type": "json"}, "events": ["issues"], "active": False}
@@ -47,6 +49,12 @@ async def test_a_tour_of_what_is_described(judge: ContractJudge, hub: GitHubSimu
         ("GET", "/issues/comments", None, 200),
         ("GET", f"{issue}/events", None, 200),
         ("GET", f"{issue}/timeline", None, 200),
+        ("GET", "/branches/main", None, 200),
+        ("GET", "/branches/nowhere", None, 404),
+        ("POST", blocking, {"issue_id": blocker}, 201),
+        ("POST", blocking, {"issue_id": blocker}, 422),
+        ("POST", blocking, {"issue_id": 4711}, 404),
+        ("GET", blocking, None, 200),
         ("POST", f"{issue}/reactions", {"content": "eyes"}, 201),
         ("POST", f"{issue}/reactions", {"content": "eyes"}, 200),
         ("GET", f"{issue}/reactions", None, 200),
@@ -76,6 +84,16 @@ async def test_a_tour_of_what_is_described(judge: ContractJudge, hub: GitHubSimu
     assert judge.check(gone.request, gone)
     assert judge.judged == len(tour) + 1
     hub.assert_understood()
+
+
+async def test_what_newer_clients_read_is_there(hub: GitHubSimulator, api: httpx.AsyncClient) -> None:
+    """Of a repository and of labels, where they are asked for by themselves."""
+    number = hub.open_issue(REPO, labels=["a"])
+    whole = (await api.get(str(api.base_url).rstrip("/"))).json()
+    assert (whole["subscribers_count"], whole["network_count"]) == (0, 0)
+    for path in ("/labels", f"/issues/{number}/labels"):
+        [label, *_] = (await api.get(path)).json()
+        assert (label["archived_at"], label["archived_by"]) == (None, None)
 
 
 async def test_what_is_described_nowhere_is_counted(judge: ContractJudge, api: httpx.AsyncClient) -> None:

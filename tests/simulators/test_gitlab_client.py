@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
+from urllib.parse import quote
 
 import gitlab
 import httpx
@@ -14,7 +16,7 @@ from gitlab.exceptions import GitlabAuthenticationError, GitlabCreateError, Gitl
 from agentsmith.simulators import Fault, Running
 from agentsmith.simulators.gitlab import GitLabSimulator
 from tests.support import gitlab_simulator
-from tests.support.contracts import ContractBroken, ContractJudge
+from tests.support.contracts import ContractBroken, ContractJudge, described
 from tests.support.gitlab_simulator import PROJECT
 
 lab, running, api = gitlab_simulator.lab, gitlab_simulator.running, gitlab_simulator.api
@@ -216,3 +218,29 @@ async def test_a_tour_of_what_was_written_down(lab: GitLabSimulator, api: httpx.
         with pytest.raises(ContractBroken, match=words):
             await ask(method, path, body)
     lab.assert_understood()
+
+
+async def test_what_is_not_simulated_says_so(lab: GitLabSimulator, api: httpx.AsyncClient) -> None:
+    """A 404 would read as `there is none`; whoever is told that believes it."""
+    lab.set_access(PROJECT, "smith-bot", "maintainer")
+    iid = lab.open_issue(PROJECT, labels=["a"])
+    known = {"id": quote(PROJECT, safe=""), "issue_iid": str(iid), "label_id": "a"}
+    known["note_id"] = str(lab.comment(PROJECT, iid, "hi"))
+    known["hook_id"] = str(lab.register_webhook(PROJECT, "http://127.0.0.1:9/x"))
+    root = str(api.base_url).partition("/projects/")[0]
+    told: dict[str, int] = {}
+    for path in described("gitlab", "get"):
+        filled = re.sub(r"\{(\w+)\}", lambda found: known.get(found[1], "1"), path.removeprefix("/api/v4"))
+        answer = await api.get(f"{root}{filled}")
+        told[path] = answer.status_code
+        if answer.status_code == 404:
+            # Of what is simulated there is none with the number 1, and that is said in GitLab's own words.
+            assert not any(word in path for word in ("discussions", "branches", "pipelines", "jobs", "approval")), path
+        elif answer.status_code != 200:
+            assert (answer.status_code, "does not know this" in answer.text) == (500, True), (path, answer.text)
+    assert told["/api/v4/projects/{id}/merge_requests/{merge_request_iid}/discussions"] == 500
+    assert told["/api/v4/projects/{id}/repository/branches/{branch}"] == 500
+    changes = await api.get("/merge_requests/1/changes")
+    assert "does not know this" in changes.text
+    assert list(told.values()).count(200) > 10
+    lab.unknown_requests.clear()

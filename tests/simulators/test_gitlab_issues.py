@@ -252,11 +252,11 @@ async def test_old_versions_are_served_on_demand(lab: GitLabSimulator, api: http
 
 async def test_what_it_does_not_know_is_an_error_that_is_kept(lab: GitLabSimulator, api: httpx.AsyncClient) -> None:
     lab.open_issue(PROJECT)
-    assert (await api.get("/pipelines")).status_code == 404  # read as the path of a project
+    assert (await api.get("/pipelines")).status_code == 500
     assert (await api.patch("/issues/1", json={})).status_code == 500
     assert (await api.get("/issues", params={"lables": "x"})).status_code == 500
     assert (await api.put("/issues/1", json={"lables": "x"})).status_code == 500
-    assert len(lab.unknown_requests) == 3
+    assert len(lab.unknown_requests) == 4
     with pytest.raises(AssertionError, match="lables"):
         lab.assert_understood()
 

@@ -347,3 +347,18 @@ async def test_everything_can_be_done_from_another_process(running: Running) -> 
         assert (await control.post("/_control/act/labels", json={"key": "WEB-99"})).status_code == 400
         advanced = await control.post("/_control/clock", json={"advance": 5})
         assert advanced.json()["now"] == START + 5
+
+
+@pytest.mark.parametrize("by", ["id", "key"])
+async def test_an_issue_is_opened_in_a_project_by_id_or_key(
+    site: JiraSimulator, api: httpx.AsyncClient, by: str
+) -> None:
+    project = site.hub.world.project(PROJECT)
+    named = {"id": str(project.id)} if by == "id" else {"key": PROJECT}
+    fields = {"project": named, "summary": "S", "issuetype": {"name": "Task"}}
+    answer = await api.post("/issue", json={"fields": fields})
+    assert answer.status_code == 201, answer.text
+    assert site.issue(answer.json()["key"]).project == PROJECT
+    for wrong in ({"id": "4711"}, {"key": "NO"}, {}, None, "WEB"):
+        refused = await api.post("/issue", json={"fields": {**fields, "project": wrong}})
+        assert (refused.status_code, "project" in refused.text) == (400, True)

@@ -6,11 +6,13 @@ What is about servers, connections, users or the embedded server is played on th
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Final, cast
 
 import pytest
 
 from agentsmith.store import store as store_module
+from tests.chaos import disk
 from tests.support.redis_server import RedisServer
 from tests.support.simulated_server import StagedServer, connect_anywhere
 from tests.support.stores import PrivateServer
@@ -34,6 +36,15 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         return
     if {"redis_server", "private_server"} & set(metafunc.fixturenames):
         metafunc.parametrize("kind_of_server", ["real", "simulated"])
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A disk that is easily full."""
+    if why := disk.mount(folder := tmp_path / "disk"):
+        pytest.skip(f"NOT TESTED: no small disk can be had here: {why}")
+    yield folder
+    disk.unmount(folder)
 
 
 @pytest.fixture(autouse=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Iterator
 
 import pytest
@@ -94,7 +95,7 @@ async def test_nobody_goes_on_talking_to_the_old_primary(sentinel: Sentinel, pri
     sentinel.name(old)
     async with Store(sentinel.url, times=TIMES) as store:
         await asyncio.gather(*(store.redis.ping() for _ in range(3)))
-        taking = asyncio.create_task(store.queue.take("c1", wait=9))
+        taking = asyncio.create_task(store.queue.take("c1", wait=60))
         await wait_until(lambda: "cmd=blmove" in str(old.command("CLIENT", "LIST")), what="the take is blocked")
         assert "agentsmith" in str(old.command("CLIENT", "LIST"))
         sentinel.name(new)
@@ -103,6 +104,31 @@ async def test_nobody_goes_on_talking_to_the_old_primary(sentinel: Sentinel, pri
         assert await store.outage.outlast(lambda: store.queue.push(a_request(1))) is Pushed.PUSHED
         assert (old.command("LLEN", store.keys.queue), new.command("LLEN", store.keys.queue)) == (0, 1)
         assert "agentsmith" not in str(old.command("CLIENT", "LIST")), "no connection is left"
+
+
+async def test_a_sentinel_that_is_behind_is_not_believed(private_server: PrivateServer) -> None:
+    old, new = private_server(tcp=True), private_server(tcp=True)
+    monitor = f"sentinel monitor {SERVICE} 127.0.0.1"
+    newer = f"{monitor} {new.port} 1\nsentinel config-epoch {SERVICE} 5\n"
+    with (
+        RedisServer("--sentinel", conf=f"{monitor} {old.port} 1\n", tcp=True) as behind,
+        RedisServer("--sentinel", conf=newer, tcp=True) as knowing,
+    ):
+        url = f"redis+sentinel://127.0.0.1:{behind.port},127.0.0.1:{knowing.port}/{SERVICE}"
+        async with Store(url, times=TIMES) as store:
+            await store.redis.ping()
+
+            async def has_moved() -> bool:
+                with contextlib.suppress(*AWAY):
+                    await store.prove()
+                return bool(new.command("EXISTS", store.keys.probe))
+
+            await wait_until(has_moved, what="the primary that the newer configuration names")
+            old.command("FLUSHALL")
+            for _ in range(20):
+                await asyncio.sleep(0.02)  # time: over several looks, at both of them
+                await store.outage.outlast(store.prove)
+            assert not old.command("EXISTS", store.keys.probe)
 
 
 async def test_a_replica_that_is_named_as_the_primary_is_not_believed(

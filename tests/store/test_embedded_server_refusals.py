@@ -23,6 +23,7 @@ from agentsmith.domain.errors import StoreRefused
 from agentsmith.store.server import EmbeddedServer, ParentDeath, ServerUnavailable, find_binary
 from agentsmith.store.server_home import ServerHome
 from agentsmith.store.server_process import ping
+from tests.chaos.disk import fill
 from tests.support.embedded import connect, servers_of
 from tests.support.wait import wait_until
 
@@ -224,32 +225,14 @@ def test_the_wheels_program_is_preferred_then_one_on_the_path(tmp_path: Path, mo
         find_binary(None)
 
 
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    done = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=6m", "none", folder], check=False, capture_output=True)
-    if done.returncode:
-        pytest.skip(f"NOT TESTED: no disk can be made here that is small: {done.stderr.decode().strip()}")
-    yield folder
-    subprocess.run(["umount", "--lazy", folder], check=True)
-
-
-def fill(file: Path) -> None:
-    """Take all the room that there is."""
-    with file.open("wb", buffering=0) as junk, suppress(OSError):
-        while junk.write(b"x" * 4096):
-            pass
-
-
 async def test_a_full_disk_is_waited_out_and_named(small_disk: Path) -> None:
-    junk, data_dir = small_disk / "junk", small_disk / "data"
+    data_dir = small_disk / "data"
     async with EmbeddedServer(data_dir) as server:
         keeping = asyncio.create_task(server.keep())
         with connect(server.url) as client:
             client.set("some", "thing")
         with capture_logs() as logs:
-            fill(junk)
+            junk = fill(small_disk)
             with suppress(redis.RedisError), connect(server.url) as client:
                 client.set("more", "x" * 8192)
 
@@ -275,9 +258,9 @@ async def test_a_full_disk_is_waited_out_and_named(small_disk: Path) -> None:
 
 
 async def test_a_start_on_a_full_disk_is_refused_for_now(small_disk: Path) -> None:
-    fill(small_disk / "junk")
+    junk = fill(small_disk)
     with pytest.raises(StoreRefused, match=r"no room .* bytes are free; make room there"):
         await EmbeddedServer(small_disk / "data").start()
-    (small_disk / "junk").unlink()
+    junk.unlink()
     async with EmbeddedServer(small_disk / "data") as server:
         assert server.url

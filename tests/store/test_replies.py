@@ -18,6 +18,7 @@ from agentsmith.domain.errors import StoreRefused, StoreUnavailable
 from agentsmith.store import AWAY, Outage, Store
 from agentsmith.store.connection import check_requirements
 from agentsmith.store.replies import PLAIN, REPLIES, Means, meaning
+from tests.chaos.disk import fill
 from tests.support.redis_server import RedisServer, server_binary
 from tests.support.stores import TIMES, PrivateServer, a_request
 from tests.support.wait import wait_until
@@ -200,6 +201,19 @@ async def test_a_disk_that_cannot_be_written(quick: tuple[Store, RedisServer]) -
     told = await outlives(store, lambda: None, lambda: server.command("CONFIG", "SET", "save", ""))
     assert "MISCONF" in told
     assert "disk" in told
+
+
+async def test_a_full_disk_under_the_append_only_file(small_disk: Path, private_server: PrivateServer) -> None:
+    server = private_server("--appendonly", "yes", "--appendfsync", "everysec", "--dir", str(small_disk))
+    async with Store(server.url, times=TIMES) as store:
+        store.outage = Outage(first_wait=0.001, longest_wait=0.01)
+        junk = fill(small_disk)
+        server.command("SET", "agentsmith:probe", "x" * 8192, "PX", "60000")
+        status = "aof_last_write_status"
+        await wait_until(lambda: server.command("INFO", "persistence")[status] == "err", what="a write fails")
+        told = await outlives(store, lambda: None, junk.unlink)
+    assert "MISCONF" in told
+    assert "make room on the disk" in told
 
 
 async def test_no_memory_left(quick: tuple[Store, RedisServer]) -> None:

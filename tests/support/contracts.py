@@ -27,9 +27,9 @@ from agentsmith.simulators import Recorded
 
 CONTRACTS = Path(__file__).resolve().parents[2] / ".." / "shared" / "contracts"
 DOCUMENTS = {
-    "github": ("github",),
+    "github": ("github", "github-unmet"),
     "gitlab": ("gitlab",),
-    "azure-devops": ("azure-wit", "azure-git", "azure-hooks"),
+    "azure-devops": ("azure-wit", "azure-git", "azure-hooks", "azure-build", "azure-policy"),
     "jira": ("jira",),
 }
 
@@ -84,6 +84,7 @@ class _Operation:
     """One described method of one described path."""
 
     document: OpenAPI
+    path: str
     pattern: re.Pattern[str]
     method: str
     statuses: frozenset[str]
@@ -209,6 +210,11 @@ def _with_null(node: Any) -> Any:
     return [_with_null(item) for item in node] if isinstance(node, list) else node
 
 
+def described(platform: str, method: str) -> list[str]:
+    """The paths that the descriptions know for a method, with their parameters in braces."""
+    return sorted({operation.path for operation in _operations(platform) if operation.method == method})
+
+
 def _find(platform: str, exchange: Exchange) -> _Operation | None:
     found = [
         operation
@@ -237,7 +243,7 @@ def _operations(platform: str) -> list[_Operation]:
                 query = frozenset(p["name"] for p in parameters if p["in"] == "query")
                 literals = len(re.sub(r"\{[^}]*\}", "", path))
                 statuses = frozenset(operation["responses"])
-                found.append(_Operation(document, pattern, method, statuses, query, literals))
+                found.append(_Operation(document, path, pattern, method, statuses, query, literals))
     return found
 
 

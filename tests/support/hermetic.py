@@ -41,7 +41,7 @@ def make_hermetic() -> None:
 
 def _environment() -> None:
     # Sizes that a person may choose are those that CONTRIBUTING.md names.
-    sizes = set(re.findall(r"AGENTSMITH_[A-Z_]+", (Path(__file__).parents[2] / "CONTRIBUTING.md").read_text()))
+    sizes = set(re.findall(r"AGENTSMITH_[A-Z_]+", (Path(__file__).parents[2] / "CONTRIBUTING.md").read_text("utf-8")))
     kept = {
         name: value
         for name, value in os.environ.items()

@@ -114,6 +114,7 @@ def test_the_defaults_are_those_that_the_documents_promise() -> None:
         "teams": (),
         "roles": (),
         "bots": False,
+        "edits": "vetted",
     }
     assert (config.server.host, config.server.port) == ("127.0.0.1", 8080)
     assert (config.redis.url, config.redis.server, config.redis.namespace) == (None, None, "agentsmith")

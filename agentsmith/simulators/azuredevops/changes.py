@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -52,6 +53,22 @@ class Changes:
 
     def __init__(self, world: World, clock: Clock, notify: Callable[[Notice], None]) -> None:
         self.world, self.clock, self._notify = world, clock, notify
+
+    @contextmanager
+    def rehearsal(self, project: Project) -> Iterator[None]:
+        """What is changed meanwhile is forgotten again, and nobody is told of it."""
+        notify, tags = self._notify, dict(project.tags)
+        items = {item.id: list(item.revisions) for item in self.world.items.values()}
+        self._notify = lambda _: None
+        try:
+            yield
+        finally:
+            self._notify, project.tags = notify, tags
+            for item in list(self.world.items.values()):
+                if item.id in items:
+                    item.revisions[:] = items[item.id]
+                else:
+                    del self.world.items[item.id]
 
     def create(self, project: Project, type_: str, fields: Mapping[str, Any], by: By) -> WorkItem:
         """A new work item in its type's first state."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from starlette.responses import JSONResponse, Response
@@ -22,7 +23,7 @@ from agentsmith.simulators.azuredevops.answers import (
 from agentsmith.simulators.azuredevops.hub import Hub
 from agentsmith.simulators.azuredevops.patching import read_patch
 from agentsmith.simulators.azuredevops.payloads import Renderer
-from agentsmith.simulators.azuredevops.state import TAGS, WorkItem
+from agentsmith.simulators.azuredevops.state import TAGS, Project, WorkItem
 from agentsmith.simulators.frame import Call, Handler
 
 ITEM = "/wit/workitems/{number:int}"
@@ -86,10 +87,10 @@ class ItemRoutes:
             raise refuse(400, message, "WorkItemRevisionLimitExceededException")
         if "silent_permission_loss" in call.quirks:
             wishes.fields.pop(TAGS, None)
-        by = self.hub.door.by(call)
-        self.hub.changes.update(item, by, wishes.fields, relations=wishes.relations, history=wishes.history)
-        expand = _expansion(call.query.get("$expand"))
-        return JSONResponse(self.hub.render(call).item(item, item.now, expand=expand))
+        by, expand = self.hub.door.by(call), _expansion(call.query.get("$expand"))
+        with self._for_good(call, project):
+            self.hub.changes.update(item, by, wishes.fields, relations=wishes.relations, history=wishes.history)
+            return JSONResponse(self.hub.render(call).item(item, item.now, expand=expand))
 
     def create(self, call: Call) -> Response:
         """A new work item."""
@@ -108,10 +109,16 @@ class ItemRoutes:
             message = "TF401320: Rule Error for field Title. Error code: Required, InvalidEmpty."
             raise refuse(400, message, "RuleValidationException")
         by = self.hub.door.by(call)
-        item = self.hub.changes.create(project, type_, wishes.fields, by)
-        if wishes.history:
-            self.hub.changes.comment(item, wishes.history, by)
-        return JSONResponse(self.hub.render(call).item(item, item.now))
+        with self._for_good(call, project):
+            item = self.hub.changes.create(project, type_, wishes.fields, by)
+            if wishes.history:
+                self.hub.changes.comment(item, wishes.history, by)
+            return JSONResponse(self.hub.render(call).item(item, item.now))
+
+    def _for_good(self, call: Call, project: Project) -> AbstractContextManager[None]:
+        """Where a change is made; with `validateOnly` it is answered and not kept."""
+        only_tried = call.query.get("validateOnly", "").casefold() == "true"
+        return self.hub.changes.rehearsal(project) if only_tried else nullcontext()
 
     def delete(self, call: Call) -> Response:
         """Into the recycle bin."""

@@ -14,6 +14,26 @@ from agentsmith.simulators.frame import Unsupported
 MOST_TAGS = 100
 LONGEST_TAG = 400
 READ_ONLY = frozenset({"System.Id", "System.Rev", "System.ChangedBy", "System.CreatedBy", "System.CreatedDate"})
+_SYSTEM = (
+    "AreaId AreaPath AssignedTo BoardColumn BoardLane Description History IterationId IterationPath Parent Reason "
+    "State Tags TeamProject Title WorkItemType"
+)
+_COMMON = "AcceptanceCriteria Activity ActivatedDate BusinessValue ClosedDate Priority Rating Resolution Risk Severity"
+_COMMON += " StackRank TimeCriticality Triage ValueArea"
+_SCHEDULING = "CompletedWork DueDate Effort FinishDate OriginalEstimate RemainingWork Size StartDate StoryPoints"
+_TESTING = "Microsoft.VSTS.TCM.ReproSteps Microsoft.VSTS.TCM.SystemInfo Microsoft.VSTS.TCM.Steps"
+_BUILDING = "Microsoft.VSTS.Build.FoundIn Microsoft.VSTS.Build.IntegrationBuild"
+KNOWN = frozenset(
+    name.casefold()
+    for name in (
+        *(f"System.{word}" for word in _SYSTEM.split()),
+        *(f"Microsoft.VSTS.Common.{word}" for word in _COMMON.split()),
+        *(f"Microsoft.VSTS.Scheduling.{word}" for word in _SCHEDULING.split()),
+        *_TESTING.split(),
+        *_BUILDING.split(),
+    )
+)
+"""The fields of the types that a new project has, folded: their names ignore case."""
 _TARGET = re.compile(r"/_apis/wit/workItems/(\d+)$", re.I)
 
 
@@ -75,6 +95,9 @@ def _field(
 ) -> None:
     if name in READ_ONLY:
         raise refuse(400, f"TF401326: Invalid field status 'ReadOnly' for field '{name}'.", "RuleValidationException")
+    if name.casefold() not in KNOWN | {custom.casefold() for custom in project.custom_fields}:
+        message = f"TF51535: Cannot find field {name}."
+        raise refuse(400, message, "WorkItemTrackingFieldDefinitionNotFoundException")
     if op == "remove":
         patch.fields[name] = ""
         return

@@ -46,6 +46,11 @@ class People:
         return guid
 
     @operation
+    def define_field(self, project: str, name: str) -> None:
+        """Give the project's process a field of its own, such as `Custom.Team`."""
+        self.hub.world.project(project).custom_fields.add(name)
+
+    @operation
     def add_repository(
         self,
         project: str,

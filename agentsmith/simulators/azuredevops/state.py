@@ -157,6 +157,8 @@ class Project:
     admins: set[str] = field(default_factory=set)
     types: dict[str, Mapping[str, str]] = field(default_factory=lambda: dict(TYPES))
     repositories: list[GitRepository] = field(default_factory=list)
+    custom_fields: set[str] = field(default_factory=set)
+    """Fields that its process has beside those of every project; any other is refused."""
 
     def repository(self, name: str) -> GitRepository:
         """A repository by name or id; LookupError where there is none."""

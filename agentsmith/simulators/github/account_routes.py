@@ -56,7 +56,8 @@ class AccountRoutes:
         """The repository itself, with what the caller may do."""
         repository = self.hub.door.repository(call)
         role = self.hub.door.role(call, repository)
-        return JSONResponse(repository_json(self.hub.render(call), repository, role))
+        shown = repository_json(self.hub.render(call), repository, role)
+        return JSONResponse({**shown, "subscribers_count": 0, "network_count": 0})
 
     def membership(self, call: Call) -> Response:
         """Whether somebody is in a team; one that nobody made looks like one that the caller may not see."""

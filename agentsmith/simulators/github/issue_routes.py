@@ -10,6 +10,7 @@ from agentsmith.simulators.frame import Call, Handler
 from agentsmith.simulators.github.access import credential_of
 from agentsmith.simulators.github.answers import (
     choice,
+    custom,
     invalid,
     moment,
     not_found,
@@ -20,7 +21,7 @@ from agentsmith.simulators.github.answers import (
 )
 from agentsmith.simulators.github.hub import Hub
 from agentsmith.simulators.github.label_routes import names_in
-from agentsmith.simulators.github.payloads import Json
+from agentsmith.simulators.github.repository_payload import repository_json
 from agentsmith.simulators.github.state import REACTIONS, Issue, Repository
 
 ISSUES = "/repos/{owner}/{repo}/issues"
@@ -189,7 +190,7 @@ class IssueRoutes:
         repository, issue = self.hub.door.issue(call)
         found = [self.hub.world.issue_by_id(i) for i in issue.blocked_by]
         render = self.hub.render(call)
-        shown = [_with_repository(render.issue(*pair), *pair) for pair in found if pair]
+        shown = [{**render.issue(*pair), "repository": repository_json(render, pair[0])} for pair in found if pair]
         return self.hub.page(call, repository, f"issues/{issue.number}/dependencies/blocked_by", shown)
 
     def blocking(self, call: Call) -> Response:
@@ -212,7 +213,7 @@ class IssueRoutes:
         if target is None:
             raise not_found()
         if target[1].id in issue.blocked_by:
-            raise refuse(422, "Validation Failed", errors=["Target issue has already been taken"])
+            raise custom("IssueDependency", "Target issue has already been taken")
         self.hub.changes.set_blockers(repository, issue, (*issue.blocked_by, target[1].id))
         return JSONResponse(self.hub.render(call).issue(*target), 201)
 
@@ -254,7 +255,3 @@ def _assigned(issue: Issue, wanted: str | None) -> bool:
     if wanted in (None, "*"):
         return wanted is None or bool(issue.assignees)
     return not issue.assignees if wanted == "none" else wanted in issue.assignees
-
-
-def _with_repository(shown: Json, repository: Repository, _: Issue) -> Json:
-    return {**shown, "repository": {"id": repository.id, "full_name": repository.full_name}}

@@ -12,6 +12,7 @@ from agentsmith.simulators.frame import Call, Handler
 from agentsmith.simulators.github.access import credential_of
 from agentsmith.simulators.github.answers import invalid, not_found, read_json, read_object, refuse
 from agentsmith.simulators.github.hub import Hub
+from agentsmith.simulators.github.payloads import Json
 from agentsmith.simulators.github.state import AUTO_COLOR, Issue, Label, Repository
 
 ON_ISSUE = "/repos/{owner}/{repo}/issues/{number:int}/labels"
@@ -43,7 +44,7 @@ class LabelRoutes:
     def on_issue(self, call: Call) -> Response:
         """The labels of an issue."""
         repository, issue = self.hub.door.issue(call)
-        shown = self.hub.render(call).labels(repository, issue)
+        shown = [_whole(label) for label in self.hub.render(call).labels(repository, issue)]
         return self.hub.page(call, repository, f"issues/{issue.number}/labels", shown)
 
     def add(self, call: Call) -> Response:
@@ -87,7 +88,7 @@ class LabelRoutes:
         repository = self.hub.door.repository(call)
         render = self.hub.render(call)
         labels = list(repository.labels.values())
-        return self.hub.page(call, repository, "labels", labels, lambda each: render.label(repository, each))
+        return self.hub.page(call, repository, "labels", labels, lambda each: _whole(render.label(repository, each)))
 
     def create(self, call: Call) -> Response:
         """Make a label; 422 `already_exists` where there is one of that name in any case."""
@@ -101,13 +102,13 @@ class LabelRoutes:
             raise invalid("Label", "already_exists", "name")
         color = _color(data.get("color", AUTO_COLOR))
         label = self.hub.changes.create_label(repository, name, color, data.get("description"))
-        shown = self.hub.render(call).label(repository, label)
+        shown = _whole(self.hub.render(call).label(repository, label))
         return JSONResponse(shown, 201, {"Location": shown["url"]})
 
     def get(self, call: Call) -> Response:
         """One label."""
         repository, label = self._named(call)
-        return JSONResponse(self.hub.render(call).label(repository, label))
+        return JSONResponse(_whole(self.hub.render(call).label(repository, label)))
 
     def edit(self, call: Call) -> Response:
         """Rename or recolour; every issue that has it follows."""
@@ -126,7 +127,7 @@ class LabelRoutes:
         if "description" in data:
             fields["description"] = data["description"]
         repository.labels[label.id] = replace(label, **fields)
-        return JSONResponse(self.hub.render(call).label(repository, repository.labels[label.id]))
+        return JSONResponse(_whole(self.hub.render(call).label(repository, repository.labels[label.id])))
 
     def delete(self, call: Call) -> Response:
         """Delete a label, and thereby take it off every issue."""
@@ -149,7 +150,7 @@ class LabelRoutes:
         return self.hub.door.may_label(call, repository)
 
     def _all(self, call: Call, repository: Repository, issue: Issue) -> Response:
-        return JSONResponse(self.hub.render(call).labels(repository, issue))
+        return JSONResponse([_whole(label) for label in self.hub.render(call).labels(repository, issue)])
 
 
 def names_in(labels: Any) -> list[str]:
@@ -178,3 +179,8 @@ def _color(value: Any) -> str:
     if not isinstance(value, str) or not re.fullmatch("[0-9a-fA-F]{6}", value):
         raise invalid("Label", "invalid", "color")
     return value
+
+
+def _whole(label: Json) -> Json:
+    """A label as the endpoints for labels show it; issues and webhooks show less."""
+    return {**label, "archived_at": None, "archived_by": None}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from typing import Any
+from urllib.parse import quote
 
 from starlette.responses import JSONResponse, Response
 
@@ -126,10 +127,18 @@ class RefRoutes:
         if sha is None:
             raise refuse(404, "Branch not found")
         render = self.hub.render(call)
-        commit = _commit(render, repository, sha, repository.commits[sha])
-        tip = {"sha": sha, "node_id": commit["node_id"], "url": commit["url"], "commit": commit}
-        links = {"self": f"{render.repo_url(repository)}/branches/{name}"}
-        return JSONResponse({"name": name, "commit": tip, "protected": False, "_links": links})
+        url = f"{render.repo_url(repository)}/branches/{quote(name, safe='')}"
+        checks = {"enforcement_level": "off", "contexts": [], "checks": []}
+        return JSONResponse(
+            {
+                "name": name,
+                "commit": _tip(render, repository, sha),
+                "_links": {"self": url, "html": f"{render.web}/{repository.full_name}/tree/{name}"},
+                "protected": False,
+                "protection": {"enabled": False, "required_status_checks": checks},
+                "protection_url": f"{url}/protection",
+            }
+        )
 
     def _readable(self, call: Call) -> Repository:
         repository = self.hub.door.repository(call)
@@ -148,6 +157,33 @@ def _ref(render: Renderer, repository: Repository, name: str, sha: str) -> Json:
     return {"ref": name, "node_id": f"REF_{name}", "url": f"{git}/{name}", "object": target}
 
 
+def _tip(render: Renderer, repository: Repository, sha: str) -> Json:
+    """A commit as GitHub shows it: git's own, and what GitHub knows of it."""
+    own = repository.commits[sha]
+    commit, commits = _commit(render, repository, sha, own), f"{render.repo_url(repository)}/commits"
+    known = own["author"].casefold() in render.world.users
+    parents = [
+        {
+            "sha": parent,
+            "url": f"{commits}/{parent}",
+            "html_url": f"{render.web}/{repository.full_name}/commit/{parent}",
+        }
+        for parent in own["parents"]
+    ]
+    kept = ("url", "author", "committer", "message", "tree", "verification")
+    return {
+        "sha": sha,
+        "node_id": commit["node_id"],
+        "commit": {**{name: commit[name] for name in kept}, "comment_count": 0},
+        "url": f"{commits}/{sha}",
+        "html_url": commit["html_url"],
+        "comments_url": f"{commits}/{sha}/comments",
+        "author": render.user(own["author"]) if known else None,
+        "committer": render.user(own["author"]) if known else None,
+        "parents": parents,
+    }
+
+
 def _commit(render: Renderer, repository: Repository, sha: str, commit: dict[str, Any]) -> Json:
     git = f"{render.repo_url(repository)}/git"
     who = {"name": commit["author"], "email": f"{commit['author']}@simulator.example", "date": iso(commit["at"])}
@@ -161,5 +197,11 @@ def _commit(render: Renderer, repository: Repository, sha: str, commit: dict[str
         "message": commit["message"],
         "tree": {"sha": commit["tree"], "url": f"{git}/trees/{commit['tree']}"},
         "parents": [{"sha": p, "url": f"{git}/commits/{p}"} for p in commit["parents"]],
-        "verification": {"verified": False, "reason": "unsigned", "signature": None, "payload": None},
+        "verification": {
+            "verified": False,
+            "reason": "unsigned",
+            "signature": None,
+            "payload": None,
+            "verified_at": None,
+        },
     }

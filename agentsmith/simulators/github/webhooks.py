@@ -208,7 +208,10 @@ def hook_json(render: Renderer, repository: Repository, hook: Hook) -> Json:
 
 
 def _issue(render: Renderer, repository: Repository, issue: Issue) -> Json:
-    return {"draft": False, **render.issue(repository, issue)}
+    """An issue as webhooks show it: their published schemas are closed, and know no `closed_by`."""
+    shown = render.issue(repository, issue)
+    del shown["closed_by"]
+    return {"draft": False, **shown}
 
 
 def _organization(render: Renderer, owner: Json) -> Json:

@@ -8,7 +8,7 @@ from urllib.parse import unquote
 from starlette.responses import JSONResponse, Response
 
 from agentsmith.simulators.clock import Clock
-from agentsmith.simulators.frame import Call, Refusal
+from agentsmith.simulators.frame import Call, Refusal, Unsupported
 from agentsmith.simulators.gitlab.answers import forbidden, not_found, problem, refuse
 from agentsmith.simulators.gitlab.changes import By
 from agentsmith.simulators.gitlab.state import GUEST, PLANNER, Issue, Project, World
@@ -101,7 +101,9 @@ class Door:
         """The project in the path, which must be encoded: 404 out of sight, a redirect under a former path."""
         name = call.params["project"]
         raw = call.raw_path.partition("/projects/")[2].split("/")
-        if unquote(raw[0]) != name:
+        if (named := unquote(raw[0])) != name:
+            if "/" in named or named.isdecimal():
+                raise Unsupported(f"{call.method} {call.path}")  # an endpoint of a project that is not simulated
             raise not_found()  # `acme/web` without encoding is another address altogether
         former = self.world.renamed.get(name.casefold())
         try:

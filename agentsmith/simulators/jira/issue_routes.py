@@ -87,7 +87,7 @@ class IssueRoutes:
         """Open an issue."""
         data = read_object(call)
         fields = data.get("fields") or {}
-        key = (fields.get("project") or {}).get("key", "")
+        key = self._project_in(fields.get("project"))
         if not self.hub.world.may(self.hub.door.name(call), key, "EDIT_ISSUES"):
             raise refuse(400, errors={"project": "valid project is required"})
         if not isinstance(fields.get("summary"), str) or not fields["summary"].strip():
@@ -99,6 +99,15 @@ class IssueRoutes:
         )
         url = f"{self.hub.render(call).api}/issue/{issue.id}"
         return JSONResponse({"id": str(issue.id), "key": issue.key, "self": url}, 201)
+
+    def _project_in(self, named: Any) -> str:
+        """The key of the project that a new issue names, by its key or its id; empty where there is none."""
+        if not isinstance(named, dict):
+            return ""
+        for project in self.hub.world.projects.values():
+            if str(project.id) == str(named.get("id", "")) or project.key == named.get("key"):
+                return project.key
+        return ""
 
     def edit(self, call: Call) -> Response:
         """Edit fields, labels and properties at once; 204, or the edited fields where asked for (Cloud only)."""

@@ -13,6 +13,7 @@ import re
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from agentsmith.domain.conversation import unspoken
 from agentsmith.domain.lifecycle import LabelSet
 from agentsmith.domain.memo import Memo
 from agentsmith.domain.tracker import Words
@@ -62,7 +63,7 @@ class Form:
 
     def _fitted(self, text: str, room: int) -> str:
         clean = text[:room].replace("\0", "\ufffd").encode("utf-8", "replace").decode("utf-8")
-        clean = clean.replace("\r\n", "\n").replace("\r", "\n").rstrip()
+        clean = unspoken(clean.replace("\r\n", "\n").replace("\r", "\n").rstrip(), self.labels)
         if len(text) <= room and self._size(clean) <= room:
             return clean
         return self._first(clean, room - self._size(CUT)) + CUT

@@ -159,6 +159,7 @@ class Comment(Record):
     text: str = ""
     format: str = "html"
     created_by: Identity | None = Field(None, alias="createdBy")
+    created_at: Moment | None = Field(None, alias="createdDate")
     deleted: bool = Field(False, alias="isDeleted")
 
 

@@ -199,7 +199,9 @@ def _deeds(page: list[Any]) -> list[Deed]:
     """
     found: list[Deed] = []
     for record in page:
-        fields = record.get("fields") if isinstance(record, dict) else None
+        if not isinstance(record, dict):
+            raise BadAnswer("Azure DevOps: an update is malformed")  # who knows what it would tell
+        fields = record.get("fields")
         if not isinstance(fields, dict) or not fields.keys() & {_TAGS, *_TOLD}:
             continue
         update: Update = payloads.read(Update, record, "an update")

@@ -43,7 +43,8 @@ class Voice:
         if item.comment is not None:
             return await self._by_id(number, str(item.comment.id))
         author = item.fields.changed_by
-        return Remark(ref, author.to_actor() if author else _NOBODY, payloads.plain(item.fields.history))
+        said = payloads.plain(item.fields.history)
+        return Remark(ref, author.to_actor() if author else _NOBODY, said, item.fields.changed)
 
     async def _by_id(self, number: str, ref: str) -> Remark | None:
         params = {"api-version": self._version}
@@ -54,7 +55,7 @@ class Voice:
         if comment.deleted:
             return None
         author = comment.created_by.to_actor() if comment.created_by else _NOBODY
-        return Remark(ref, author, payloads.plain(comment.text))
+        return Remark(ref, author, payloads.plain(comment.text), comment.created_at)
 
     async def acknowledge(self, number: str, ref: str, *, deadline: float) -> Acknowledged:
         """A thumb up. Giving it twice changes nothing and is not told apart, so it is looked for first."""

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import structlog
 
-from agentsmith.domain.errors import RateLimited, Refused, TrackerUnavailable
+from agentsmith.domain.errors import BadAnswer, RateLimited, Refused, TrackerUnavailable
 from agentsmith.domain.vetting import Deed, DeedKind, History, in_order, since_set
 from agentsmith.trackers.github import payloads
 from agentsmith.trackers.github.dialect import message, quota
@@ -140,7 +140,9 @@ def _deeds(answer: Answer) -> list[Deed]:
     records: list[Any] = payloads.read(list[Any], answer.data, "a list of events")
     found = []
     for record in records:
-        if isinstance(record, dict) and record.get("event") in _EVENTS:
+        if not isinstance(record, dict):
+            raise BadAnswer("GitHub: an event is malformed")  # who knows what it would tell
+        if record.get("event") in _EVENTS:
             event: Event = payloads.read(Event, record, "an event")
             actor = event.actor.to_actor() if event.actor is not None else None
             name = event.label.name if event.label is not None else ""

@@ -80,6 +80,7 @@ class Comment(_Record):
     body: str | None = None
     user: User | None = None
     issue_url: str = ""
+    created_at: _Moment | None = None
 
 
 class HookConfig(_Record):

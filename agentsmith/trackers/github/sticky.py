@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
+from agentsmith.domain.conversation import unspoken
 from agentsmith.domain.errors import TicketNotFound
 from agentsmith.domain.lifecycle import LabelSet
 from agentsmith.domain.memo import Memo
@@ -45,11 +46,11 @@ class Form:
 
     def fit(self, text: str, memo: Memo) -> str:
         """The text as it will stand there: without what UTF-8 lacks, and with a note where it had to be cut."""
-        return _fitted(text, COMMENT_LIMIT - _size(self.head(memo)))
+        return _fitted(unspoken(text, self.labels), COMMENT_LIMIT - _size(self.head(memo)))
 
     def plain(self, text: str) -> str:
         """A comment beside our one, fitted too; never in our form, whatever the text says (T16)."""
-        fitted = _fitted(text, COMMENT_LIMIT - len(_SHOWN)) or EMPTY
+        fitted = _fitted(unspoken(text, self.labels), COMMENT_LIMIT - len(_SHOWN)) or EMPTY
         return fitted if self.read(fitted.lstrip()) is None else fitted.replace("<", _SHOWN, 1)
 
     def read(self, body: str) -> tuple[str, Memo | None] | None:

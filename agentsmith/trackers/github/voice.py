@@ -32,7 +32,7 @@ class Voice:
         if comment.issue_url.rpartition("/")[2] != number:
             return None
         author = comment.user.to_actor() if comment.user else Actor("", "ghost")
-        return Remark(ref, author, comment.body or "")
+        return Remark(ref, author, comment.body or "", comment.created_at)
 
     async def acknowledge(self, ref: str, *, deadline: float) -> Acknowledged:
         """Two eyes under the comment; GitHub tells whether they were there."""

@@ -120,7 +120,9 @@ class People:
         records: list[Any] = payloads.read(list[Any], answer.data, "a list of label events")
         found = []
         for record in records:
-            if not isinstance(record, dict) or record.get("action") not in _ACTIONS or record.get("label") is None:
+            if not isinstance(record, dict):
+                raise BadAnswer("GitLab: a label event is malformed")  # who knows what it would tell
+            if record.get("action") not in _ACTIONS or record.get("label") is None:
                 continue
             event: LabelEvent = payloads.read(LabelEvent, record, "a label event")
             actor = event.user.to_actor() if event.user is not None else None
@@ -166,7 +168,8 @@ class People:
 
     async def access_of(self, actor: Actor) -> Access:
         """What an account may do here, by direct or inherited membership; NONE for whoever is no member."""
-        member = await self._member(actor, self._site.path(rest=""))
+        with spending_for(ACTOR):
+            member = await self._member(actor, self._site.path(rest=""))
         if member is None:
             return Access.NONE
         return next((access for level, access in _LEVELS if member.access_level >= level), Access.NONE)

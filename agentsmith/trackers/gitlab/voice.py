@@ -37,7 +37,7 @@ class Voice:
         if note.system:
             return None
         author = await self._people.known(note.author) if note.author else Actor("", GHOST)
-        return Remark(ref, author, note.body or "")
+        return Remark(ref, author, note.body or "", note.created_at)
 
     async def acknowledge(self, iid: str, ref: str, *, deadline: float) -> Acknowledged:
         """Two eyes under the comment; GitLab answers 404 where they are there already."""

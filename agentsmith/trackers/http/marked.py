@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
+from agentsmith.domain.conversation import unspoken
 from agentsmith.domain.lifecycle import LabelSet
 from agentsmith.domain.memo import Memo
 
@@ -49,7 +50,7 @@ class MarkedComment:
     def _fitted(self, text: str, room: int) -> str:
         # Twice the room is more than any replacement needs; the rest of a huge text is not worth looking at.
         clean = text[: 2 * room + 2].replace("\0", "\ufffd").encode("utf-8", "replace").decode("utf-8")
-        clean = self.harmless(clean.replace("\r\n", "\n").rstrip())
+        clean = self.harmless(unspoken(clean.replace("\r\n", "\n").rstrip(), self.labels))
         return clean if len(clean) <= room else clean[: room - len(self.cut)] + self.cut
 
     def read(self, body: str) -> tuple[str, Memo | None] | None:

@@ -156,6 +156,7 @@ class Comment(Record):
     id: str
     body: Any = None
     author: User | None = None
+    created: Moment | None = None
     properties: list[Property] | None = None
 
 

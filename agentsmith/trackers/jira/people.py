@@ -199,8 +199,9 @@ def _histories(records: list[Any]) -> list[History]:
     found: list[History] = []
     for record in records:
         items = record.get("items") if isinstance(record, dict) else None
-        changes = items if isinstance(items, list) else []
-        if about := [item for item in changes if isinstance(item, dict) and item.get("field") in _TOLD]:
+        if not isinstance(items, list):
+            raise BadAnswer("Jira: a history is malformed: it has no items")  # who knows what it would tell
+        if about := [item for item in items if isinstance(item, dict) and item.get("field") in _TOLD]:
             found.append(payloads.read(History, {**record, "items": about}, "a history"))
     return found
 

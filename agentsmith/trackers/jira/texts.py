@@ -6,6 +6,7 @@ import json
 from dataclasses import dataclass
 from typing import Any, Final
 
+from agentsmith.domain.conversation import unspoken
 from agentsmith.domain.lifecycle import LabelSet
 from agentsmith.domain.memo import Memo
 from agentsmith.trackers.jira import adf, wiki
@@ -32,7 +33,9 @@ class Form:
 
     def fit(self, text: str) -> str:
         """The text as it will come back: without control characters, and cut where it is too long."""
-        text = self._settled(clean(text[: 2 * COMMENT_LIMIT]))
+        text = self._settled(unspoken(clean(text[: 2 * COMMENT_LIMIT]), self.labels))
+        # What the markup hid shows now.
+        text = self._settled(unspoken(text, self.labels))
         if self._size(text) <= COMMENT_LIMIT:
             return text
         low, high = 0, len(text)

@@ -31,4 +31,4 @@ class Voice:
             return None
         comment: Comment = payloads.read(Comment, answer.data, "a comment")
         author = comment.author.to_actor() if comment.author else Actor("", "")
-        return Remark(ref, author, self._form.text(comment.body))
+        return Remark(ref, author, self._form.text(comment.body), comment.created)

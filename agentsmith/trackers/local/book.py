@@ -125,8 +125,8 @@ class Book:
             actor, when = Actor(id=name, name=name, bot=bool(bot)), datetime.fromisoformat(at)
             if kind == "edited":
                 # Older files do not say what was edited.
-                parts = [part for part in detail.split(" ") if part] or list(_EDITS)
-                deeds += [Deed(_EDITS[part], actor, when, str(event)) for part in parts]
+                edits = [_EDITS[part] for part in _EDITS if not detail or part in detail]
+                deeds += [Deed(edit, actor, when, str(event)) for edit in edits]
             else:
                 deed = DeedKind.LABELLED if kind == "labelled" else DeedKind.UNLABELLED
                 deeds.append(Deed(deed, actor, when, str(event), detail))

@@ -10,12 +10,13 @@ import shlex
 import sqlite3
 from collections.abc import AsyncIterator, Collection
 from dataclasses import dataclass
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import Final
 
 from agentsmith.boottime import boottime
-from agentsmith.domain.conversation import Acknowledged
+from agentsmith.domain.conversation import Acknowledged, unspoken
 from agentsmith.domain.errors import BadAnswer, TicketNotFound, TrackerUnavailable
 from agentsmith.domain.foreign import foreign
 from agentsmith.domain.lifecycle import LabelSet, Status
@@ -162,7 +163,7 @@ class LocalTracker:
     ) -> Sticky:
         """Make our comment or edit it in place (T13)."""
         del known  # the look-up that it would save is a part of the transaction here
-        body, line = _storable(text), memo.to_line()
+        body, line = _storable(unspoken(text, self.labels)), memo.to_line()
 
         def work(con: sqlite3.Connection) -> int:
             now = self._book.read(con, ticket.key)
@@ -180,7 +181,7 @@ class LocalTracker:
 
     async def say(self, ticket: Ticket, text: str, *, deadline: float) -> None:
         """Post a comment beside our one, which is known by its memo (T16)."""
-        body = _storable(text)
+        body = _storable(unspoken(text, self.labels))
 
         def work(con: sqlite3.Connection) -> None:
             Change(con, self._book, self._book.read(con, ticket.key), Hand(ME)).comment(body)
@@ -226,7 +227,7 @@ class LocalTracker:
         def work(con: sqlite3.Connection) -> Remark | None:
             for comment in self._book.comments(con, ticket.key):
                 if str(comment.id) == ref:
-                    return Remark(ref, comment.author, comment.body)
+                    return Remark(ref, comment.author, comment.body, datetime.fromisoformat(comment.created_at))
             return None
 
         return await self.database.read(work)
