@@ -240,7 +240,7 @@ class Daemon:
                 leaders.append(start("configuration", self._watch(self._file, parts.book)))
             if consumer is not None:
                 leaders.append(start("retention", Retention(store, self._config).serve()))
-                ending = start("strays", strays.keep_ending())
+            ending = start("strays", strays.keep_ending()) if consumer is not None else None
             serving = start("receiver", web.serve()) if web is not None else None
             consuming = start("consumer", consumer.serve()) if consumer is not None else None
             log.info("up", process=self._process.name, roles=self._process.roles, redis=opened.version)
@@ -257,6 +257,7 @@ class Daemon:
             if consumer is not None and consuming is not None:
                 await consumer.drain(timeout=self._config.consumer.drain_timeout)
                 await asyncio.wait({consuming})
+            if ending is not None:
                 ending.cancel()
             ticking.cancel()
             await asyncio.wait({ticking})
