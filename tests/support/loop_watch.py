@@ -56,7 +56,7 @@ class LoopWatch:
 
     def _look(self) -> None:
         while True:
-            time.sleep(_LOOKS_EVERY)
+            time.sleep(_LOOKS_EVERY)  # time: this thread looks how long another one takes
             since = self._since
             if since and time.monotonic() - since > NOTICED and (frame := sys._current_frames().get(self._thread)):
                 self._where = [line.strip().splitlines()[0] for line in traceback.format_stack(frame)[-8:]]
