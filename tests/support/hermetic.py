@@ -54,11 +54,12 @@ def _environment() -> None:
         kept |= {name: value for name, value in os.environ.items() if name in spelled}
     if len(kept.get("TMPDIR", "")) > _LONGEST_TMPDIR:
         kept["TMPDIR"] = "/tmp"
-    tempfile.tempdir = kept.get("TMPDIR")
-    # Workers get the home of the process that started them.
-    home = os.environ["HOME"] if "PYTEST_XDIST_WORKER" in os.environ else _new_home()
+    home = os.environ.get("HOME", "")
     os.environ.clear()
-    os.environ.update(kept, HOME=home, **_SAME_FOR_ALL)
+    os.environ.update(kept, **_SAME_FOR_ALL)
+    tempfile.tempdir = None  # it is chosen anew, among those that there are
+    # Workers get the home of the process that started them.
+    os.environ["HOME"] = home if "PYTEST_XDIST_WORKER" in kept else _new_home()
     time.tzset()
 
 
