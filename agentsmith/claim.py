@@ -275,7 +275,8 @@ class Claims:
     async def _park(
         self, tracker: Tracker, ticket: Ticket, outcome: str, note: str, results: tuple[GateResult, ...], lock: Lease
     ) -> ClaimOutcome:
-        """A person has to look at it before it runs: at what the last gate saw."""
+        """A person has to look at it before it runs: at what the last gate saw. Not while a run may be alive of which
+        Redis forgot, and whose label somebody took off."""
         intent = Intent(
             ticket.id,
             tracker.name,
@@ -287,7 +288,8 @@ class Claims:
             outcome=outcome,
             note=f"{note}\n\nWhat to do: {results[-1].remedy}.",
         )
-        word = await self._recovery.decide_and_publish(intent, ticket=ticket, lock=lock)
+        # An empty Redis proves nothing: its run may live, and put its lease back.
+        word = await self._recovery.decide_and_publish(intent, ticket=ticket, lock=lock, after_settling=True)
         if word != "decided":
             return Deferred(f"not parked yet: {word}", self.rules.retry_backoff)
         return Rejected(results)

@@ -25,6 +25,7 @@ from agentsmith.domain.tracker import Tracker
 from agentsmith.recover import Recovery
 from agentsmith.rhythm import Beat, beating, repeat
 from agentsmith.store import LeaderLease, Store
+from agentsmith.store.healing import align_intents
 from agentsmith.ticketlock import LockBusy, holding
 from agentsmith.trackers.http import spending_for
 
@@ -243,8 +244,9 @@ class Housekeeping:
         lost = await self.store.queue.lost(owners)
         twice = {ticket: request for ticket, request in lost.items() if self._lost.get(ticket) == request}
         self._lost = lost
-        if healed := await self.store.queue.forget_lost(owners, twice) + await self.store.signals.heal(owners):
-            log.warning("what stood for nothing any more was forgotten", entries=healed)
+        healed = await self.store.queue.forget_lost(owners, twice) + await self.store.signals.heal(owners)
+        if healed := healed + await align_intents(self.store.redis, self.store.keys):
+            log.warning("what stood side by side and disagreed was put right", entries=healed)
 
     async def _finish_intents(self, swept: Swept) -> None:
         found: dict[str, list[Task]] = {}

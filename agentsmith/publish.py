@@ -99,8 +99,8 @@ class Publisher:
 
     async def _or_once_more(self, tracker: Tracker, ticket: Ticket, intent: Intent) -> Intent:
         """The intent, or the one to run the ticket once more, if a person asked for that during the run."""
-        if intent.to not in (Status.DONE, Status.FAILED, Status.WAITING):
-            return intent
+        if intent.source is Status.PENDING or intent.to not in (Status.DONE, Status.FAILED, Status.WAITING):
+            return intent  # what did not run is parked, and whoever asked for it is heard afterwards
         by = await self._store.runs.follow_up(ticket.id)
         if by is None and intent.attempt and await self._store.runs.attempts(ticket.id) is None:
             # The run outlived what Redis knew of it; the ticket itself remembers.

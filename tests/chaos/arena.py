@@ -114,7 +114,11 @@ class Arena:
     async def man(self, post: Post) -> DaemonProcess:
         """Start a daemon at its post."""
         post.daemon = await self.daemons.start(
-            post.config, post.role, CHAOS_CLOCK=str(post.clock), CHAOS_GUARDS=str(self.folder / "guards")
+            post.config,
+            post.role,
+            CHAOS_CLOCK=str(post.clock),
+            CHAOS_GUARDS=str(self.folder / "guards"),
+            CHAOS_HISTORY=str(self.folder / "history"),
         )
         return post.daemon
 

@@ -149,7 +149,9 @@ class Promises:
         self._follow_requests(actor, script, args, answer)
         match script:
             case "intents.begin_claim" | "intents.decide" if answer[0] in ("begun", "decided"):
-                self._raised(actor, script, args[0], int(answer[1]))
+                # To park what shows no label is to turn a claim away, not to declare a run dead.
+                parks = script == "intents.decide" and _fields(args[7:]).get("source") == "pending"
+                self._raised(actor, "parks" if parks else script, args[0], int(answer[1]))
             case "runs.acquire" if answer[0] == "acquired":
                 self._acquired[int(answer[1])] = self._stood[int(answer[1])] = self._moment()
                 self._raised(actor, script, args[0], int(answer[1]))
@@ -157,7 +159,7 @@ class Promises:
                 fields = dict(zip(answer[::2], answer[1::2], strict=True))
                 self._raised(actor, script, args[0], int(fields["fence"]))
             case "runs.settle" | "runs.settle_again" if answer == "settled":
-                if script == "runs.settle" and _final_in(args[8:]):
+                if script == "runs.settle" and _fields(args[8:]).get("to") in ("done", "failed"):
                     self.story(args[0]).finished = True
                 self._accepted(actor, script, args[0], int(args[1]))
             case "runs.renew" if answer != "lost":
@@ -327,9 +329,9 @@ class Promises:
         return self.stories[ticket.rpartition("#")[2]]
 
 
-def _final_in(fields: list[str]) -> bool:
-    """Whether an intent, as a script was given it, is an end for good."""
-    return dict(zip(fields[::2], fields[1::2], strict=True)).get("to") in ("done", "failed")
+def _fields(flat: list[str]) -> dict[str, str]:
+    """An intent, as a script was given it."""
+    return dict(zip(flat[::2], flat[1::2], strict=True))
 
 
 def _nobody_lists(page: Page, statuses: frozenset[Status]) -> bool:

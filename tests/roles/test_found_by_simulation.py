@@ -10,12 +10,14 @@ from typing import Any, cast
 import pytest
 
 from agentsmith.domain.claiming import AlreadyClaimed, Deferred
+from agentsmith.domain.gates import Gate, GateResult
 from agentsmith.domain.intent import Intent
 from agentsmith.domain.lifecycle import Status
-from agentsmith.domain.request import PipelineRequest
+from agentsmith.domain.request import PipelineRequest, text_hash
 from agentsmith.domain.signal import Signal, SignalKind, Taken
 from agentsmith.domain.ticket import Ticket
 from agentsmith.domain.tracker import LostRace, Move, MoveOutcome, Unknown
+from agentsmith.domain.vetting import Pin
 from agentsmith.publish import NotYet, Published
 from agentsmith.run import RunScope
 from agentsmith.store import Acquired, Begun, Settled, Store
@@ -129,6 +131,7 @@ async def test_a_claim_that_died_is_remembered_until_something_can_be_done_about
     """Seed 241: it was forgotten while Redis settled, then a person closed the ticket, and nobody looked again."""
     key = await world.open_ticket("agent-smith:enqueued")
     tracker, store, ticket = world.trackers["local"], world.store, world.ticket_id(key)
+    await store.pins.keep(ticket, Pin(text_hash("Fix it", "please")))
     async with holding(store, tracker.platform, ticket) as lock:
         claim = Intent(ticket, "local", key, 0, Status.PENDING, Status.ENQUEUED, "run-1")
         begun = await store.intents.decide(ticket, claim, lock_key=lock.key, token=lock.token, look_in=0)
@@ -554,3 +557,49 @@ async def test_the_end_of_a_run_that_somebody_took_over_since_is_not_settled_aga
     await raw.delete(world.store.keys.heartbeat(lease.ticket))
     assert await world.store.runs.settle_again(end) == "settled"
     assert await world.store.runs.settle_again(end) == "known"
+
+
+async def test_an_intent_that_nobody_looks_for_is_found(world: World, raw: Any) -> None:
+    """Each look at the ticket would wait for it to be published, for ever."""
+    key = await world.open_ticket("agent-smith:failed")
+    store, ticket = world.store, world.ticket_id(key)
+    async with holding(store, "local", ticket) as lock:
+        intent = Intent(ticket, "local", key, 0, Status.FAILED, Status.PENDING, "retry", "again", by_person=True)
+        await store.intents.decide(ticket, intent, lock_key=lock.key, token=lock.token, look_in=60)
+    await raw.delete(store.keys.intents)
+    await raw.zadd(store.keys.intents, {"local/tickets#gone": 1})
+    assert isinstance(await world.claim(key), Deferred)
+    await world.housekeeping._heal()
+    assert await raw.zrange(store.keys.intents, 0, -1) == [ticket]
+    await world.housekeeping.sweep()
+    assert await world.statuses(key) == {Status.PENDING}
+
+
+async def test_nothing_is_parked_on_the_word_of_an_empty_redis(world: World, raw: Any) -> None:
+    """Seed 20011063: a label was taken off a live run whose text had changed, and then Redis forgot the run."""
+    key = await world.open_ticket()
+    tracker, ticket = world.trackers["local"], world.ticket_id(key)
+    shut = (GateResult(Gate.LOOP, False, "it goes in circles", "look at it"),)
+    for settling, parked in ((True, set()), (False, {Status.WAITING})):
+        if settling:
+            await raw.set(world.store.keys.settling, "1", px=60_000)
+        async with holding(world.store, "local", ticket) as lock:
+            told = await world.parts.claims._park(tracker, await tracker.get(key), "loop limit", "", shut, lock)
+        assert isinstance(told, Deferred) is settling
+        assert await world.statuses(key) == parked
+        await raw.delete(world.store.keys.settling)
+
+
+async def test_a_ticket_that_is_parked_before_it_runs_stays_parked_though_it_was_asked_for_again(world: World) -> None:
+    """Seed 20011160: it was moved from pending to pending, as if a run had ended."""
+    key = await world.open_ticket()
+    store, ticket = world.store, world.ticket_id(key)
+    await store.runs.note_follow_up(ticket, "mona")
+    async with holding(store, "local", ticket) as lock:
+        intent = Intent(ticket, "local", key, 0, Status.PENDING, Status.WAITING, "parked", "text changed")
+        begun = await store.intents.decide(ticket, intent, lock_key=lock.key, token=lock.token, look_in=0)
+        told = await world.parts.publisher.publish(replace(intent, fence=begun.fence), lock=lock)
+    assert told == Published(Status.WAITING)
+    payload = await store.signals.take(world.process.name, wait=0.1)
+    assert payload is not None
+    assert Signal.from_json(payload).kind is SignalKind.RETRY, "what was asked for is heard"

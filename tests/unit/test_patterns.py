@@ -22,7 +22,7 @@ import agentsmith
 c: Any = importlib.import_module("re._constants")  # of which no types are known
 parser: Any = importlib.import_module("re._parser")
 ROOT: Final = Path(agentsmith.__file__).parent
-LENGTHS: Final = (24, 30, 250, 1000, 10_000, 60_000)
+LENGTHS: Final = (24, 30, 250, 1000, 4000, 10_000, 60_000)
 """From short to long: what takes too long already is not tried any longer."""
 MOST: Final = 0.3
 """Seconds of processor time; a linear search of such a text takes a thousandth of it, a quadratic one seconds."""
