@@ -29,11 +29,10 @@ async def daemons(tmp_path: Path) -> AsyncIterator[Daemons]:
         yield daemons
 
 
-@pytest.fixture
-def older(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def older(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The product as it was then; skipped, loudly, where history does not reach so far."""
-    folder = tmp_path / "older"
-    folder.mkdir()
+    folder = tmp_path_factory.mktemp("older")  # once, because it has to be compiled
     packed = subprocess.run(
         ["git", "archive", FIRST_TOLERANT, "agentsmith"], check=False, capture_output=True, cwd=ROOT, timeout=60
     )
