@@ -3,8 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-# One more than two cores: some wait for processes that they started.
-WORKERS ?= 3
+# Twice two cores: of all the time that tests take, half is waiting for processes that they started.
+WORKERS ?= 4
 SEEDS ?= 1000
 FROM ?= 0
 

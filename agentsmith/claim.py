@@ -275,7 +275,8 @@ class Claims:
     async def _park(
         self, tracker: Tracker, ticket: Ticket, outcome: str, note: str, results: tuple[GateResult, ...], lock: Lease
     ) -> ClaimOutcome:
-        """A person has to look at it before it runs: at what the last gate saw."""
+        """A person has to look at it before it runs: at what the last gate saw. Not while a run may be alive of which
+        Redis forgot, and whose label somebody took off."""
         intent = Intent(
             ticket.id,
             tracker.name,

@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, fields
 from typing import Final
 
 from agentsmith.domain.conversation import command_in
@@ -25,11 +25,11 @@ class Kept:
     """A delivery that can be fed in again."""
 
     id: str
-    at: float
-    event: str
-    key: str
-    headers: Mapping[str, str]
-    body: str
+    at: float = 0.0
+    event: str = ""
+    key: str = ""
+    headers: Mapping[str, str] = field(default_factory=dict)
+    body: str = ""
     """In base64; empty when it was too large to be kept."""
 
     @classmethod
@@ -50,8 +50,9 @@ class Kept:
 
     @classmethod
     def from_json(cls, text: str) -> Kept:
-        """Read back what `to_json` wrote."""
-        return cls(**json.loads(text))
+        """Read back what `to_json` wrote, in this release or another."""
+        told = json.loads(text)
+        return cls(**{each.name: told[each.name] for each in fields(cls) if each.name in told})
 
 
 def signal_of(event: TicketEvent, tracker: Tracker) -> Signal:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Final
+from typing import Any, Final
 
 from agentsmith.domain.gates import Gate, GateResult
 from agentsmith.domain.ticket import TicketId
@@ -75,15 +75,21 @@ class Reasons:
             return [Look(float(at), float(at), cause="its end", outcome=ENDED, why=status, gates=())]
         return [
             Look(
-                first=entry["first"],
-                last=entry["last"],
-                cause=entry["cause"],
-                outcome=entry["outcome"],
-                why=entry["why"],
-                gates=tuple(GateResult(**{**gate, "gate": Gate(gate["gate"])}) for gate in entry["gates"]),
+                first=entry.get("first", 0.0),
+                last=entry.get("last", 0.0),
+                cause=entry.get("cause", ""),
+                outcome=entry.get("outcome", ""),
+                why=entry.get("why", ""),
+                # Of gates that only another release knows, nothing can be told.
+                gates=tuple(_gate(gate) for gate in entry.get("gates", ()) if gate.get("gate") in list(Gate)),
             )
             for entry in entries
         ]
+
+
+def _gate(told: dict[str, Any]) -> GateResult:
+    saw, remedy = str(told.get("saw", "")), str(told.get("remedy", ""))
+    return GateResult(Gate(told["gate"]), bool(told.get("passed")), saw, remedy)
 
 
 def _part(**fields: object) -> str:

@@ -12,9 +12,10 @@ import asyncio
 import py_compile
 import signal
 import sys
-from collections.abc import AsyncIterator, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -33,6 +34,7 @@ from tests.e2e.daemons import DaemonProcess, Daemons
 from tests.support.fault_proxy import FaultProxy, to_socket
 from tests.support.redis_server import RedisServer, free_port
 from tests.support.sentinels import Deployment, deployed
+from tests.support.wait import slowly, wait_until
 
 PROGRAM: Final = "tests.chaos.daemon"
 CREW: Final = {"receiver": 2, "poller": 2, "consumer": 3, "housekeeping": 2}
@@ -42,6 +44,7 @@ _SCALED: Final = ("lease", "consumer", "claim", "housekeeping", "run")
 _WEBHOOKS_LAG: Final = 1.0
 """Seconds: work is short here, so what we wrote ourselves would be old news each time, were it any later."""
 _ENDS_WITHIN: Final = 20.0
+_READ_AGAIN: Final = "the configuration was read again"
 
 
 @dataclass(slots=True)
@@ -111,7 +114,11 @@ class Arena:
     async def man(self, post: Post) -> DaemonProcess:
         """Start a daemon at its post."""
         post.daemon = await self.daemons.start(
-            post.config, post.role, CHAOS_CLOCK=str(post.clock), CHAOS_GUARDS=str(self.folder / "guards")
+            post.config,
+            post.role,
+            CHAOS_CLOCK=str(post.clock),
+            CHAOS_GUARDS=str(self.folder / "guards"),
+            CHAOS_HISTORY=str(self.folder / "history"),
         )
         return post.daemon
 
@@ -185,6 +192,30 @@ class Arena:
             daemon.send(signal.SIGTERM)
         codes = await asyncio.gather(*(daemon.ended(within=_ENDS_WITHIN) for daemon in left), return_exceptions=True)
         return [f"{daemon}: {code}" for daemon, code in zip(left, codes, strict=True) if code != 0]
+
+    def withdrawn(self) -> list[dict[str, Any]]:
+        """What the logs say of tickets whose trigger was removed; here nobody ever does that."""
+        told = [line for daemon in self.daemons.all for line in daemon.lines("transition")]
+        return [line for line in told if "trigger was removed" in str(line.get("outcome"))]
+
+    async def configure(self, posts: Sequence[Post], label: str) -> bool:
+        """Let these daemons have this one trigger, from now on; whether all that live have read it."""
+        read = {post.name: len(post.daemon.lines(_READ_AGAIN)) for post in posts if post.daemon is not None}
+        for post in posts:
+            document = yaml.safe_load(post.config.read_text())
+            document["triggers"] = [{"label": label, "pipeline": "work"}]
+            post.config.write_text(yaml.safe_dump(document))
+            if post.daemon is not None:
+                post.daemon.send(signal.SIGHUP)
+        alive = {post.name: post.daemon for post in posts if post.daemon is not None and post.free}
+
+        def heard(name: str, daemon: DaemonProcess) -> bool:
+            return daemon.is_over or len(daemon.lines(_READ_AGAIN)) > read[name]
+
+        for name, daemon in alive.items():
+            with suppress(AssertionError):
+                await wait_until(slowly(partial(heard, name, daemon)), what=f"{name} to read its file", within=10)
+        return any(not daemon.is_over for daemon in alive.values())
 
     async def restart_redis(self) -> None:
         """Kill -9 Redis and start it again, with all that it had acknowledged; nobody gets in before the witness."""

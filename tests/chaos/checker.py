@@ -7,6 +7,7 @@ facts from those who were there. A history is a list of JSON objects, one per li
 | is     | Told by      | Holds                                                                                        |
 |--------|--------------|----------------------------------------------------------------------------------------------|
 | kinds  | the conductor| `names`: the kinds of faults that have to happen                                             |
+| withdrawn | the conductor | a log said of a `run` that its trigger was removed, which nobody did                  |
 | ticket | the people   | `ticket`, `at`, `labels` as it was opened, `plan`: how its work ends                         |
 | person | the people   | `ticket`, `at`, labels that they `add` and `remove`                                          |
 | write  | a tracker    | a write that landed: `ticket`, `id`, `at`, `begun` (when the sender began it), `hand`,       |
@@ -44,6 +45,8 @@ LIFECYCLE: Final = frozenset(
 ENDS: Final = {0: "agent-smith:done", 79: "agent-smith:waiting"}
 """Which label an exit code of a worker leads to; any other code leads to failed, but 75, which asks for another run."""
 AGAIN: Final = 75
+LONGEST_BLOCK: Final = 0.5
+"""Seconds of processor time; ten times what is aimed at, because a process that has just begun still loads modules."""
 _FINAL: Final = frozenset({"agent-smith:done", "agent-smith:failed"})
 _SECOND: Final = 1_000_000_000
 
@@ -78,6 +81,10 @@ class Verdict:
     late_landings: int = 0
     unrepaired: int = 0
     revived: int = 0
+    blocked: int = 0
+    """Turns of an event loop that took longer than anybody may take."""
+    longest_block_s: float = 0.0
+    withdrawn: int = 0
     faults: dict[str, int] = field(default_factory=dict)
     recovery_s: dict[str, float | None] = field(default_factory=dict)
     interrupted: int = 0
@@ -93,12 +100,12 @@ class Verdict:
     def ok(self) -> bool:
         """Whether every promise held, and was put to the test by every kind of fault."""
         wrong = (self.overlapping, self.lost, self.foreign, self.fenced_writes, self.unrepaired, self.revived)
-        return not any(wrong) and not self.missing and self.tickets > 0
+        return not any((*wrong, self.withdrawn, self.blocked)) and not self.missing and self.tickets > 0
 
     def to_json(self) -> dict[str, Any]:
         """The figures, without the findings."""
         names = ("tickets", "runs", "overlapping", "lost", "foreign", "fenced_writes", "late_landings", "unrepaired")
-        more = ("revived", "interrupted", "faults", "recovery_s")
+        more = ("revived", "withdrawn", "blocked", "longest_block_s", "interrupted", "faults", "recovery_s")
         return {name: getattr(self, name) for name in (*names, *more)}
 
 
@@ -117,8 +124,19 @@ def check(history: Iterable[Line]) -> Verdict:
     _count_foreign(verdict, told)
     _count_ends(verdict, told, lives, late)
     _count_faults(verdict, told)
+    _count_blocks(verdict, told["blocked"])
     _measure_recovery(verdict, lives, told["fault"])
     return verdict
+
+
+def _count_blocks(verdict: Verdict, blocks: Sequence[Line]) -> None:
+    """The event loop is everybody's: leases are renewed on it."""
+    for line in blocks:
+        verdict.longest_block_s = max(verdict.longest_block_s, line["seconds"])
+        if line["seconds"] > LONGEST_BLOCK:
+            verdict.blocked += 1
+            where = " < ".join(reversed(line["where"])) or line["what"]
+            verdict.findings.append(f"the event loop of {line['pid']} was blocked for {line['seconds']} s: {where}")
 
 
 def _lives(work: Sequence[Line]) -> dict[str, list[Life]]:
@@ -224,6 +242,11 @@ def _count_ends(
             if landed or len(shown) > 1:
                 verdict.findings.append(f"P5 unrepaired: {ticket} shows {sorted(shown)}; {len(landed)} landed late")
     _count_revived(verdict, told, lives, late)
+    for line in told["withdrawn"]:
+        verdict.withdrawn += 1
+        verdict.findings.append(
+            f"P2 withdrawn: run {line['run']} of {line['ticket']}, whose trigger was there all the time"
+        )
 
 
 def _count_revived(

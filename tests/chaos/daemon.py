@@ -1,8 +1,8 @@
 """The program behind the daemons of chaos: `agentsmith up`, whose clock can jump and whose writes say who they are.
 
 As in `tests/e2e/faulty_daemon.py`, one process imports everything once and forks a daemon per order, and the product
-knows nothing of it. That process is itself a fork of the conductor, which has imported the same. Two things are done to
-each daemon from outside:
+knows nothing of it. That process is itself a fork of the conductor, which has imported the same. Three things are done
+to each daemon from outside:
 
 - Its wall clock is off by what stands in a file, which the conductor changes while the daemon runs: `time.time()`, and
   the dates that the scheduler of its beats goes by. The clocks that leases are measured on cannot jump.
@@ -10,6 +10,7 @@ each daemon from outside:
   fence, or since when the ticket's lock is held), and when it was begun: before the HTTP layer looks at its deadline
   for the last time. So a process that is stopped after that look and sends when it goes on is a late landing, and one
   that does not look is found out.
+- Its event loop is watched: who keeps it to himself for long stands in the history.
 """
 
 from __future__ import annotations
@@ -41,11 +42,14 @@ from agentsmith.trackers.http.replies import Reply
 from agentsmith.trackers.http.wire import Wire
 from agentsmith.trackers.jira.tracker import JiraTracker
 from tests.e2e.faulty_daemon import Nursery, warm_up
+from tests.support.loop_watch import LoopWatch
 
 CLOCK: Final = "CHAOS_CLOCK"
 """Names the file that holds by how many seconds the wall clock is off."""
 GUARDS: Final = "CHAOS_GUARDS"
 """Names the file that gets the pid of every guard."""
+HISTORY: Final = "CHAOS_HISTORY"
+"""Names the folder of the history, in which every daemon writes down when its event loop was blocked."""
 HEADER: Final = "X-Chaos-Write"
 _TRACKERS: Final = (GitHubTracker, GitLabTracker, AzureDevOpsTracker, JiraTracker)
 
@@ -169,6 +173,7 @@ def prepare(order: Mapping[str, Any]) -> None:
     """Do all of this to a daemon that was just forked."""
     WallClock(Path(order["environ"][CLOCK])).install()
     note_guards(Path(order["environ"][GUARDS]))
+    LoopWatch(Path(order["environ"][HISTORY]) / f"blocked-{os.getpid()}.jsonl").install()
     sign_writes()
 
 

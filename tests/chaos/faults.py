@@ -27,7 +27,7 @@ from tests.chaos import disk
 from tests.chaos.arena import SLOTS
 from tests.chaos.daemon import WallClock
 from tests.chaos.scene import Scene
-from tests.chaos.trackers import Tracker
+from tests.chaos.trackers import TRIGGER, Tracker
 
 WRITES: Final = "POST|PUT|PATCH|DELETE"
 LIMITS: Final = {
@@ -209,6 +209,22 @@ async def _(scene: Scene) -> str | None:
         for post in posts:
             WallClock.set(post.clock, 0.0)
     return f"{seconds:+.0f} s for {', '.join(post.name for post in posts)}"
+
+
+@kind("other-triggers", "configuration")
+async def _(scene: Scene) -> str | None:
+    """Half of all processes have another trigger for a while, as in a rolling update: nobody's run is stopped by it."""
+    half = [post for post in scene.arena.posts.values() if post.name.endswith("-1")]
+    half += [post for post in scene.arena.of_role("consumer") if post.name.endswith("-2")]
+    await scene.long_work()
+    try:
+        struck = await scene.arena.configure(half, "somebody-elses")
+        for _ in range(2):
+            scene.people.open_one()
+        await asyncio.sleep(scene.arena.scaled(scene.chance.uniform(60, 120)))
+    finally:
+        await scene.arena.configure(half, TRIGGER)
+    return ", ".join(post.name for post in half) if struck else None
 
 
 # --- Redis, and the way to it ---------------------------------------------------------------------------------------

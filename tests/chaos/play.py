@@ -80,6 +80,8 @@ class Play:
             telling.cancel()
         played = Played(time.monotonic() - self._began, self._people.opened, list(self._people.stragglers()))
         played.troubles = [*arena.deaths, *await arena.stop()]
+        for line in arena.withdrawn():
+            arena.history.note("withdrawn", ticket=line["ticket"], run=line["run"])
         for tracker in arena.trackers.values():
             tracker.finish()
             unknown = tracker.simulator.unknown_requests

@@ -217,6 +217,11 @@ class Daemons:
         await wait_until(lambda: nursery.listen() and daemon.pid > 0, what="a daemon to be forked", within=30)
         return daemon
 
+    @property
+    def all(self) -> list[DaemonProcess]:
+        """Every daemon that was started here, dead or alive."""
+        return list(self._mine)
+
     async def close(self) -> None:
         """Leave no process behind."""
         for daemon in self._mine:

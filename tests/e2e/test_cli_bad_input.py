@@ -134,7 +134,7 @@ def test_a_wrong_password_is_not_shown(cli: Cli, private_server: PrivateServer) 
     server = private_server(tcp=True, password="right-horse")
     cli.configure(f"redis: {{url: 'redis://:wrong-horse@127.0.0.1:{server.port}'}}")
     done = cli.run("up", code=2)
-    assert "error: Redis refuses the password in redis.url" in done.stderr
+    assert "correct user and password in redis.url" in done.stderr
     assert "wrong-horse" not in done.stderr
 
 

@@ -42,6 +42,7 @@ def test_no_process_of_ours_shows_a_secret(tmp_path: Path) -> None:
     """A real one, with its own server, barracks and guard; steps walk through every process that there is."""
     environ = {
         **privacy.bare(),
+        "PYTHONPATH": str(ROOT.parent),
         "AGENTSMITH_DATA_DIR": str(tmp_path / "data"),
         "GITHUB_TOKEN": "planted-s3cret",
     }

@@ -42,3 +42,4 @@ def test_nothing_is_handed_down_that_a_test_could_notice() -> None:
     noise = dict.fromkeys(("HTTPS_PROXY", "GIT_DIR", "NO_COLOR", "CI", "COLUMNS", "AGENTSMITH_LOG", "LC_ALL"), "1")
     assert told(noise, hand_down) == told({})
     assert "AGENTSMITH_RACE_ROUNDS" in told({"AGENTSMITH_RACE_ROUNDS": "7"})
+    assert "HTTPS_PROXY" in told({"HTTPS_PROXY": "http://proxy", "AGENTSMITH_LIVE_GITHUB_TOKEN": "a real account"})

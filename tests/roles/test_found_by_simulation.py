@@ -13,10 +13,11 @@ from agentsmith.domain.claiming import AlreadyClaimed, Deferred
 from agentsmith.domain.gates import Gate, GateResult
 from agentsmith.domain.intent import Intent
 from agentsmith.domain.lifecycle import Status
-from agentsmith.domain.request import PipelineRequest
+from agentsmith.domain.request import PipelineRequest, text_hash
 from agentsmith.domain.signal import Signal, SignalKind, Taken
 from agentsmith.domain.ticket import Ticket
 from agentsmith.domain.tracker import LostRace, Move, MoveOutcome, Unknown
+from agentsmith.domain.vetting import Pin
 from agentsmith.publish import NotYet, Published
 from agentsmith.run import RunScope
 from agentsmith.store import Acquired, Begun, Settled, Store
@@ -130,6 +131,7 @@ async def test_a_claim_that_died_is_remembered_until_something_can_be_done_about
     """Seed 241: it was forgotten while Redis settled, then a person closed the ticket, and nobody looked again."""
     key = await world.open_ticket("agent-smith:enqueued")
     tracker, store, ticket = world.trackers["local"], world.store, world.ticket_id(key)
+    await store.pins.keep(ticket, Pin(text_hash("Fix it", "please")))
     async with holding(store, tracker.platform, ticket) as lock:
         claim = Intent(ticket, "local", key, 0, Status.PENDING, Status.ENQUEUED, "run-1")
         begun = await store.intents.decide(ticket, claim, lock_key=lock.key, token=lock.token, look_in=0)

@@ -496,7 +496,7 @@ async def test_P5_a_tracker_that_never_answers_does_not_delay_the_recovery_of_ot
     monkeypatch.setattr("agentsmith.housekeeping._PATIENCE", 0.05)
     trackers = {"silent": silent, "local": local}
     recovery = assemble(world.config, store, trackers).recovery
-    keeper = Housekeeping(store, trackers, recovery, Intervals(sweep=0.05, stale=60, reconcile=60))
+    keeper = Housekeeping(store, trackers, recovery, Intervals(sweep=0.05, stale=3600, reconcile=3600))
     working = asyncio.create_task(keeper.work())
     try:
         await asyncio.wait_for(asked.wait(), 30)

@@ -48,7 +48,13 @@ async def test_it_says_what_it_would_claim_and_leaves_everything_as_it_is(world:
     outcome = await world.claim(key)
     assert isinstance(outcome, WouldClaim)
     assert "would be claimed for 'work'" in outcome.why
-    assert [gate.gate for gate in outcome.gates if gate.passed] == [Gate.OPEN, Gate.TRIGGER, Gate.STATUS, Gate.ACTOR]
+    assert [gate.gate for gate in outcome.gates if gate.passed] == [
+        Gate.OPEN,
+        Gate.TRIGGER,
+        Gate.STATUS,
+        Gate.ACTOR,
+        Gate.TEXT,
+    ]
     assert await state(world, key) == before
     assert await world.store.intents.of(world.ticket_id(key)) is None
 

@@ -19,6 +19,8 @@ from typing import Final
 
 _OF_THE_MACHINE: Final = ("PATH", "TMPDIR", "LD_LIBRARY_PATH")
 _OF_THE_TOOLS: Final = ("PYTEST_", "PY_COLORS", "HYPOTHESIS_", "PYTHONHASHSEED", "COVERAGE_", "AGENTSMITH_LIVE_")
+_OF_THE_NETWORK: Final = ("SSL_CERT_FILE", "SSL_CERT_DIR", "http_proxy", "https_proxy", "all_proxy", "no_proxy")
+"""The way to real accounts, in small and capital letters; kept only where some are named."""
 _SAME_FOR_ALL: Final = {"LANG": "C.UTF-8", "TZ": "AHEAD-05:45"}
 """An odd zone, because what forgets to say which it means looks right in UTC."""
 _LONGEST_TMPDIR: Final = 60
@@ -47,13 +49,17 @@ def _environment() -> None:
         for name, value in os.environ.items()
         if name in sizes or name in _OF_THE_MACHINE or name.startswith(_OF_THE_TOOLS)
     }
+    if any(name.startswith("AGENTSMITH_LIVE_") for name in kept):
+        spelled = {spelling for name in _OF_THE_NETWORK for spelling in (name, name.upper())}
+        kept |= {name: value for name, value in os.environ.items() if name in spelled}
     if len(kept.get("TMPDIR", "")) > _LONGEST_TMPDIR:
         kept["TMPDIR"] = "/tmp"
-    tempfile.tempdir = kept.get("TMPDIR")
-    # Workers get the home of the process that started them.
-    home = os.environ["HOME"] if "PYTEST_XDIST_WORKER" in os.environ else _new_home()
+    home = os.environ.get("HOME", "")
     os.environ.clear()
-    os.environ.update(kept, HOME=home, **_SAME_FOR_ALL)
+    os.environ.update(kept, **_SAME_FOR_ALL)
+    tempfile.tempdir = None  # it is chosen anew, among those that there are
+    # Workers get the home of the process that started them.
+    os.environ["HOME"] = home if "PYTEST_XDIST_WORKER" in kept else _new_home()
     time.tzset()
 
 

@@ -22,9 +22,9 @@ import agentsmith
 c: Any = importlib.import_module("re._constants")  # of which no types are known
 parser: Any = importlib.import_module("re._parser")
 ROOT: Final = Path(agentsmith.__file__).parent
-LENGTHS: Final = (24, 30, 250, 1000, 10_000, 60_000)
+LENGTHS: Final = (24, 30, 250, 1000, 4000, 10_000, 60_000)
 """From short to long: what takes too long already is not tried any longer."""
-MOST: Final = 0.3
+MOST: Final = 0.1
 """Seconds of processor time; a linear search of such a text takes a thousandth of it, a quadratic one seconds."""
 ANCHORED: Final = {"compile", "match", "fullmatch"}
 CALLS: Final = {*ANCHORED, "search", "sub", "subn", "split", "findall", "finditer"}
@@ -140,6 +140,6 @@ def test_no_pattern_takes_more_than_its_time() -> None:
     assert slow == {}
 
 
-@pytest.mark.parametrize("pattern", ["<[a-z][^>]*>", "(a+)+b$", rb"x.*y.*z"])
+@pytest.mark.parametrize("pattern", ["<[a-z][^>]*>", "(a+)+b$"])
 def test_a_slow_pattern_is_found(pattern: str | bytes) -> None:
     assert longest(pattern)[0] > MOST

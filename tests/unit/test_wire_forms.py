@@ -16,6 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agentsmith.deliveries import Kept
 from agentsmith.domain.intent import Intent
 from agentsmith.domain.lifecycle import Status
 from agentsmith.domain.memo import Memo
@@ -94,6 +95,12 @@ FORMS: Final = {
         {"name": "c-1", "host": "h", "pid": 1, "roles": ["consumer"], "slots": 2, "started": 1.0, "version": "1"},
         lambda data: read_process(json.dumps(data)),
         frozenset({"name"}),
+    ),
+    "delivery": Form(
+        Kept,
+        json.loads(Kept("d-1", 1.0, "issues", "1", {"X-Event": "issues"}, "e30=").to_json()),
+        lambda data: Kept.from_json(json.dumps(data)),
+        frozenset({"id"}),
     ),
     "dead letter": Form(
         DeadLetter,

@@ -81,7 +81,11 @@ class People:
             access = await self.access_of(actor)
         except Refused as error:
             # Fails closed; who is named in `allow.users` still may.
-            log.error("Jira does not tell what people may", project=self._site.canonical, error=str(error))
+            log.error(
+                "Jira does not tell what people may; let our account administer the project, or use allow.users",
+                project=self._site.canonical,
+                error=str(error),
+            )
             access = Access.NONE
         return Labelling(actor, access, deeds[0].event)
 
