@@ -212,9 +212,9 @@ class Claims:
         )
         results = judged.gates
         if not judged.passed:
-            await self._note_rejected(ticket)  # until it changes the poller need not ask again
             if judged.changed:
                 return await self._park(tracker, ticket, "text changed", f"Parked: {results[-1].saw}.", results, lock)
+            await self._note_rejected(ticket)  # until it changes the poller need not ask again
             return Rejected(results)
         pipeline = asked.pipeline if asked is not None else gates.chosen(ticket, rules.triggers)[0].pipeline
         run = new_run_id()
