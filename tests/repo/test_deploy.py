@@ -56,7 +56,9 @@ def test_only_who_has_the_password_gets_into_redis_and_only_this_machine_reaches
         assert service["secrets"] == ["redis_password"]
         assert all(port.startswith("127.0.0.1:") for port in service.get("ports", []))
         if name != "redis":
-            assert not any("REDIS" in variable for variable in service["environment"]), "whoever inspects the container would see it"
+            assert not any("REDIS" in variable for variable in service["environment"]), (
+                "whoever inspects the container would see it"
+            )
             assert service["entrypoint"][0] == "sh", "which every image has"
             assert "redis://:$$(cat /run/secrets/redis_password)@redis" in service["entrypoint"][-2]
 

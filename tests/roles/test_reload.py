@@ -208,7 +208,7 @@ async def test_the_same_rules_have_the_same_digest_in_every_process(watched: Wat
 OTHER_VALUES: tuple[object, ...] = (
     *(3, 77, 0.25, True, False, "7s", "70m", "2 GB", "another", "json", "warning", "write", "/elsewhere"),
     *(["another"], "127.0.0.9", "redis://127.0.0.9", "http://127.0.0.9", "always", {"memory": "1 GB"}, "codex"),
-    *("21s", "none", "admin", "https://e.org/{run}", ["sudo", "{command}"], {"users": ["ann"]}, "lib"),
+    *("21s", "none", "admin", "anyone", "https://e.org/{run}", ["sudo", "{command}"], {"users": ["ann"]}, "lib"),
     *({"another": {"command": ["echo"]}}, {"hello": {"steps": [{"run": "true"}]}}),
     *([{"label": "another", "pipeline": "hello"}], {"another": {"platform": "git", "url": "https://e.org/a.git"}}),
     {"another": {"platform": "github", "repository": "acme/another", "token": "t0k3n"}},
