@@ -38,6 +38,8 @@ KINDS = (b"question", b"summary", b"usage", b"artifact", b"session")
 PROGRESS_EVERY = 0.1  # of progress only the newest counts, so there is no limit to it but its pace
 EVENT_BACKLOG = 1024 * 1024  # beyond this, lines for a reader that is stuck are dropped; outcomes never are
 CHUNK = 64 * 1024
+PART = 16 * 1024 * 1024  # of what an agent prints, for whoever reads what it tells of itself
+PARTS_KEPT = 8  # beside the first one; what was between them and it is gone
 LAST_DRAIN = 16 * 1024 * 1024  # more than a pipe holds; bounds the drain if a stranger keeps writing into it
 IDLE_TICK = 0.5  # select() counts on a clock that stops during suspend, so it must not sleep for long
 ENDING_TICK = 0.01
@@ -244,6 +246,8 @@ class Output:
 
     def __init__(self, order: dict[str, Any], on_line: Callable[[str], None]) -> None:
         self.truncated = False
+        self.printed = 0
+        self._report = order.get("report")
         self._log = os.open(order["log"], os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
         self._limit = self._room = int(order["log_limit"])
         self._tail_limit = int(order["tail_limit"])
@@ -267,6 +271,9 @@ class Output:
                 self.truncated = True
                 self.note(f"output truncated at {self._limit} bytes")
         self._sieve(data)
+        if self._report:
+            self._keep(data)
+        self.printed += len(data)
 
     def note(self, text: str) -> None:
         """Adds a line of the guard's own to the log."""
@@ -288,6 +295,17 @@ class Output:
                 data = data[os.write(self._log, data) :]
         except OSError:  # a full disk must not end the guarding
             self.truncated = True
+
+    def _keep(self, data: bytes) -> None:
+        part = self.printed // PART
+        try:
+            with open(f"{self._report}.{part}", "ab") as kept:
+                begins = kept.tell() == 0
+                kept.write(data)
+            if begins and part > PARTS_KEPT:
+                os.unlink(f"{self._report}.{part - PARTS_KEPT}")
+        except OSError:  # as for the log; whoever reads it sees by its size that something is missing
+            return
 
     def _sieve(self, data: bytes) -> None:
         data = self._line + data
@@ -412,6 +430,7 @@ class Step:
             "stopped": self.stopped,
             "tail": self.output.close(),
             "truncated": self.output.truncated,
+            "printed": self.output.printed,
             "duration": duration,
         }
 

@@ -289,6 +289,33 @@ async def test_a_flood_is_neither_slow_nor_kept_in_memory(stage: Stage, guard: G
     assert peak_memory(proper(guard)) < 40_000_000
 
 
+async def test_all_that_is_printed_is_kept_in_parts_for_its_reader(stage: Stage, guard: Guard) -> None:
+    ended = await stage.run(guard, "seq 100000; echo the end", log_limit=1000, report=stage.place / "all")
+    whole = "".join(f"{number}\n" for number in range(1, 100001)) + "the end\n"
+    assert (stage.place / "all.0").read_text() == whole
+    assert ended.printed == len(whole)
+
+
+async def test_of_very_much_the_first_and_the_last_parts_are_kept(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small = stage.altered_guard(("PART = 16 * 1024 * 1024", "PART = CHUNK"), ("PARTS_KEPT = 8", "PARTS_KEPT = 2"))
+    monkeypatch.setattr(program, "__file__", small)
+    guard = await stage.open()
+    try:
+        ended = await stage.run(guard, "echo begin; seq 200000; echo the end", log_limit=0, report=stage.place / "all")
+    finally:
+        await guard.close()
+    parts = sorted(stage.place.glob("all.*"), key=lambda part: int(part.suffix[1:]))
+    assert len(parts) == 3
+    assert parts[0].name == "all.0"
+    assert parts[0].read_text().startswith("begin\n1\n")
+    end = parts[1].read_text() + parts[2].read_text()
+    assert end.endswith("199999\n200000\nthe end\n")
+    assert len(end) > program.CHUNK, "no matter when a part ends, a whole one is there"
+    assert sum(part.stat().st_size for part in parts) < 5 * program.CHUNK < ended.printed
+
+
 async def test_a_full_disk_costs_the_log_and_nothing_else(stage: Stage, guard: Guard) -> None:
     ended = await stage.run(guard, "echo kept", log=Path("/dev/full"))
     assert (ended.code, ended.tail, ended.truncated) == (0, "kept\n", True)

@@ -420,6 +420,87 @@ async def test_a_later_attempt_goes_on_with_the_session_and_knows_the_error(
         assert (home / "sessions").read_text() == "[]\n"
 
 
+CHATTY = """
+import json, sys
+def tell(**line): print(json.dumps(line))
+def chat():
+    for _ in range(20): print("x" * 1023, flush=True)
+chat(); tell(session="s-7"); tell(tokens={"in": 10, "out": 3}, cost=0.25); tell(answer="Not yet."); chat()
+tell(tokens={"in": 20, "out": 1}, cost=0.5); chat(); tell(answer="It is done."); chat()
+"""
+
+
+@pytest.mark.parametrize(("adds_up", "input_tokens", "cost"), [(True, 30, 0.75), (False, 20, 0.5)])
+async def test_an_agent_that_prints_more_than_a_log_keeps_is_understood(
+    opened: OpenWorld, scripted: dict[str, Agent], tmp_path: Path, *, adds_up: bool, input_tokens: int, cost: float
+) -> None:
+    (tmp_path / "agent.py").write_text(CHATTY)
+    agents = {"scripted": scripted["scripted"].model_copy(update={"usage_adds_up": adds_up})}
+    async with opened({"agent": "scripted"}, agents=agents, run={"log_limit": Size(5000)}) as world:
+        _, _, record = await carry_through(world)
+        memory = next((world.config.data_dir / "workspaces").glob("*/memory.json")).read_text()
+        left = [file.name for file in (world.config.data_dir / "runs" / record.run / "git").iterdir()]
+    assert record.steps[0].truncated
+    assert (record.usage["input_tokens"], record.usage["cost_usd"]) == (input_tokens, cost)
+    assert record.summary == "It is done."
+    assert json.loads(memory)["sessions"] == {"scripted": "s-7"}
+    assert not [name for name in left if "printed" in name], "what was kept to be read is removed"
+    assert not record.warnings
+
+
+FAILS = """
+import os, sys
+with open(os.environ["RECORD"], "a") as record:
+    record.write(" ".join(sys.argv[1:]) + ";")
+if sys.argv[1:]: exec(os.environ["RESUMED"])
+print('{"session": "s-1"}')
+sys.exit(7)
+"""
+
+
+@pytest.mark.parametrize(
+    ("resumed", "starts", "later"),
+    [
+        ("sys.exit('no such session')", ";--resume s-1;;", "--resume s-1;"),
+        ('print(\'{"session": "s-2"}\'); sys.exit(1)', ";--resume s-1;;", "--resume s-1;"),
+        (
+            "print(os.environ['AGENTSMITH_SAY'] + 'usage input_tokens=9'); sys.exit(1)",
+            ";--resume s-1;",
+            "--resume s-1;",
+        ),
+        ('print(\'{"tokens": {"in": 5}}\'); sys.exit(1)', ";--resume s-1;", "--resume s-1;"),
+        # If it was the session that it could not work with, it must not be the same again and again.
+        ("print('a long story ' * 1000); sys.exit(1)", ";--resume s-1;", ";"),
+        ("os.kill(os.getpid(), 9)", ";--resume s-1;", ";"),
+    ],
+    ids=["refuses", "refuses and names another", "reports by line", "reports", "prints much", "is killed"],
+)
+async def test_an_agent_is_started_again_only_if_it_did_not_begin(
+    opened: OpenWorld,
+    scripted: dict[str, Agent],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    resumed: str,
+    starts: str,
+    later: str,
+) -> None:
+    (tmp_path / "agent.py").write_text(FAILS)
+    monkeypatch.setenv("RESUMED", resumed)
+    agents = {"scripted": scripted["scripted"].model_copy(update={"env": ("RECORD", "RESUMED")})}
+    async with opened({"agent": "scripted"}, agents=agents) as world:
+        key = await world.open_ticket()
+        for _ in range(2):
+            await world.claim(key)
+            await world.run_queue()
+            await world.desk.unlabel(key, "agent-smith:failed", actor="mona")
+        said = [record.warnings for record in records(world.config.data_dir)]
+        assert (tmp_path / "prompts").read_text() == starts
+        assert any("A new session was started" in text for texts in said for text in texts) == (starts.count(";") == 3)
+        await world.claim(key)
+        await world.run_queue()
+        assert (tmp_path / "prompts").read_text().removeprefix(starts).startswith(later)
+
+
 async def test_a_failed_agent_is_quoted_in_its_own_words(
     opened: OpenWorld, scripted: dict[str, Agent], monkeypatch: pytest.MonkeyPatch
 ) -> None:
