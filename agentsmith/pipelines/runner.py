@@ -23,7 +23,7 @@ TAIL: Final = 16 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """What to run. `timeout` and `stall` are seconds; output goes to `log`, up to `log_limit` bytes.
+    """What to run. `timeout` and `stall` are seconds; output goes to `log`: `log_limit` bytes, and its end.
 
     With `report`, all of it goes to files of that name with `.0`, `.1`, … at their end too; see `Guard.run`.
     """

@@ -322,7 +322,9 @@ async def test_output_beyond_the_limit_is_cut_with_a_note(opened: OpenWorld) -> 
         log = (world.config.data_dir / "runs" / record.run / "output.log").read_text()
     assert record.steps[0].truncated
     assert "[output truncated at 5000 bytes]" in log
-    assert len(log) < 5100
+    assert "bytes left out; the end:]" in log
+    assert log.endswith("line 1999 of a long story\n"), "the error is where the output ends"
+    assert len(log) < 10_100
     assert "line 1999 of a long story" in comment, "the last lines are what people need"
     assert "<details>" in comment
     assert len(comment) < 6000
