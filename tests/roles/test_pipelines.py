@@ -451,6 +451,19 @@ async def test_an_agent_that_prints_more_than_a_log_keeps_is_understood(
     assert not record.warnings
 
 
+async def test_what_a_dead_consumer_left_of_an_output_does_not_count(
+    opened: OpenWorld, scripted: dict[str, Agent], tmp_path: Path
+) -> None:
+    left = f"{tmp_path}/data/runs/$AGENTSMITH_RUN_ID/git/printed"
+    line = '{"tokens": {"in": 1000}}'
+    agents = {"scripted": scripted["scripted"].model_copy(update={"usage_adds_up": True})}
+    async with opened(
+        sh(f"echo '{line}' | tee {left}.0 {left}.7 {left}.x"), {"agent": "scripted"}, agents=agents
+    ) as world:
+        _, _, record = await carry_through(world)
+    assert record.usage["input_tokens"] == 10
+
+
 FAILS = """
 import os, sys
 with open(os.environ["RECORD"], "a") as record:

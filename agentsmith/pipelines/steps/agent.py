@@ -80,6 +80,7 @@ async def agent(context: StepContext, settings: AgentSettings) -> StepEnd:
 
 async def _work(context: StepContext, settings: AgentSettings, preset: Agent, session: str) -> _Attempt:
     prompt, output = context.place.prompt_file, context.shell.scratch / "printed"
+    _clear(output)  # a consumer that died in this run could not
     try:
         end, said, ended = await carry_out(
             context,
@@ -92,8 +93,7 @@ async def _work(context: StepContext, settings: AgentSettings, preset: Agent, se
         )
         report = await _read(context, preset, _parts(output), ended.printed if ended else 0)
     finally:
-        for part in _parts(output):
-            part.unlink(missing_ok=True)
+        _clear(output)
     if report.usage and not said.usage:
         context.recorder.spent(context.index, report.usage)
     report = replace(
@@ -107,6 +107,11 @@ def _parts(output: Path) -> list[Path]:
     """What the guard kept of the agent's output, from its beginning to its end."""
     found = [part for part in output.parent.glob(f"{output.name}.*") if part.suffix[1:].isdecimal() and part.is_file()]
     return sorted(found, key=lambda part: int(part.suffix[1:]))
+
+
+def _clear(output: Path) -> None:
+    for part in _parts(output):
+        part.unlink(missing_ok=True)
 
 
 async def _read(context: StepContext, preset: Agent, parts: list[Path], printed: int) -> AgentReport:
