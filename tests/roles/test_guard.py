@@ -324,11 +324,11 @@ async def test_all_that_is_printed_is_kept_in_parts_for_its_reader(stage: Stage,
 async def test_of_very_much_the_first_and_the_last_parts_are_kept(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    small = stage.altered_guard(("PARTS_KEPT = 16 * 1024 * 1024, 8", "PARTS_KEPT = CHUNK, 2"))
+    small = stage.altered_guard(("PARTS_KEPT = 16 * 1024 * 1024, 8", "PARTS_KEPT = 4 * CHUNK, 2"))
     monkeypatch.setattr(program, "__file__", small)
     guard = await stage.open()
     try:
-        ended = await stage.run(guard, "echo begin; seq 200000; echo the end", log_limit=0, report=stage.place / "all")
+        ended = await stage.run(guard, "echo begin; seq 400000; echo the end", log_limit=0, report=stage.place / "all")
     finally:
         await guard.close()
     parts = sorted(stage.place.glob("all.*"), key=lambda part: int(part.suffix[1:]))
@@ -336,9 +336,10 @@ async def test_of_very_much_the_first_and_the_last_parts_are_kept(
     assert parts[0].name == "all.0"
     assert parts[0].read_text().startswith("begin\n1\n")
     end = parts[1].read_text() + parts[2].read_text()
-    assert end.endswith("199999\n200000\nthe end\n")
-    assert len(end) > program.CHUNK, "no matter when a part ends, a whole one is there"
-    assert sum(part.stat().st_size for part in parts) < 5 * program.CHUNK < ended.printed
+    assert end.endswith("399999\n400000\nthe end\n")
+    # What is read at once is not divided, so a part may begin and end up to a chunk later than it should.
+    assert len(end) > 2 * program.CHUNK
+    assert sum(part.stat().st_size for part in parts) <= 3 * 5 * program.CHUNK < ended.printed
 
 
 async def test_a_full_disk_costs_the_log_and_nothing_else(stage: Stage, guard: Guard) -> None:

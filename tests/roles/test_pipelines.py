@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -371,6 +372,8 @@ def scripted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Agent
     program = tmp_path / "agent.py"
     program.write_text(AGENT)
     monkeypatch.setenv("RECORD", str(tmp_path / "prompts"))
+    # A busy machine may take long to start it.
+    monkeypatch.setattr(import_module("agentsmith.pipelines.steps.agent"), "_TO_BEGIN", 300.0)
     python = os.environ.get("PYTHON", "python3")
     agent = Agent.model_validate(
         {
@@ -475,21 +478,23 @@ sys.exit(7)
 
 
 @pytest.mark.parametrize(
-    ("resumed", "starts", "later"),
+    ("resumed", "starts", "later", "to_begin"),
     [
-        ("sys.exit('no such session')", ";--resume s-1;;", "--resume s-1;"),
-        ('print(\'{"session": "s-2"}\'); sys.exit(1)', ";--resume s-1;;", "--resume s-1;"),
+        ("sys.exit('no such session')", ";--resume s-1;;", "--resume s-1;", 300),
+        ('print(\'{"session": "s-2"}\'); sys.exit(1)', ";--resume s-1;;", "--resume s-1;", 300),
         (
             "print(os.environ['AGENTSMITH_SAY'] + 'usage input_tokens=9'); sys.exit(1)",
             ";--resume s-1;",
             "--resume s-1;",
+            300,
         ),
-        ('print(\'{"tokens": {"in": 5}}\'); sys.exit(1)', ";--resume s-1;", "--resume s-1;"),
+        ('print(\'{"tokens": {"in": 5}}\'); sys.exit(1)', ";--resume s-1;", "--resume s-1;", 300),
         # If it was the session that it could not work with, it must not be the same again and again.
-        ("print('a long story ' * 1000); sys.exit(1)", ";--resume s-1;", ";"),
-        ("os.kill(os.getpid(), 9)", ";--resume s-1;", ";"),
+        ("print('a long story ' * 1000); sys.exit(1)", ";--resume s-1;", ";", 300),
+        ("sys.exit('after an hour')", ";--resume s-1;", ";", 0),
+        ("os.kill(os.getpid(), 9)", ";--resume s-1;", ";", 300),
     ],
-    ids=["refuses", "refuses and names another", "reports by line", "reports", "prints much", "is killed"],
+    ids=["refuses", "refuses and names another", "reports by line", "reports", "prints much", "runs long", "is killed"],
 )
 async def test_an_agent_is_started_again_only_if_it_did_not_begin(
     opened: OpenWorld,
@@ -499,7 +504,9 @@ async def test_an_agent_is_started_again_only_if_it_did_not_begin(
     resumed: str,
     starts: str,
     later: str,
+    to_begin: float,
 ) -> None:
+    monkeypatch.setattr(import_module("agentsmith.pipelines.steps.agent"), "_TO_BEGIN", to_begin)
     (tmp_path / "agent.py").write_text(FAILS)
     monkeypatch.setenv("RESUMED", resumed)
     agents = {"scripted": scripted["scripted"].model_copy(update={"env": ("RECORD", "RESUMED")})}
