@@ -102,12 +102,16 @@ class People:
                 page = await self._history(number, skip)
                 deeds += _deeds(page)
                 skip += len(page)
-                if len(page) < self._page_size:
+                if not page or (len(page) < self._page_size and skip >= updates):
                     break
+            else:
+                return History()  # what is newest, we have not seen
             found = since_set(deeds, lambda tag: tag.casefold() == wanted)
             while found is None and start > 0:
                 begin = max(0, start - self._page_size)
                 older = await self._history(number, begin)
+                if len(older) < start - begin:
+                    return History()  # something is missing in between
                 deeds, start = _deeds(older[: start - begin]) + deeds, begin
                 found = since_set(deeds, lambda tag: tag.casefold() == wanted)
             return History(found or ())
