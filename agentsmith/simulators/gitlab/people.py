@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 from agentsmith.simulators.frame import operation
@@ -206,15 +205,6 @@ class People(Settings):
         """Copy an issue, to another project or within one, with its history. Answers the copy's number."""
         where, issue = self._issue(project, iid)
         return self.hub.changes.clone_issue(where, issue, self.project(to), By(actor, quiet=not webhook)).iid
-
-    @operation
-    def rename_label(self, project: str, name: str, to: str) -> None:
-        """Give a label another name: on every issue, and in every line of their histories."""
-        where = self.project(project)
-        label = where.label_named(name)
-        if label is None:
-            raise LookupError(f"no label {name} in {project}")
-        where.labels[label.id] = replace(label, name=to)
 
     @operation
     def lock_issue(self, project: str, iid: int, *, locked: bool = True) -> None:
