@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from urllib.parse import parse_qs
@@ -374,6 +375,32 @@ async def test_membership_of_a_team_is_the_right_to_write(azure: Bench) -> None:
         "eve": [Access.READ, Access.READ],
     }
     assert await everyone.access_of(Actor("", "nobody")) is Access.NONE
+
+
+async def test_P7_who_has_left_the_teams_may_nothing_more_at_once(azure: Bench) -> None:
+    tracker, admins = azure.tracker(), frozenset({"team administrator"})
+    azure.simulator.add_member(PROJECT, "lead@example.com", team="ops", admin=True)
+    lead = Actor(azure.simulator.hub.world.user("lead@example.com").id, "lead")
+    assert await tracker.access_of(lead) is Access.ADMIN
+    assert await tracker.belongs_to(lead, teams=frozenset({"ops"}), roles=admins) == "team 'ops'"
+    azure.simulator.remove_member(PROJECT, "lead@example.com")
+    assert await tracker.access_of(lead) is Access.READ
+    assert await tracker.belongs_to(lead, teams=frozenset({"ops"}), roles=admins) == ""
+
+
+async def test_those_who_ask_at_the_same_time_who_is_in_a_team_share_the_answer(azure: Bench) -> None:
+    tracker = azure.tracker()
+    mona = Actor(azure.simulator.hub.world.user("mona@example.com").id, "mona")
+    asked = asyncio.gather(*(tracker.access_of(mona) for _ in range(20)))
+    assert set(await asked) == {Access.WRITE}
+    assert azure.sent().count("GET /projects/Web/teams 200") == 2, "the second began after all had asked"
+    azure.fail("status", path="/members$", status=403, body={"message": "no"})
+    answers = await asyncio.gather(*(tracker.access_of(mona) for _ in range(3)), return_exceptions=True)
+    assert [isinstance(answer, Refused) for answer in answers] == [True, False, False]
+    azure.simulator.remove_member(PROJECT, "mona@example.com")
+    azure.fail("status", path="/members$", status=403, body={"message": "no"})
+    answers = await asyncio.gather(*(tracker.access_of(mona) for _ in range(3)), return_exceptions=True)
+    assert answers[1:] == [Access.READ, Access.READ], "what was known before does not stand in for an answer"
 
 
 async def test_blockers_are_the_predecessors_in_any_project(azure: Bench) -> None:
