@@ -33,6 +33,7 @@ from agentsmith.keeping import KeptLease
 from agentsmith.pipelines import cgroups
 from agentsmith.pipelines.guarded import Guard, GuardDied
 from agentsmith.pipelines.outcome import Outcome
+from agentsmith.pipelines.workplace import Workplace
 from agentsmith.progress import LiveComment
 from agentsmith.publish import LOOK_AGAIN, NotYet
 from agentsmith.store import AWAY, TAKEN_OVER, Acquired, DeadLetter, Lease, Settled
@@ -56,6 +57,7 @@ class RunScope:
         self._tracker: Tracker | None = context.trackers.get(request.tracker)
         self._ticket: Ticket | None = None
         self._guard: Guard | None = None
+        self._place: Workplace | None = None
         self._work: Work | None = None
         self._outcome: Outcome | None = None
         self._letter: DeadLetter | None = None
@@ -91,6 +93,8 @@ class RunScope:
         finally:
             if self._guard is not None:
                 await self._guard.close()
+            if self._place is not None:
+                self._place.leave()
             renewing.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await renewing
@@ -254,6 +258,7 @@ class RunScope:
             lock=lambda: self._lock(tracker),
             intent=self._tell,
         )
+        place = self._place = await Workplace.make(self._context.data_dir, self.request, self._context.user)
         work = self._work = Work(
             self._context,
             self.request,
@@ -262,6 +267,7 @@ class RunScope:
             ticket=self._ticket,
             guard=guard,
             kept=self._kept,
+            place=place,
             lock=lambda: self._lock(tracker),
             live=live,
         )

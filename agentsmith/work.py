@@ -120,13 +120,14 @@ class Work:
         ticket: Ticket,
         guard: Guard,
         kept: KeptLease,
+        place: Workplace,
         lock: Lock,
         live: LiveComment,
     ) -> None:
         self.tracker, self.ticket, self.kept = tracker, ticket, kept
         self._context, self._request, self._live = context, request, live
         live.noticed(ticket, request.pinned.sha256)
-        self._place = Workplace.make(context.data_dir, request, context.user)
+        self._place = place
         self._recorder = Recorder(
             self._place.run,
             request,
