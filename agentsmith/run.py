@@ -33,7 +33,6 @@ from agentsmith.keeping import KeptLease
 from agentsmith.pipelines import cgroups
 from agentsmith.pipelines.guarded import Guard, GuardDied
 from agentsmith.pipelines.outcome import Outcome
-from agentsmith.pipelines.workplace import Workplace
 from agentsmith.progress import LiveComment
 from agentsmith.publish import LOOK_AGAIN, NotYet
 from agentsmith.store import AWAY, TAKEN_OVER, Acquired, DeadLetter, Lease, Settled
@@ -57,7 +56,6 @@ class RunScope:
         self._tracker: Tracker | None = context.trackers.get(request.tracker)
         self._ticket: Ticket | None = None
         self._guard: Guard | None = None
-        self._place: Workplace | None = None
         self._work: Work | None = None
         self._outcome: Outcome | None = None
         self._letter: DeadLetter | None = None
@@ -93,8 +91,8 @@ class RunScope:
         finally:
             if self._guard is not None:
                 await self._guard.close()
-            if self._place is not None:
-                self._place.leave()
+            if self._work is not None:
+                self._work.leave()
             renewing.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await renewing
@@ -258,8 +256,7 @@ class RunScope:
             lock=lambda: self._lock(tracker),
             intent=self._tell,
         )
-        place = self._place = await Workplace.make(self._context.data_dir, self.request, self._context.user)
-        work = self._work = Work(
+        work = self._work = await Work.open(
             self._context,
             self.request,
             pipeline,
@@ -267,7 +264,6 @@ class RunScope:
             ticket=self._ticket,
             guard=guard,
             kept=self._kept,
-            place=place,
             lock=lambda: self._lock(tracker),
             live=live,
         )
@@ -291,10 +287,8 @@ class RunScope:
         error = None if self._doing.cancelled() else self._doing.exception()
         if isinstance(error, Dropped):
             return error
-        if isinstance(error, LeaseLost):
-            self._kept.lose(str(error))
-        elif isinstance(error, GuardDied):
-            self._kept.lose(str(error))  # its trust window closed, or somebody killed it: either way nothing is left
+        if isinstance(error, LeaseLost | GuardDied):
+            self._kept.lose(str(error))  # a guard's trust window closed, or somebody killed it: nothing is left
         elif isinstance(error, AWAY):
             return Dropped(f"redis is away: {error}", look=0.0, uncount=True)
         elif error is not None:
@@ -395,12 +389,11 @@ class RunScope:
         )
 
     def _lock(self, tracker: Tracker) -> contextlib.AbstractAsyncContextManager[Lease]:
-        times = self._context.store.times
         return holding(
             self._context.store,
             tracker.platform,
             self.request.ticket,
             holder=self._lease.lock_holder,
             fence=self._lease.fence,
-            wait=times.lock * 2,
+            wait=self._context.store.times.lock * 2,
         )
