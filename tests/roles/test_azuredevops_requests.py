@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from urllib.parse import parse_qs
 
 import pytest
@@ -14,10 +15,12 @@ from agentsmith.domain.memo import Memo
 from agentsmith.domain.ticket import Actor
 from agentsmith.domain.tracker import Access, Applied, Sticky
 from agentsmith.simulators import Recorded
-from agentsmith.trackers.azuredevops.listing import _WANTED
+from agentsmith.trackers.azuredevops.listing import _WANTED, FULL_EVERY
+from agentsmith.trackers.azuredevops.states import CONFIRM_AFTER, KEPT
 from tests.support.azuredevops_bench import (
     BOT,
     CLAIM,
+    FAST,
     FINISH,
     MEMO,
     MONA,
@@ -248,6 +251,58 @@ async def test_states_count_by_their_category_and_not_by_their_name(azure: Bench
         azure.simulator.set_state(int(number), "Closed")
     assert ((await tracker.get(chore)).open, (await tracker.get(task)).open) == (True, False)
     assert [t.key async for t in tracker.find(TRIGGER)] == [chore]
+
+
+def recategorize(azure: Bench, **states: str) -> None:
+    """An administrator of the process gives states of a Task another category, or adds some."""
+    types = azure.simulator.hub.world.project(PROJECT).types
+    types["Task"] = {**types["Task"], **states}
+
+
+async def test_a_state_whose_category_changes_is_seen_within_minutes(azure: Bench) -> None:
+    ahead = [0.0]
+    tracker = azure.tracker(pace=replace(FAST, now=lambda: boottime() + ahead[0]))
+    number = azure.item(TRIGGER)
+    azure.simulator.set_state(int(number), "Active")
+    assert [t.key async for t in tracker.find(TRIGGER)] == [number]
+    recategorize(azure, Active="Completed")
+    ahead[0] += KEPT
+    assert not (await tracker.get(number)).open
+    ahead[0] += FULL_EVERY
+    assert [t.key async for t in tracker.find(TRIGGER)] == []
+    recategorize(azure, Active="InProgress")
+    ahead[0] += FULL_EVERY
+    assert [t.key async for t in tracker.find(TRIGGER)] == [number]
+
+
+async def test_no_ticket_counts_as_closed_by_what_was_kept(azure: Bench) -> None:
+    """Its run would be withdrawn. So the categories are asked for again, unless that was a moment ago."""
+    ahead = [0.0]
+    tracker = azure.tracker(pace=replace(FAST, now=lambda: boottime() + ahead[0]))
+    task, other = azure.item(TRIGGER), azure.item(TRIGGER)
+    azure.simulator.set_state(int(task), "Closed")
+    assert not (await tracker.get(task)).open
+    recategorize(azure, Closed="InProgress")
+    ahead[0] += CONFIRM_AFTER
+    azure.sent()
+    assert (await tracker.get(task)).open
+    types = "GET /wit/workitemtypes 200"
+    assert azure.sent() == [f"GET /wit/workitems/{task} 200", types]
+    # What is open costs nothing more.
+    ahead[0] += CONFIRM_AFTER
+    await tracker.get(other)
+    assert azure.sent() == [f"GET /wit/workitems/{other} 200"]
+
+
+async def test_a_state_that_is_new_is_asked_for_in_a_moment(azure: Bench) -> None:
+    ahead = [0.0]
+    tracker = azure.tracker(pace=replace(FAST, now=lambda: boottime() + ahead[0]))
+    number = azure.item(TRIGGER)
+    assert (await tracker.get(number)).open
+    recategorize(azure, Testing="InProgress")
+    azure.simulator.set_state(int(number), "Testing")
+    ahead[0] += CONFIRM_AFTER
+    assert (await tracker.get(number)).open
 
 
 @pytest.mark.parametrize("refuses", [True, False])

@@ -133,6 +133,7 @@ async def test_verify_without_anything_to_verify_with_says_so(opened: OpenWorld)
     async with opened("verify") as world:
         statuses, _, record = await carry_through(world)
     assert statuses == {Status.DONE}
+    assert states(record) == ["skipped"], "nothing was verified"
     assert "nothing to verify with" in record.steps[0].note
 
 

@@ -161,7 +161,7 @@ class _Opening:
             author=self.author.environment(),
             lfs=self.vault.lfs,
         )
-        await self._fill(tree, handover, base_commit, conflict)
+        await self._fill(tree, handover, base_commit, default_commit, conflict)
         if resumed and conflict is None:
             merge = await self._markers(merge, base_commit, commit)
         for note in self.notes:
@@ -254,7 +254,7 @@ class _Opening:
         unfinished = {MERGING: base, CONFLICT: conflict.tree} if conflict else {MERGING: None, CONFLICT: None}
         await self.vault.set_refs({TIP: commit, PUSHED: theirs, **unfinished})
 
-    async def _fill(self, tree: str, handover: Handover, base: str, conflict: Conflict | None) -> None:
+    async def _fill(self, tree: str, handover: Handover, base: str, default: str, conflict: Conflict | None) -> None:
         """Change the files of the workspace, and give the worker its repository."""
         vault = self.vault
         if vault.lfs:
@@ -262,15 +262,20 @@ class _Opening:
         vault.mark_ready(False)
         await vault.check_out(tree)
         if self.submodules:
-            vault.submodules = await submodule.fill(
+            filled = await submodule.fill(
                 self.git,
                 vault,
                 handover.commit,
                 handover,
+                mirror=self.mirror,
+                reviewed={base, default},
                 mirrors=self.places.mirrors,
                 blobless=self.blobless,
                 patience=self.bounds.lock,
             )
+            vault.submodules = filled.mirrors
+            if filled.left_empty:
+                self.notes.append(submodule.told(filled.left_empty, self.base, self.default))
         if conflict is not None:
             index = await vault.conflicted_index(conflict)
             handover = replace(handover, index=index, merging=base)

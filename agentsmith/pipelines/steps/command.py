@@ -19,7 +19,7 @@ from agentsmith.config.steps import Argument, CommandSettings, RunSettings, Scri
 from agentsmith.domain.errors import pass_over
 from agentsmith.pipelines.context import StepContext
 from agentsmith.pipelines.guarded import CommandNotStarted, Exit
-from agentsmith.pipelines.outcome import ExitCode, StepEnd, Verdict, done
+from agentsmith.pipelines.outcome import ExitCode, StepEnd, Verdict
 from agentsmith.pipelines.runner import TAIL, Command
 from agentsmith.pipelines.worker import SAY, Said, keep_artifacts, quoted
 from agentsmith.pipelines.workplace import ALWAYS_PASSED, passed_on
@@ -53,7 +53,8 @@ async def verify(context: StepContext, settings: VerifySettings) -> StepEnd:
     else:
         script = await _own_script(context)
         if script is None:
-            return done(f"There is nothing to verify with: no command is configured, and there is no `{VERIFY}`.")
+            note = f"There is nothing to verify with: no command is configured, and there is no `{VERIFY}`."
+            return StepEnd(Verdict.SKIPPED, note)
         argv = (str(script),)
     end, _ = await carry_out(context, settings, argv)
     if settings.red == "draft" and end.verdict in (Verdict.FAILED, Verdict.TIMED_OUT):
