@@ -91,6 +91,8 @@ class RunScope:
         finally:
             if self._guard is not None:
                 await self._guard.close()
+            if self._work is not None:
+                self._work.leave()
             renewing.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await renewing
@@ -254,7 +256,7 @@ class RunScope:
             lock=lambda: self._lock(tracker),
             intent=self._tell,
         )
-        work = self._work = Work(
+        work = self._work = await Work.open(
             self._context,
             self.request,
             pipeline,
@@ -285,10 +287,8 @@ class RunScope:
         error = None if self._doing.cancelled() else self._doing.exception()
         if isinstance(error, Dropped):
             return error
-        if isinstance(error, LeaseLost):
-            self._kept.lose(str(error))
-        elif isinstance(error, GuardDied):
-            self._kept.lose(str(error))  # its trust window closed, or somebody killed it: either way nothing is left
+        if isinstance(error, LeaseLost | GuardDied):
+            self._kept.lose(str(error))  # a guard's trust window closed, or somebody killed it: nothing is left
         elif isinstance(error, AWAY):
             return Dropped(f"redis is away: {error}", look=0.0, uncount=True)
         elif error is not None:
@@ -389,12 +389,11 @@ class RunScope:
         )
 
     def _lock(self, tracker: Tracker) -> contextlib.AbstractAsyncContextManager[Lease]:
-        times = self._context.store.times
         return holding(
             self._context.store,
             tracker.platform,
             self.request.ticket,
             holder=self._lease.lock_holder,
             fence=self._lease.fence,
-            wait=times.lock * 2,
+            wait=self._context.store.times.lock * 2,
         )
