@@ -71,7 +71,8 @@ class Posted:
         posted = cls(ear)
         try:
             await posted._start(cgroup)
-            await asyncio.wait_for(asyncio.shield(posted._known), _START_LIMIT)
+            async with asyncio.timeout(_START_LIMIT):
+                await asyncio.shield(posted._known)
         except BaseException:
             posted.close()
             raise

@@ -142,7 +142,8 @@ class Fault:
             await self._released.wait()
             return
         try:
-            await asyncio.wait_for(self._released.wait(), self.seconds)
+            async with asyncio.timeout(self.seconds):
+                await self._released.wait()
         except TimeoutError:
             return
 

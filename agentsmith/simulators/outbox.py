@@ -138,7 +138,8 @@ class Outbox:
             due = [d.due for d in self._waiting if d.due is not None]
             wait = max(0.0, min(due) - self._clock.now()) if due else None
             try:
-                await asyncio.wait_for(self._wake.wait(), wait)
+                async with asyncio.timeout(wait):
+                    await self._wake.wait()
             except TimeoutError:
                 continue
 

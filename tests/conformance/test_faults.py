@@ -63,7 +63,8 @@ async def _fails(platform: Platform, call: str, options: Mapping[str, Any], expe
     tracker = platform.another(pace=SMALL)
     platform.spoil(**options, times=None)
     with pytest.raises(AgentSmithError) as caught:
-        await asyncio.wait_for(CALLS[call](tracker, ticket), 30)
+        async with asyncio.timeout(30):
+            await CALLS[call](tracker, ticket)
     assert isinstance(caught.value, expected), (call, caught.value)
     text = str(caught.value)
     assert text.startswith(platform.says), call
@@ -120,7 +121,8 @@ async def test_T2_records_that_are_none_are_skipped_or_refused_but_never_believe
         platform.spoil("status", status=200, body=body, times=None)
         for call in CALLS.values():
             try:
-                seen = await asyncio.wait_for(call(platform.another(pace=SMALL), ticket), 30)
+                async with asyncio.timeout(30):
+                    seen = await call(platform.another(pace=SMALL), ticket)
             except TrackerError:
                 continue
             assert not seen, seen

@@ -225,7 +225,8 @@ async def test_many_processes_share_one_clone_and_one_fetch(http_bench: Bench, s
     await wait_until(lambda: _held(vaults) == 4, what="the others have come as far as the mirror", within=60)
     server.release()
     for process in first:
-        _, complaint = await asyncio.wait_for(process.communicate(), 60)
+        async with asyncio.timeout(60):
+            _, complaint = await process.communicate()
         assert process.returncode == 0, complaint.decode()
     # The clone, and one fetch for all who came during it; one more if a process was slow to look.
     assert [path.read_text() for path in mirrors.glob("*.begun")] in (["2"], ["3"])

@@ -499,7 +499,8 @@ async def test_P5_a_tracker_that_never_answers_does_not_delay_the_recovery_of_ot
     keeper = Housekeeping(store, trackers, recovery, Intervals(sweep=0.05, stale=3600, reconcile=3600))
     working = asyncio.create_task(keeper.work())
     try:
-        await asyncio.wait_for(asked.wait(), 30)
+        async with asyncio.timeout(30):
+            await asked.wait()
         for _ in range(2):  # in the pass that is stuck, and in those after it
             key = await world.open_ticket()
             await killed(world, key)

@@ -252,7 +252,8 @@ async def raw_request(port: int, head: bytes, *, end: bool = False) -> bytes:
     if end:
         writer.write_eof()
     try:
-        return await asyncio.wait_for(reader.read(65536), 60)
+        async with asyncio.timeout(60):
+            return await reader.read(65536)
     finally:
         writer.close()
 

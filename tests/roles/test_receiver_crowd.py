@@ -86,7 +86,8 @@ GUESSED: Final = head("/webhooks/github", HUGE, x_hub_signature_256="sha256=" + 
 async def hung_up(reader: asyncio.StreamReader) -> bytes:
     """What came before the other end hung up."""
     try:
-        return await asyncio.wait_for(reader.read(), WITHIN)
+        async with asyncio.timeout(WITHIN):
+            return await reader.read()
     except ConnectionError:
         return b""
 
@@ -138,7 +139,8 @@ async def test_who_does_not_fetch_the_answers_is_hung_up_on(served: Served, monk
             await loop.sock_sendall(stingy, asking)
 
     with pytest.raises(ConnectionError):
-        await asyncio.wait_for(ask_for_ever(), WITHIN)
+        async with asyncio.timeout(WITHIN):
+            await ask_for_ever()
     stingy.close()
     await wait_until(lambda: not served.connections, what="the connection to be gone")
 
@@ -215,14 +217,16 @@ async def test_huge_bodies_take_no_more_room_than_one(served: Served) -> None:
 )
 async def test_what_the_headers_do_not_prove_is_refused_before_the_body_is_read(served: Served, sent: bytes) -> None:
     reader, writer = await served.client(sent)
-    assert b" 401 " in await asyncio.wait_for(reader.readline(), WITHIN)
+    async with asyncio.timeout(WITHIN):
+        assert b" 401 " in await reader.readline()
     writer.close()
 
 
 async def test_the_answer_to_what_was_refused_arrives_although_the_body_follows(served: Served) -> None:
     """To hang up at once would reset the connection, and a platform's log would not say what is wrong."""
     reader, writer = await served.client(head("/webhooks/gitlab", 100_000, x_gitlab_token="guessed"))
-    assert b" 401 " in await asyncio.wait_for(reader.readline(), WITHIN)
+    async with asyncio.timeout(WITHIN):
+        assert b" 401 " in await reader.readline()
     writer.write(b" " * 100_000)
     await writer.drain()
     writer.write(b"GET /healthz HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")

@@ -313,7 +313,8 @@ async def test_whoever_leaves_does_not_wait_for_its_machine() -> None:
     machine.broke("it is ill")
     waiting = asyncio.create_task(machine.until_well(leaving))
     leaving.set()
-    await asyncio.wait_for(waiting, 30)
+    async with asyncio.timeout(30):
+        await waiting
     assert machine.trouble
 
 

@@ -129,7 +129,8 @@ class PlainShell:
             except OSError as error:
                 raise CommandNotStarted(str(error)) from None
         try:
-            code = await asyncio.wait_for(process.wait(), timeout)
+            async with asyncio.timeout(timeout):
+                code = await process.wait()
         except BaseException as trouble:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)

@@ -103,7 +103,8 @@ class StagedServer:
         if value is not None:
             return value
         try:
-            return await asyncio.wait_for(served, float(wait) or None)
+            async with asyncio.timeout(float(wait) or None):
+                return await served
         except TimeoutError:
             return None
         finally:

@@ -57,7 +57,8 @@ class Shell:
         with stdin.open() as i, stdout.open("w") as o, stderr.open("w") as e:
             process = await asyncio.create_subprocess_exec(*argv, env=dict(env), cwd=cwd, stdin=i, stdout=o, stderr=e)
             try:
-                return Ended(await asyncio.wait_for(process.wait(), timeout))
+                async with asyncio.timeout(timeout):
+                    return Ended(await process.wait())
             except TimeoutError:
                 process.kill()
                 await process.wait()

@@ -122,7 +122,8 @@ async def _reply(
     if not await asyncio.to_thread(_descends, asker, ancestor):
         log.warning("a process that is not our git asked for a credential and got none", pid=asker)
         return b""
-    question = json.loads(await asyncio.wait_for(reader.readline(), 30))
+    async with asyncio.timeout(30):
+        question = json.loads(await reader.readline())
     if not isinstance(question, dict) or question.get("op") != "get":
         return b""  # git also tells helpers to store and to forget
     if not address.is_asked_for(str(question.get("protocol")), str(question.get("host"))):
