@@ -191,8 +191,29 @@ class Publisher:
             trigger=intent.trigger or next((trigger.label for trigger in matching(ticket, self._triggers)), ""),
             ask=pin.ask if pin is not None else "",
             by=pin.by if pin is not None else "",
+            branch=await self._branch(ticket),
         )
         return Words(text, memo)
+
+    async def _branch(self, ticket: Ticket) -> str:
+        """Where the ticket's work is; our comment is asked before it is written anew by a Redis that knows neither.
+
+        Only where there are several trackers: with one, the branch has the name that it always had.
+        """
+        kept = await self._store.remembered_branch(ticket.id)
+        tracker = self._trackers.get(ticket.tracker)
+        if kept or tracker is None or len(self._trackers) == 1 or await self._store.remembered_sticky(ticket.id):
+            return kept
+        try:
+            before = await tracker.read_sticky(ticket)
+        except TrackerError as error:
+            if error.retryable:
+                raise
+            return ""
+        if before is not None and before.memo is not None and before.memo.branch:
+            await self._store.remember_branch(ticket.id, before.memo.branch)
+            return before.memo.branch
+        return ""
 
     async def comment(
         self,
@@ -227,6 +248,8 @@ class Publisher:
             log.warning("the comment could not be written", ticket=ticket.id, error=str(error))
             return
         await self._store.remember_sticky(ticket.id, sticky.ref)
+        if words.memo.branch:
+            await self._store.remember_branch(ticket.id, words.memo.branch)
 
     async def note_follow_up(self, tracker: Tracker, ticket: Ticket, by: str, *, lock: Lease) -> None:
         """Have a running ticket run once more afterwards; noted beside the lease, and on the ticket, which survives."""

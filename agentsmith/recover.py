@@ -277,7 +277,10 @@ class Recovery:
 
     async def _memo(self, tracker: Tracker, ticket: Ticket) -> Memo | None:
         sticky = await tracker.read_sticky(ticket)
-        return sticky.memo if sticky is not None else None
+        memo = sticky.memo if sticky is not None else None
+        if memo is not None and memo.branch and not await self._store.remembered_branch(ticket.id):
+            await self._store.remember_branch(ticket.id, memo.branch)
+        return memo
 
     def _took_on(self, ticket: Ticket, memo: Memo) -> bool:
         """Whether the ticket was taken on by one of our triggers, which may be gone from it by now."""

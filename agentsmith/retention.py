@@ -13,7 +13,7 @@ import os
 import shutil
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,7 +25,8 @@ from agentsmith.config import Config
 from agentsmith.domain.request import MalformedRequest, PipelineRequest
 from agentsmith.domain.ticket import slug
 from agentsmith.pipelines import git, record
-from agentsmith.pipelines.workplace import WORKSPACES
+from agentsmith.pipelines.git.locks import FileLock
+from agentsmith.pipelines.workplace import WORKSPACES, lock_of
 from agentsmith.rhythm import Beat, beating
 from agentsmith.store import AWAY, Store
 
@@ -33,8 +34,9 @@ log = structlog.get_logger()
 
 YOUNGEST: Final = 3600.0
 """However little room there is: what was used within the last hour may be wanted again right now."""
-_NOT_TICKETS: Final = frozenset({"mirrors", "vaults", "aside"})
-"""What git keeps beside the tickets' folders, and prunes itself."""
+_NOT_TICKETS: Final = frozenset({"mirrors", "vaults", "aside", "locks"})
+"""What is kept beside the tickets' folders: git prunes its own, and a lock goes with its folder."""
+_LOOK_WITHIN: Final = 60.0
 _REMOVING: Final = ".removing-"
 """Where a folder goes before it is removed: whoever looks for it finds it whole, or not at all."""
 
@@ -79,8 +81,11 @@ class Retention:
 
     async def tidy_up(self) -> Removed:
         """Remove what is too old or too much, once."""
-        halt = threading.Event()
-        in_hand = await self._in_hand()
+        halt, loop = threading.Event(), asyncio.get_running_loop()
+
+        def in_hand() -> InHand:
+            return asyncio.run_coroutine_threadsafe(self._in_hand(), loop).result(_LOOK_WITHIN)
+
         try:
             removed = await asyncio.to_thread(self._remove, in_hand, halt)
         finally:
@@ -104,7 +109,7 @@ class Retention:
             runs.add(request.run)
         return InHand(frozenset(runs), frozenset(slug(key, tracker) for tracker, key in tickets))
 
-    def _remove(self, in_hand: InHand, halt: threading.Event) -> Removed:
+    def _remove(self, in_hand: Callable[[], InHand], halt: threading.Event) -> Removed:
         config = self.config
         with _alone(config.data_dir) as alone:
             if not alone:
@@ -114,7 +119,7 @@ class Retention:
                 keep_for=config.workspaces.keep_for,
                 keep_size=config.workspaces.keep_size,
                 keep_unsaved_for=config.workspaces.keep_unsaved_for,
-                spare=in_hand.workspaces,
+                spare=lambda: in_hand().workspaces,
                 now=time.time(),
                 halt=halt,
             )
@@ -124,7 +129,7 @@ class Retention:
                 config.data_dir,
                 keep_for=config.run.keep_for,
                 keep_size=config.run.keep_size,
-                alive=in_hand.runs,
+                alive=in_hand().runs,
                 now=time.time(),
             )
             return Removed(removed.workspaces, records, removed.unsaved)
@@ -136,28 +141,53 @@ def prune_workspaces(
     keep_for: float,
     keep_size: int,
     keep_unsaved_for: float,
-    spare: frozenset[str],
+    spare: Callable[[], frozenset[str]],
     now: float,
     halt: threading.Event | None = None,
 ) -> Removed:
     """Remove folders of tickets that nothing changed for too long, and the oldest while they take too much room.
 
-    Those named in `spare` stay, but their room counts. A folder whose checkout git keeps, because work in it was never
-    pushed, stays whole. Blocks; `halt` ends it early.
+    Those that `spare` names stay, but their room counts; it is asked again before each removal, and so is the folder's
+    age, because much happens while all folders are looked through. A folder whose checkout git keeps, because work in
+    it was never pushed, stays whole. Blocks; `halt` ends it early.
     """
     halt = halt or threading.Event()
     found = sorted(_folders(root, halt), reverse=True)
     too_old = max(YOUNGEST, min(keep_for, _age_that_fits(found, keep_size, now)))
     if halt.is_set():
         return Removed()
-    pruned = git.prune(root, older_than=too_old, unsaved_older_than=max(too_old, keep_unsaved_for), now=now)
+
+    @contextmanager
+    def alone(folder: Path) -> Iterator[bool]:
+        """Whether the folder is nobody's; nobody makes or uses it while the block runs."""
+        path = lock_of(folder)
+        lock = FileLock.try_take(path)
+        if lock is None:
+            yield False
+            return
+        try:
+            yield not halt.is_set() and folder.name not in spare()
+        finally:
+            path.unlink(missing_ok=True)
+            lock.release()
+
+    pruned = git.prune(
+        root,
+        older_than=too_old,
+        unsaved_older_than=max(too_old, keep_unsaved_for),
+        now=now,
+        alone=lambda workspace: alone(root / workspace.parent.name),
+    )
     gone = []
     for used, _, folder in found:
         if halt.is_set():
             break
-        if now - used > too_old and folder.name not in spare and not (folder / "work" / ".git").exists():
-            _remove_whole(folder)
-            gone.append(folder.name)
+        if now - used <= too_old or (folder / "work" / ".git").exists():
+            continue
+        with alone(folder) as ours:
+            if ours and now - _used_and_size(folder)[0] > too_old and not (folder / "work" / ".git").exists():
+                _remove_whole(folder)
+                gone.append(folder.name)
     return Removed(tuple(gone), unsaved=pruned.unsaved)
 
 
@@ -193,10 +223,13 @@ def _remove_whole(folder: Path) -> None:
 
 
 def _used_and_size(folder: Path) -> tuple[float, int]:
-    """When anything in it was last changed, and the room that it takes on disk; links are not followed."""
+    """When anything in it was last changed, and the room that it takes on disk; links are not followed.
+
+    The folder itself does not count: it changes when git removes the checkout from it.
+    """
     used, size = 0.0, 0
     for top, _, names in os.walk(folder):
-        for name in (*names, "."):
+        for name in names if top == str(folder) else (*names, "."):
             try:
                 details = os.lstat(os.path.join(top, name))
             except OSError:  # gone meanwhile

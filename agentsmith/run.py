@@ -91,6 +91,8 @@ class RunScope:
         finally:
             if self._guard is not None:
                 await self._guard.close()
+            if self._work is not None:
+                self._work.leave()
             renewing.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await renewing
@@ -170,13 +172,14 @@ class RunScope:
                 return None
             pipeline = self._context.pipelines.get(self.request.pipeline)
             if pipeline is None:
-                self._outcome = Outcome(
-                    Status.FAILED, "unknown pipeline", f"There is no pipeline `{self.request.pipeline}` any more."
-                )
+                note = f"There is no pipeline `{self.request.pipeline}` any more."
+                self._outcome = Outcome(Status.FAILED, "unknown pipeline", note)
                 return None
             if not await self._count_attempt():
                 return None
-            await self._show_in_progress(tracker, ticket, pipeline)
+            # The answer to a write is of now; what was read before it may have come from a copy that lags behind.
+            if self._withdrawn(await self._show_in_progress(tracker, ticket, pipeline)):
+                return None
         except TicketNotFound as error:
             raise Dropped(f"there is no such ticket: {error}") from None
         except (TrackerError, LockBusy) as error:
@@ -191,11 +194,14 @@ class RunScope:
         # In progress with the lease in our hand: an earlier taker died between its label and its acknowledge.
         if status not in (Status.ENQUEUED, Status.IN_PROGRESS):
             raise Dropped(f"its label says {status.value}", look=0.0)
-        if not ticket.open or not still_wanted(ticket, self.request.wanted, self._context.triggers):
-            self._stop = WITHDRAWN + ("the trigger was removed" if ticket.open else "the ticket was closed")
-            return False
-        if not self.request.pinned.sha256:
+        if not self._withdrawn(ticket) and not self.request.pinned.sha256:
             raise Dropped("nobody knows what was vetted: the request does not tell its text", look=0.0)
+        return self._stop is None
+
+    def _withdrawn(self, ticket: Ticket) -> bool:
+        if ticket.open and still_wanted(ticket, self.request.wanted, self._context.triggers):
+            return False
+        self._stop = WITHDRAWN + ("the trigger was removed" if ticket.open else "the ticket was closed")
         return True
 
     async def _count_attempt(self) -> bool:
@@ -212,7 +218,7 @@ class RunScope:
         self.request = replace(self.request, attempt=attempts)
         return True
 
-    async def _show_in_progress(self, tracker: Tracker, ticket: Ticket, pipeline: Pipeline) -> None:
+    async def _show_in_progress(self, tracker: Tracker, ticket: Ticket, pipeline: Pipeline) -> Ticket:
         async with self._lock(tracker) as lock:
             deadline = min(lock.trust.until, self._kept.until)
             move = Move(Status.ENQUEUED, Status.IN_PROGRESS, self.request.run, self._lease.fence, deadline)
@@ -244,6 +250,7 @@ class RunScope:
                 )
             except TrackerError as error:
                 self._log.warning("the comment could not be written", error=str(error))
+        return moved
 
     async def _steps(self, pipeline: Pipeline, tracker: Tracker, guard: Guard) -> None:
         assert self._ticket is not None  # noqa: S101
@@ -254,7 +261,7 @@ class RunScope:
             lock=lambda: self._lock(tracker),
             intent=self._tell,
         )
-        work = self._work = Work(
+        work = self._work = await Work.open(
             self._context,
             self.request,
             pipeline,
@@ -285,10 +292,8 @@ class RunScope:
         error = None if self._doing.cancelled() else self._doing.exception()
         if isinstance(error, Dropped):
             return error
-        if isinstance(error, LeaseLost):
-            self._kept.lose(str(error))
-        elif isinstance(error, GuardDied):
-            self._kept.lose(str(error))  # its trust window closed, or somebody killed it: either way nothing is left
+        if isinstance(error, LeaseLost | GuardDied):
+            self._kept.lose(str(error))  # a guard's trust window closed, or somebody killed it: nothing is left
         elif isinstance(error, AWAY):
             return Dropped(f"redis is away: {error}", look=0.0, uncount=True)
         elif error is not None:
@@ -389,12 +394,6 @@ class RunScope:
         )
 
     def _lock(self, tracker: Tracker) -> contextlib.AbstractAsyncContextManager[Lease]:
-        times = self._context.store.times
-        return holding(
-            self._context.store,
-            tracker.platform,
-            self.request.ticket,
-            holder=self._lease.lock_holder,
-            fence=self._lease.fence,
-            wait=times.lock * 2,
-        )
+        store, holder, fence = self._context.store, self._lease.lock_holder, self._lease.fence
+        where = (tracker.platform, self.request.ticket)
+        return holding(store, *where, holder=holder, fence=fence, wait=store.times.lock * 2)

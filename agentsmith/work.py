@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, 
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Final
+from typing import Final, Self
 
 import structlog
 
@@ -27,7 +27,7 @@ from agentsmith.domain.tracker import Tracker
 from agentsmith.keeping import KeptLease
 from agentsmith.pipelines import cgroups, engine
 from agentsmith.pipelines.context import CodePlace, Limits, StepContext
-from agentsmith.pipelines.git import Diverged, GitError, GuardShell, Pushed, SecretsFound
+from agentsmith.pipelines.git import Diverged, GitError, GuardShell, OtherName, Pushed, SecretsFound
 from agentsmith.pipelines.guarded import Guard, GuardDied, User
 from agentsmith.pipelines.machine import Machine
 from agentsmith.pipelines.outcome import Outcome
@@ -110,8 +110,9 @@ class _Desk:
 class Work:
     """One run at work."""
 
-    def __init__(
-        self,
+    @classmethod
+    async def open(
+        cls,
         context: RunContext,
         request: PipelineRequest,
         pipeline: Pipeline,
@@ -122,11 +123,47 @@ class Work:
         kept: KeptLease,
         lock: Lock,
         live: LiveComment,
+    ) -> Self:
+        """Make the run's folders, and see where its work stands; `leave` when all of it has ended."""
+        branch = await context.store.remembered_branch(request.ticket)
+        place = await Workplace.make(context.data_dir, request, context.user)
+        try:
+            return cls(
+                context,
+                request,
+                pipeline,
+                tracker=tracker,
+                ticket=ticket,
+                guard=guard,
+                kept=kept,
+                place=place,
+                branch=branch,
+                lock=lock,
+                live=live,
+            )
+        except BaseException:
+            place.leave()
+            raise
+
+    def __init__(
+        self,
+        context: RunContext,
+        request: PipelineRequest,
+        pipeline: Pipeline,
+        *,
+        tracker: Tracker,
+        ticket: Ticket,
+        guard: Guard,
+        kept: KeptLease,
+        place: Workplace,
+        branch: str,
+        lock: Lock,
+        live: LiveComment,
     ) -> None:
         self.tracker, self.ticket, self.kept = tracker, ticket, kept
         self._context, self._request, self._live = context, request, live
         live.noticed(ticket, request.pinned.sha256)
-        self._place = Workplace.make(context.data_dir, request, context.user)
+        self._place = place
         self._recorder = Recorder(
             self._place.run,
             request,
@@ -154,7 +191,7 @@ class Work:
             pen=kept,
             recorder=self._recorder,
             env=environment(request, ticket, tracker.platform, self._place),
-            code=self._code(shell),
+            code=self._code(shell, branch),
             alongside=self._checkpoints if settings.checkpoint_every is not None else None,
             memory=self._place.remembered(),
         )
@@ -186,6 +223,10 @@ class Work:
             self._recorder.conclude(outcome.to.value if outcome.to else None, outcome.word, logs.redact(outcome.note))
             self._place.clear_temporary()
             cgroups.clear(self._context.settings.limits)
+
+    def leave(self) -> None:
+        """Nothing of the run is left in its folders; from now on they may be removed."""
+        self._place.leave()
 
     def account(self, outcome: Outcome) -> str:
         """What the ticket's comment tells about the run."""
@@ -259,14 +300,20 @@ class Work:
             self.kept.watch_over(self._second)
         return self._second
 
-    def _code(self, shell: GuardShell) -> CodePlace | None:
+    def _code(self, shell: GuardShell, kept: str) -> CodePlace | None:
         forges, request = self._context.forges, self._request
         forge = forges.get(request.tracker)
         if forge is None:
             return None
-        branch = branch_for(request.key, request.tracker, forges)
-        root = self._context.data_dir / WORKSPACES
-        return CodePlace(forge, root, branch, shell)
+        if kept.startswith(BRANCH_PREFIX):
+            name, other = kept, None
+        else:
+            name, other = branch_for(request.key, request.tracker, forges), other_branch(request, forges)
+        return CodePlace(forge, self._context.data_dir / WORKSPACES, name, shell, other, self._keep_branch)
+
+    async def _keep_branch(self, branch: str) -> None:
+        store = self._context.store
+        await store.outage.outlast(lambda: store.remember_branch(self._request.ticket, branch))
 
     def _remember(self, outcome: Outcome) -> None:
         if outcome.give_back:
@@ -278,9 +325,19 @@ class Work:
 
 def branch_for(key: str, tracker: str, forges: Mapping[str, Forge]) -> str:
     """The branch of a ticket; the tracker is part of it where the tickets of two could meet in one repository."""
+    return f"{BRANCH_PREFIX}{slug(key, tracker if _shared(tracker, forges) else None)}"
+
+
+def other_branch(request: PipelineRequest, forges: Mapping[str, Forge]) -> OtherName:
+    """What the branch was called before trackers came or went; with no tracker in it, it may be another's."""
+    shared = _shared(request.tracker, forges)
+    name = f"{BRANCH_PREFIX}{slug(request.key, None if shared else request.tracker)}"
+    return OtherName(name, ours=not shared)
+
+
+def _shared(tracker: str, forges: Mapping[str, Forge]) -> bool:
     here = forges[tracker].clone_url
-    sharing = sum(forge.clone_url == here for forge in forges.values())
-    return f"{BRANCH_PREFIX}{slug(key, tracker if sharing > 1 else None)}"
+    return sum(forge.clone_url == here for forge in forges.values()) > 1
 
 
 def account_of(

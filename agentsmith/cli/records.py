@@ -23,6 +23,8 @@ from agentsmith.pipelines.record import FOLDER, LOG, RunRecord, read, records
 
 _LOOK_EVERY: Final = 0.1
 _ASK_EVERY: Final = 1.0
+_SHORTEST_BEGINNING: Final = 8
+"""Characters of a run's name that are enough to look for it by them."""
 _LOOKS_MISSED: Final = 2
 """How often in a row nobody may have a run in hand before it counts as cut off: Redis may be away for a moment."""
 _CHUNK: Final = 64 * 1024
@@ -132,19 +134,23 @@ async def _watch(config: Config, run: str, gone: asyncio.Event) -> None:
 
 
 def _find(config: Config, text: str) -> str:
-    """The one run that the text names."""
+    """The one run that the text names: its whole name, else the last run of the ticket, else how its name begins.
+
+    All names begin with the year, so only a longer beginning says which run is meant.
+    """
     known = list(records(config.data_dir))
-    exact = [record.run for record in known if record.run == text]
-    begins = [record.run for record in known if text and record.run.startswith(text)]
-    if exact or len(begins) == 1:
-        return (exact or begins)[0]
-    if begins:
-        raise ConfigError(f"{text!r} is the beginning of {len(begins)} runs; say more of it: {', '.join(begins[:3])} …")
+    if any(record.run == text for record in known):
+        return text
     with contextlib.suppress(ConfigError):
         ticket = asyncio.run(_ticket_id(config, text))
         for record in known:
             if record.ticket == ticket:
                 return record.run
+    begins = [record.run for record in known if record.run.startswith(text)] if len(text) >= _SHORTEST_BEGINNING else []
+    if len(begins) > 1:
+        raise ConfigError(f"{text!r} is the beginning of {len(begins)} runs; say more of it: {', '.join(begins[:3])} …")
+    if begins:
+        return begins[0]
     raise ConfigError(
         f"no run on this machine is called {text[:80]!r}, and no ticket of that name was run here; see: agentsmith runs"
     )

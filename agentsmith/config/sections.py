@@ -98,7 +98,7 @@ class Run(Section):
     stall_timeout: Duration = Duration(1800)
     """A command that prints nothing for so long is stopped."""
     log_limit: Size = Size(10 * 1024 * 1024)
-    """How much of a step's output is kept."""
+    """How much of a step's output is kept in its log, beside the last 256 KiB."""
     artifact_limit: Size = Size(50 * 1024 * 1024)
     """How much of the files that a run hands over is kept."""
     retry_backoff: Duration = Duration(60)

@@ -27,6 +27,8 @@ class Memo:
     """The event by which somebody asked for the pinned text to be run."""
     by: str = ""
     """Who asked for it by a retry."""
+    branch: str = ""
+    """Where its work is, once there was a checkout: what the branch would be called today may differ."""
 
     def to_line(self) -> str:
         """One line of JSON without `--`, so that it can stand inside an HTML comment."""
@@ -65,6 +67,7 @@ _TYPES: Final[dict[str, type | UnionType]] = {
     "trigger": str,
     "ask": str,
     "by": str,
+    "branch": str,
 }
-_LEFT_OUT: Final = frozenset({"trigger", "ask", "by"})
+_LEFT_OUT: Final = frozenset({"trigger", "ask", "by", "branch"})
 """What is not written while there is nothing to say."""

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from agentsmith.pipelines.git.shell import GitShell
 
 SECONDS: Final = {"prompt": 10.0, "report": 120.0}
-"""How long each may take; an agent's output is up to `run.log_limit` long."""
+"""How long each may take; of an agent's output up to 144 MiB are read, which takes 1 to 25."""
 MEMORY: Final = 512 * 1024**2
 _LARGEST_ANSWER: Final = 64 * 1024**2
 _START: Final = "import sys; sys.path.insert(0, sys.argv[1]); from agentsmith.pipelines.apart import main; main()"
@@ -93,7 +93,7 @@ def _report(given: dict[str, Any]) -> dict[str, Any]:
 
     from agentsmith.pipelines.reports import Format, read_output
 
-    return asdict(read_output(Format(**given["format"]), Path(given["output"]), start=given["start"]))
+    return asdict(read_output(Format(**given["format"]), map(Path, given["parts"])))
 
 
 TABLE: Final[Mapping[str, Callable[[dict[str, Any]], Any]]] = {"prompt": _prompt, "report": _report}

@@ -17,7 +17,7 @@ from agentsmith.config import Agent, Config, Pipeline, Step
 from agentsmith.domain.forge import Forge, PullRequest
 from agentsmith.domain.request import PipelineRequest
 from agentsmith.domain.ticket import Ticket
-from agentsmith.pipelines.git import Checkout, GitShell
+from agentsmith.pipelines.git import Checkout, GitShell, OtherName
 from agentsmith.pipelines.record import Recorder
 from agentsmith.pipelines.runner import Runner
 from agentsmith.pipelines.worker import SAY
@@ -83,6 +83,10 @@ class CodePlace:
     """Holds mirrors, vaults and all workspaces."""
     branch: str
     shell: GitShell
+    other: OtherName | None
+    """What the branch may be called on the server, where nobody knows what it is called."""
+    keep: Callable[[str], Awaitable[None]]
+    """Called with the branch that the work is on, so that later runs go on there whatever is configured then."""
 
 
 @dataclass(slots=True)

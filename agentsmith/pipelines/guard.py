@@ -38,6 +38,8 @@ KINDS = (b"question", b"summary", b"usage", b"artifact", b"session")
 PROGRESS_EVERY = 0.1  # of progress only the newest counts, so there is no limit to it but its pace
 EVENT_BACKLOG = 1024 * 1024  # beyond this, lines for a reader that is stuck are dropped; outcomes never are
 CHUNK = 64 * 1024
+LOG_END = 256 * 1024  # how much of the end of an output the log has, beside its beginning
+PART, PARTS_KEPT = 16 * 1024 * 1024, 8  # all that an agent prints is kept in parts: the first one, and the last ones
 LAST_DRAIN = 16 * 1024 * 1024  # more than a pipe holds; bounds the drain if a stranger keeps writing into it
 IDLE_TICK = 0.5  # select() counts on a clock that stops during suspend, so it must not sleep for long
 ENDING_TICK = 0.01
@@ -240,33 +242,34 @@ class Events:
 
 
 class Output:
-    """What a command prints: a log up to a limit, the last bytes, and the lines that begin with `::`."""
+    """What a command prints: a log of its beginning and its end, the last bytes, and lines that begin with `::`."""
 
     def __init__(self, order: dict[str, Any], on_line: Callable[[str], None]) -> None:
-        self.truncated = False
+        self.truncated, self.printed = False, 0
+        self._report = order.get("report")
         self._log = os.open(order["log"], os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        self._limit = self._room = int(order["log_limit"])
-        self._tail_limit = int(order["tail_limit"])
-        self._tail = bytearray()
-        self._line = b""
+        self._limit, self._tail_limit = int(order["log_limit"]), int(order["tail_limit"])
+        self._end_limit = min(self._limit, LOG_END)
+        self._tail, self._line = bytearray(), b""
         self._say = order["env"].get("AGENTSMITH_SAY", "::").encode()
-        self._counts: dict[tuple[bool, bytes], int] = {}
-        """Lines so far, the worker's own and others, which must not use up the worker's."""
-        self._progress, self._progress_at = b"", 0.0
-        self._on_line = on_line
+        self._counts: dict[tuple[bool, bytes], int] = {}  # the worker's own lines; others must not use those up
+        self._progress, self._progress_at, self._on_line = b"", 0.0, on_line
 
     def feed(self, data: bytes) -> None:
         """Takes the next bytes, in time and memory that do not depend on how much came before."""
         self._tail += data
-        if len(self._tail) > 2 * self._tail_limit + CHUNK:
-            del self._tail[: len(self._tail) - self._tail_limit - 1]  # one more, to tell that it was cut
+        needed = max(self._tail_limit, self._end_limit) + 1  # one more, to tell that it was cut
+        if len(self._tail) > 2 * needed + CHUNK:
+            del self._tail[:-needed]
         if not self.truncated:
-            self._write(data[: self._room])
-            self._room -= len(data)
-            if self._room < 0:
+            self._write(data[: self._limit - self.printed])
+            if self.printed + len(data) > self._limit:
                 self.truncated = True
                 self.note(f"output truncated at {self._limit} bytes")
         self._sieve(data)
+        if self._report:
+            self._keep(data)
+        self.printed += len(data)
 
     def note(self, text: str) -> None:
         """Adds a line of the guard's own to the log."""
@@ -276,6 +279,11 @@ class Output:
         """Closes the log and returns the tail."""
         self._sieve(b"\n")
         self._tell_progress()
+        if (missing := min(self.printed - self._limit, self._end_limit)) > 0:
+            end = self._tail[-missing:]
+            del end[: end.find(b"\n", 0, -1) + 1]  # so that it begins with a line
+            self.note(f"{self.printed - self._limit - len(end)} bytes left out; the end:")
+            self._write(bytes(end))
         os.close(self._log)
         cut = max(0, len(self._tail) - self._tail_limit)
         while 0 < cut < len(self._tail) and self._tail[cut] & 0xC0 == 0x80:
@@ -288,6 +296,17 @@ class Output:
                 data = data[os.write(self._log, data) :]
         except OSError:  # a full disk must not end the guarding
             self.truncated = True
+
+    def _keep(self, data: bytes) -> None:
+        part = self.printed // PART
+        try:
+            with open(f"{self._report}.{part}", "ab") as kept:
+                begins = kept.tell() == 0
+                kept.write(data)
+            if begins and part > PARTS_KEPT:
+                os.unlink(f"{self._report}.{part - PARTS_KEPT}")
+        except OSError:  # as for the log; whoever reads it sees by its size that something is missing
+            return
 
     def _sieve(self, data: bytes) -> None:
         data = self._line + data
@@ -381,9 +400,8 @@ class Step:
         self.started = self.heard = boottime()
         self.deadline = float("inf") if order["timeout"] is None else self.started + order["timeout"]
         self.patience = order.get("stall") or float("inf")
-        self.timed_out = self.stalled = False
+        self.timed_out = self.stalled = self.eof = False
         self.stopped: str | None = None
-        self.eof = False
 
     def pump(self) -> bool:
         """Moves one chunk from the pipe; False when there is none now."""
@@ -412,6 +430,7 @@ class Step:
             "stopped": self.stopped,
             "tail": self.output.close(),
             "truncated": self.output.truncated,
+            "printed": self.output.printed,
             "duration": duration,
         }
 

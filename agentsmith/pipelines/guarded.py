@@ -42,6 +42,8 @@ class Exit:
     duration: float
     stalled: bool = False
     """It timed out because it printed nothing for too long."""
+    printed: int = 0
+    """How many bytes it printed, whatever was kept of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,13 +166,15 @@ class Guard:
         stdin: Path | None = None,
         stdout: Path | None = None,
         stderr: Path | None = None,
+        report: Path | None = None,
         confinement: Confinement | None = None,
         on_line: Callable[[str], None] | None = None,
     ) -> Exit:
         """Runs one command and returns when nothing of it is left; if cancelled, it stops the command first.
 
         `env` is the command's whole environment. What it writes goes to the log, or to the files `stdout` and `stderr`.
-        It is stopped after `timeout` seconds, or `stall` without output.
+        All that it prints is in the files `report`.0, .1, … too, whatever the log's limit; of very much (see `PART`)
+        the beginning and the end. It is stopped after `timeout` seconds, or `stall` without output.
         `on_line` gets each line of output that begins with `::`; what it raises stops the command and is raised here.
         CommandNotStarted when the command is wrong, MachineTrouble when it could not be started though it is right.
         """
@@ -179,7 +183,7 @@ class Guard:
         if self._step is not None:
             raise RuntimeError("a guard runs one command at a time")
         step = self._step = _Step(on_line)
-        files = {"stdin": stdin, "stdout": stdout, "stderr": stderr}
+        files = {"stdin": stdin, "stdout": stdout, "stderr": stderr, "report": report}
         self._tell(
             "start",
             argv=list(argv), env=dict(env), cwd=str(cwd), log=str(log),

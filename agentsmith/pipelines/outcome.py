@@ -23,6 +23,8 @@ class Verdict(StrEnum):
     """What a step's end means for the run."""
 
     DONE = "done"
+    SKIPPED = "skipped"
+    """There was nothing for it to do."""
     RED = "red"
     """It failed, and the run goes on: its pull request is a draft."""
     FAILED = "failed"
@@ -36,12 +38,12 @@ class Verdict(StrEnum):
     @property
     def state(self) -> State:
         """What conditions see."""
-        return State.SUCCEEDED if self is Verdict.DONE else State.FAILED
+        return {Verdict.DONE: State.SUCCEEDED, Verdict.SKIPPED: State.SKIPPED}.get(self, State.FAILED)
 
     @property
     def goes_on(self) -> bool:
         """Whether the steps after it run as if nothing had happened."""
-        return self in (Verdict.DONE, Verdict.RED)
+        return self in (Verdict.DONE, Verdict.SKIPPED, Verdict.RED)
 
     @property
     def parks(self) -> bool:
@@ -51,7 +53,7 @@ class Verdict(StrEnum):
     @property
     def may_be_ours(self) -> bool:
         """Whether a machine in trouble could have brought it about."""
-        return self not in (Verdict.DONE, Verdict.QUESTION, Verdict.STOPPED)
+        return self not in (Verdict.DONE, Verdict.SKIPPED, Verdict.QUESTION, Verdict.STOPPED)
 
     @property
     def worth_retrying(self) -> bool:

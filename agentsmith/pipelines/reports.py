@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -45,18 +46,30 @@ class AgentReport:
         return cls(data["session"], Usage.of(data["usage"]), data["answer"])
 
 
-def read_output(told: Format, output: Path, *, start: int) -> AgentReport:
-    """What the agent told in its output, which begins at `start`; never fails, whatever it printed."""
+def read_output(told: Format, parts: Iterable[Path]) -> AgentReport:
+    """What the agent told in its output, which is in these files; never fails, whatever it printed."""
     reading = _Reading(told)
     try:
-        with output.open("rb") as stream:
-            stream.seek(start)
-            while line := stream.readline(_LONGEST_LINE):
-                reading.take(line)
+        for line in _lines(parts):
+            reading.take(line)
     except OSError as error:
         pass_over(error)
-        return AgentReport()
     return AgentReport(reading.session, reading.usage, reading.answer)
+
+
+def _lines(parts: Iterable[Path]) -> Iterator[bytes]:
+    """The lines of all parts together: one may begin in one part and end in the next. Very long ones come in pieces."""
+    begun = b""
+    for part in parts:
+        with part.open("rb") as stream:
+            while line := stream.readline(_LONGEST_LINE):
+                line, begun = begun + line, b""
+                if line.endswith(b"\n") or len(line) >= _LONGEST_LINE:
+                    yield line
+                else:
+                    begun = line
+    if begun:
+        yield begun
 
 
 class _Reading:

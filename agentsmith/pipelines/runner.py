@@ -23,7 +23,10 @@ TAIL: Final = 16 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """What to run. `timeout` and `stall` are seconds; output goes to `log`, up to `log_limit` bytes."""
+    """What to run. `timeout` and `stall` are seconds; output goes to `log`: `log_limit` bytes, and its end.
+
+    With `report`, all of it goes to files of that name with `.0`, `.1`, … at their end too; see `Guard.run`.
+    """
 
     argv: tuple[str, ...]
     env: Mapping[str, str]
@@ -34,6 +37,7 @@ class Command:
     stall: float | None = None
     stdin: Path | None = None
     tail_limit: int = TAIL
+    report: Path | None = None
 
 
 class Runner(Protocol):
@@ -61,6 +65,7 @@ class ProcessRunner:
             timeout=command.timeout,
             stall=command.stall,
             stdin=command.stdin,
+            report=command.report,
             confinement=self._confinement,
             on_line=on_line,
         )

@@ -4,6 +4,7 @@ run's own.
     workspaces/<slug>/work     where steps run; the checkout
     workspaces/<slug>/home     their private home
     workspaces/<slug>/memory.json
+    workspaces/locks/<slug>    held by the runs that use the folder, or by who removes it
     runs/<run>/                log, record, ticket and prompt files, artifacts, and `tmp` while it runs
 """
 
@@ -18,14 +19,20 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Final, Self
 
+from agentsmith.domain.errors import MachineTrouble
 from agentsmith.domain.request import PipelineRequest
 from agentsmith.domain.ticket import Ticket, slug
+from agentsmith.pipelines.git.errors import WorkspaceBusy
+from agentsmith.pipelines.git.locks import FileLock
+from agentsmith.pipelines.git.places import Places
 from agentsmith.pipelines.guarded import User
 from agentsmith.pipelines.record import FOLDER, LOG
 from agentsmith.pipelines.worker import SAY, prefix, read_text
 
 WORKSPACES: Final = "workspaces"
 ALWAYS_PASSED: Final = ("PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "USER", "LOGNAME", "SHELL", "TERM")
+_REMOVED_WITHIN: Final = 3600.0
+"""How long somebody may take to remove a large folder before we say that this machine is in trouble."""
 _LARGEST_MEMORY: Final = 1024 * 1024
 _LONGEST_VARIABLE: Final = 100_000
 """Linux refuses a single variable over 128 KiB; the whole text is in the ticket file."""
@@ -46,23 +53,44 @@ class Workplace:
 
     ticket: Path
     run: Path
-    user: User | None = None
+    user: User | None
+    held: FileLock
 
     @classmethod
-    def make(cls, data_dir: Path, request: PipelineRequest, user: User | None = None) -> Self:
-        """Make the folders; where commands run as another user, what they need is that user's."""
-        place = cls(data_dir / WORKSPACES / slug(request.key, request.tracker), data_dir / FOLDER / request.run, user)
-        data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
-        for folder in (place.ticket.parent, place.ticket, place.run.parent, place.run):
-            folder.mkdir(exist_ok=True, mode=0o700)  # each by itself: of those above only the last would be private
-        for folder in (place.work, place.home, place.temporary):
-            folder.mkdir(exist_ok=True, mode=0o700)
-            place.give(folder)
-        if user is not None:
-            # To pass through, not to look around.
-            for folder in (data_dir, *(f.parent for f in (place.ticket, place.run)), place.ticket, place.run):
-                folder.chmod(0o711)
+    async def make(cls, data_dir: Path, request: PipelineRequest, user: User | None = None) -> Self:
+        """Make the folders, once nobody is removing them; nobody does before `leave`, or before this process ends.
+
+        Where commands run as another user, what they need is that user's.
+        """
+        ticket = data_dir / WORKSPACES / slug(request.key, request.tracker)
+        try:
+            held = await FileLock.take(
+                lock_of(ticket), within=_REMOVED_WITHIN, what=f"the folder {ticket.name}", shared=True
+            )
+        except WorkspaceBusy as error:
+            raise MachineTrouble(str(error)) from None
+        place = cls(ticket, data_dir / FOLDER / request.run, user, held)
+        try:
+            place._make(data_dir)
+        except BaseException:
+            held.release()
+            raise
         return place
+
+    def _make(self, data_dir: Path) -> None:
+        for folder in (self.ticket, self.run.parent, self.run):
+            folder.mkdir(exist_ok=True, mode=0o700)  # each by itself: of those above only the last would be private
+        for folder in (self.work, self.home, self.temporary):
+            folder.mkdir(exist_ok=True, mode=0o700)
+            self.give(folder)
+        if self.user is not None:
+            # To pass through, not to look around.
+            for folder in (data_dir, *(f.parent for f in (self.ticket, self.run)), self.ticket, self.run):
+                folder.chmod(0o711)
+
+    def leave(self) -> None:
+        """The run uses the folders no more."""
+        self.held.release()
 
     @property
     def work(self) -> Path:
@@ -136,6 +164,14 @@ class Workplace:
         with contextlib.suppress(OSError):
             part.write_text(json.dumps(asdict(memory)), errors="replace")
             os.replace(part, self.ticket / "memory.json")
+
+
+def lock_of(folder: Path) -> Path:
+    """The file to lock while a ticket's folder is used, shared with other runs, or removed, alone."""
+    locks = Places(folder.parent).locks
+    for above in (folder.parent.parent, folder.parent, locks):
+        above.mkdir(parents=True, exist_ok=True, mode=0o700)
+    return locks / folder.name
 
 
 def environment(request: PipelineRequest, ticket: Ticket, platform: str, place: Workplace) -> dict[str, str]:

@@ -23,6 +23,7 @@
 | intents                              | zset   | tickets with an intent, by the time to look at it      | for ever |
 | published:{ticket}                   | string | last status that we published                          | 1 hour   |
 | sticky:{ticket}                      | string | the platform's id of our comment                        | 30 days  |
+| branch:{ticket}                      | string | the branch that its work is on                         | 30 days  |
 | pin:{ticket}                         | string | the text that was vetted, until its run is over        | 30 days  |
 | stop:{ticket}                        | string | a stop request, until the run ended                    | 7 days   |
 | follow-up:{ticket}                   | string | asked for again while it was running                   | 7 days   |
@@ -253,6 +254,9 @@ class Keys:
 
     def sticky(self, ticket: TicketId) -> str:
         return self._name("sticky", ticket)
+
+    def branch(self, ticket: TicketId) -> str:
+        return self._name("branch", ticket)
 
     def pin(self, ticket: TicketId) -> str:
         return self._name("pin", ticket)

@@ -90,6 +90,14 @@ class Store:
         """What `remember_sticky` kept."""
         return await self.redis.get(self.keys.sticky(ticket))
 
+    async def remember_branch(self, ticket: TicketId, branch: str) -> None:
+        """Keep the branch that the ticket's work is on, for as long as our comment's name."""
+        await self.redis.set(self.keys.branch(ticket), branch, px=STICKY_MS)
+
+    async def remembered_branch(self, ticket: TicketId) -> str:
+        """What `remember_branch` kept; empty where nothing is known."""
+        return await self.redis.get(self.keys.branch(ticket)) or ""
+
     async def depths(self) -> dict[str, int]:
         """How many there are of everything that waits or is under way."""
         k = self.keys

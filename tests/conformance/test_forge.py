@@ -129,6 +129,20 @@ async def test_F3_one_from_a_fork_is_not_ours(pushed: Host) -> None:
     assert [pull.number for pull in pushed.pulls() if pull.title == WANTED.title] == [made.number]
 
 
+async def test_F3_F4_ours_is_found_among_more_from_forks_than_fit_on_a_page(pushed: Host) -> None:
+    """Before ours and after it, because platforms begin their lists at either end."""
+    for _ in range(101):
+        pushed.open_pull(BRANCH, fork=True)
+    number = pushed.open_pull(BRANCH, title="ours")
+    for _ in range(101):
+        pushed.open_pull(BRANCH, fork=True)
+    found = await pushed.forge.find(BRANCH)
+    assert found is not None
+    assert (found.number, found.title) == (number, "ours")
+    assert (await ensure(pushed)).number == number
+    assert [pull.number for pull in pushed.pulls() if pull.title == WANTED.title] == [number]
+
+
 @pytest.mark.parametrize(
     ("fault", "error"),
     [

@@ -19,6 +19,8 @@ from tests.conformance.steps import LABELS, MEMO, TRIGGER, found, soon
 pytestmark = pytest.mark.needs("cheap")
 
 NOISE: Final = "noise"
+BOUNDED: Final = ("azuredevops.people", "github.history", "gitlab.people", "jira.people")
+"""Where it is said how many pages of a history are read at most."""
 MOST_LABELS: Final = 100
 """No platform lets more labels stand on one ticket, so none is asked for more."""
 
@@ -88,6 +90,31 @@ async def test_P7_who_labelled_last_is_told_at_every_length_of_the_history(platf
             said = await tracker.labelled_by(ticket, TRIGGER)
             assert said is not None
             assert said.actor.name == last, f"{events} events, and a new hand"
+
+
+@pytest.mark.needs("tells_who_labelled")
+async def test_P7_beyond_what_we_look_at_nobody_has_set_a_label(
+    platform: Platform, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A history may be longer than the pages we read of it, and may have grown since the ticket was read."""
+    for module in BOUNDED:
+        monkeypatch.setattr(f"agentsmith.trackers.{module}._MOST_PAGES", 3)
+    tracker, told = platform.paged_by(2), list[str | None]()
+    key = await platform.open_ticket(labels=(TRIGGER,), author="alice")
+    for _ in range(3):
+        await platform.person_adds(key, NOISE, "bob")
+        await platform.person_removes(key, NOISE, "bob")
+    long_ago = await tracker.get(key)
+    for last in ("carol", "bob"):
+        await platform.person_removes(key, TRIGGER, last)
+        await platform.person_adds(key, TRIGGER, last)
+        for turn in range(10):
+            for ticket in (long_ago, await tracker.get(key)):
+                deeds = (await tracker.history(ticket, TRIGGER)).deeds
+                told.append(deeds[0].actor.name if deeds and deeds[0].actor else None)
+                assert told[-1] in (last, None), f"{turn} events after {last}"
+            assert turn or told[-1] == last, "what is new is seen"
+            await (platform.person_adds if turn % 2 == 0 else platform.person_removes)(key, NOISE, "alice")
 
 
 @pytest.mark.parametrize("page", [3, 100])

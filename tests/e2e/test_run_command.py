@@ -168,6 +168,20 @@ def test_runs_and_their_output_are_found_by_run_and_by_ticket(cli: Cli, capsys: 
     assert Said(capsys, "runs", third, "--json").data == []
 
 
+def test_a_tickets_key_is_never_taken_for_the_beginning_of_a_runs_name(
+    cli: Cli, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Every run's name begins with a 2."""
+    first, second = ticket(cli, "fix"), ticket(cli)
+    Said(capsys, "run", first)
+    assert second == "2"
+    said = Said(capsys, "logs", second, code=2)
+    assert "no run on this machine is called '2', and no ticket of that name was run here" in said.err
+    Said(capsys, "run", second, "--pipeline", "greet")
+    assert Said(capsys, "logs", second).out == "hello from 2\n"
+    assert Said(capsys, "logs", first).out == "hello from 1\n"
+
+
 def test_a_run_that_was_cut_off_is_not_followed_for_ever(
     cli: Cli, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -77,7 +77,7 @@ async def test_why_tells_what_stopped_a_ticket_and_what_lets_it_run(cli: Cli) ->
         assert (await answer(second))["now"] == "queued: 0 before it"
 
         # Finished: the lease is given back before the label says so.
-        for folder in (cli.data / "workspaces").iterdir():
+        for folder in (cli.data / "workspaces").glob("local.*"):
             (folder / "home" / "go").touch()
         await cli.wait_for_label(key, "agent-smith:done")
         told = await answer(key)

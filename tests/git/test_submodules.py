@@ -7,20 +7,28 @@ from pathlib import Path
 
 import pytest
 
-from agentsmith.pipelines.git import Pushed
+from agentsmith.pipelines.git import Checkout, Pushed
 from agentsmith.pipelines.git.errors import SubmoduleRefused
 from tests.git.conftest import PASSWORD, USER
 from tests.support.git_bench import BRANCH, Bench, Person, git, make_origin, write_files
 from tests.support.git_http import GitHttp, serving
 
 
-def add_submodule(bench: Bench, url: str, commit: str, *, path: str = "libs/lib") -> None:
-    """Put a link to a repository onto the default branch, as `git submodule add` does."""
+def link(at: Path, url: str, commit: str, *, path: str = "libs/lib") -> None:
+    """Commit a link to a repository, as `git submodule add` does; of two for the same path the last one counts."""
+    with (at / ".gitmodules").open("a") as file:
+        file.write(f'[submodule "{path}"]\n\tpath = {path}\n\turl = {url}\n')
+    (at / path).mkdir(parents=True, exist_ok=True)
+    git("add", ".gitmodules", at=at)
+    git("update-index", "--add", "--cacheinfo", f"160000,{commit},{path}", at=at)
+    git("commit", "-q", "-m", "with a submodule", at=at)
+
+
+def add_submodule(bench: Bench, url: str, commit: str, *, path: str = "libs/lib", to: str = "main") -> None:
+    """Put a link to a repository onto the default branch, or another one that people look after."""
     person = bench.person()
-    write_files(person.at, {".gitmodules": f'[submodule "lib"]\n\tpath = {path}\n\turl = {url}\n'})
-    git("add", ".gitmodules", at=person.at)
-    git("update-index", "--add", "--cacheinfo", f"160000,{commit},{path}", at=person.at)
-    git("commit", "-q", "-m", "with a submodule", at=person.at)
+    git("checkout", "-q", "-B", to, at=person.at)
+    link(person.at, url, commit, path=path)
     person.push()
 
 
@@ -88,10 +96,7 @@ async def test_commits_that_its_server_lacks_are_not_linked(bench: Bench, librar
 async def test_submodules_of_submodules(bench: Bench, library: Person) -> None:
     inner = make_origin(bench.origin.parent / "inner.git", {"inner.c": "i\n"})
     commit = git("rev-parse", "refs/heads/main", at=inner)
-    write_files(library.at, {".gitmodules": '[submodule "inner"]\n\tpath = inner\n\turl = ../inner.git\n'})
-    git("add", "-A", at=library.at)
-    git("update-index", "--add", "--cacheinfo", f"160000,{commit},inner", at=library.at)
-    git("commit", "-q", "-m", "three", at=library.at)
+    link(library.at, "../inner.git", commit, path="inner")
     library.push()
     add_submodule(bench, "../lib.git", git("rev-parse", "HEAD", at=library.at))
     checkout = await bench.open(submodules=True)
@@ -150,3 +155,100 @@ async def test_submodule_on_the_same_server_gets_the_credential_and_on_another_i
         with pytest.raises(SubmoduleRefused):
             await http_bench.open(submodules=True)
         assert {request.authorization for request in other.requests} == {None}
+
+
+# --- what a worker's branch names, and nobody has reviewed ------------------------------------------------------------
+
+
+async def save(checkout: Checkout, bench: Bench) -> None:
+    """The worker's run ends, and what it did is pushed."""
+    await checkout.commit("work")
+    assert isinstance(await checkout.push(bench.begin_write), Pushed)
+
+
+def asked_for(server: GitHttp, repository: str) -> bool:
+    return any(repository in request.path for request in server.requests)
+
+
+@pytest.mark.parametrize("url", ["../private.git", "ext::sh -c touch% pwned"])
+async def test_submodule_that_a_worker_added_is_left_empty(http_bench: Bench, server: GitHttp, url: str) -> None:
+    """Our credential can read every repository of the server; the worker cannot."""
+    commit = git("rev-parse", "main", at=make_origin(server.root / "acme/private.git", {"secret.txt": "s\n"}))
+    ours = git("rev-parse", "main", at=make_origin(server.root / "acme/ours.git", {"lib.c": "l\n"}))
+    add_submodule(http_bench, "../ours.git", ours, path="ours")
+    add_submodule(http_bench, "../ours.git", ours, path="vendor/ours")
+    first = await http_bench.open(submodules=True)
+    link(first.path, url, commit)
+    await save(first, http_bench)
+    again = await http_bench.open(submodules=True)
+    assert list((again.path / "libs/lib").iterdir()) == []
+    assert not asked_for(server, "private")
+    assert again.notes == (
+        "submodules that `main` does not name with the same path and address are left empty until they are merged: "
+        "`libs/lib`",
+    )
+    for path in ("ours", "vendor/ours"):
+        assert (again.path / path / "lib.c").read_text() == "l\n"
+    # The ticket goes on, and the link stays in its work.
+    write_files(again.path, {"a.txt": "a\n"})
+    await save(again, http_bench)
+    assert git("rev-parse", f"{BRANCH}:libs/lib", at=http_bench.origin) == commit
+
+
+async def test_submodule_that_people_took_over_is_checked_out(http_bench: Bench, server: GitHttp) -> None:
+    commit = git("rev-parse", "main", at=make_origin(server.root / "acme/lib.git", {"lib.c": "l\n"}))
+    first = await http_bench.open(submodules=True)
+    link(first.path, "../lib.git", commit)
+    await save(first, http_bench)
+    git("push", "-q", ".", f"{BRANCH}:main", at=http_bench.origin)
+    again = await http_bench.open(submodules=True)
+    assert (again.path / "libs/lib/lib.c").read_text() == "l\n"
+    assert again.notes == ()
+
+
+async def test_submodule_whose_address_a_worker_changed_is_left_empty(http_bench: Bench, server: GitHttp) -> None:
+    commit = git("rev-parse", "main", at=make_origin(server.root / "acme/lib.git", {"lib.c": "l\n"}))
+    private = git("rev-parse", "main", at=make_origin(server.root / "acme/private.git", {"secret.txt": "s\n"}))
+    add_submodule(http_bench, "../lib.git", commit)
+    first = await http_bench.open(submodules=True)
+    shutil.rmtree(first.path / "libs/lib")  # else the commit that is checked out there is linked
+    link(first.path, "../private.git", private)
+    await save(first, http_bench)
+    again = await http_bench.open(submodules=True)
+    assert list((again.path / "libs/lib").iterdir()) == []
+    assert not asked_for(server, "private")
+    assert [note for note in again.notes if "`libs/lib`" in note]
+
+
+async def test_submodule_that_only_the_base_names_is_checked_out(bench: Bench, library: Person) -> None:
+    add_submodule(bench, "../lib.git", git("rev-parse", "HEAD", at=library.at), to="develop")
+    first = await bench.open(submodules=True, base="develop")
+    write_files(first.path, {"a.txt": "a\n"})
+    await save(first, bench)
+    again = await bench.open(submodules=True, base="develop")
+    assert (again.path / "libs/lib/lib.c").read_text() == "2\n"
+    assert again.notes == ()
+
+
+@pytest.mark.parametrize("reviewed", [False, True])
+async def test_submodule_in_a_commit_that_a_worker_moved_to(bench: Bench, library: Person, reviewed: bool) -> None:
+    """Its server has commits that nobody reviewed either; theirs count only where the reviewed commit names them."""
+    inner = make_origin(bench.origin.parent / "inner.git", {"inner.c": "i\n"})
+    commit = git("rev-parse", "main", at=inner)
+    if reviewed:
+        link(library.at, "../inner.git", commit, path="inner")
+        library.push()
+    add_submodule(bench, "../lib.git", git("rev-parse", "HEAD", at=library.at))
+    git("checkout", "-q", "-b", "proposed", at=library.at)
+    library.commit("newer", {"lib.c": "3\n"})
+    if not reviewed:
+        link(library.at, "../inner.git", commit, path="inner")
+    library.push()
+    first = await bench.open(submodules=True)
+    link(first.path, "../lib.git", git("rev-parse", "HEAD", at=library.at))
+    (first.path / "libs/lib/.git/HEAD").write_text(git("rev-parse", "HEAD", at=library.at) + "\n")
+    await save(first, bench)
+    again = await bench.open(submodules=True)
+    assert (again.path / "libs/lib/lib.c").read_text() == "3\n"
+    assert (again.path / "libs/lib/inner/inner.c").exists() == reviewed
+    assert [note for note in again.notes if "`libs/lib/inner`" in note] == ([] if reviewed else list(again.notes))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from urllib.parse import parse_qs
 
 import pytest
@@ -14,10 +16,12 @@ from agentsmith.domain.memo import Memo
 from agentsmith.domain.ticket import Actor
 from agentsmith.domain.tracker import Access, Applied, Sticky
 from agentsmith.simulators import Recorded
-from agentsmith.trackers.azuredevops.listing import _WANTED
+from agentsmith.trackers.azuredevops.listing import _WANTED, FULL_EVERY
+from agentsmith.trackers.azuredevops.states import CONFIRM_AFTER, KEPT
 from tests.support.azuredevops_bench import (
     BOT,
     CLAIM,
+    FAST,
     FINISH,
     MEMO,
     MONA,
@@ -250,6 +254,58 @@ async def test_states_count_by_their_category_and_not_by_their_name(azure: Bench
     assert [t.key async for t in tracker.find(TRIGGER)] == [chore]
 
 
+def recategorize(azure: Bench, **states: str) -> None:
+    """An administrator of the process gives states of a Task another category, or adds some."""
+    types = azure.simulator.hub.world.project(PROJECT).types
+    types["Task"] = {**types["Task"], **states}
+
+
+async def test_a_state_whose_category_changes_is_seen_within_minutes(azure: Bench) -> None:
+    ahead = [0.0]
+    tracker = azure.tracker(pace=replace(FAST, now=lambda: boottime() + ahead[0]))
+    number = azure.item(TRIGGER)
+    azure.simulator.set_state(int(number), "Active")
+    assert [t.key async for t in tracker.find(TRIGGER)] == [number]
+    recategorize(azure, Active="Completed")
+    ahead[0] += KEPT
+    assert not (await tracker.get(number)).open
+    ahead[0] += FULL_EVERY
+    assert [t.key async for t in tracker.find(TRIGGER)] == []
+    recategorize(azure, Active="InProgress")
+    ahead[0] += FULL_EVERY
+    assert [t.key async for t in tracker.find(TRIGGER)] == [number]
+
+
+async def test_no_ticket_counts_as_closed_by_what_was_kept(azure: Bench) -> None:
+    """Its run would be withdrawn. So the categories are asked for again, unless that was a moment ago."""
+    ahead = [0.0]
+    tracker = azure.tracker(pace=replace(FAST, now=lambda: boottime() + ahead[0]))
+    task, other = azure.item(TRIGGER), azure.item(TRIGGER)
+    azure.simulator.set_state(int(task), "Closed")
+    assert not (await tracker.get(task)).open
+    recategorize(azure, Closed="InProgress")
+    ahead[0] += CONFIRM_AFTER
+    azure.sent()
+    assert (await tracker.get(task)).open
+    types = "GET /wit/workitemtypes 200"
+    assert azure.sent() == [f"GET /wit/workitems/{task} 200", types]
+    # What is open costs nothing more.
+    ahead[0] += CONFIRM_AFTER
+    await tracker.get(other)
+    assert azure.sent() == [f"GET /wit/workitems/{other} 200"]
+
+
+async def test_a_state_that_is_new_is_asked_for_in_a_moment(azure: Bench) -> None:
+    ahead = [0.0]
+    tracker = azure.tracker(pace=replace(FAST, now=lambda: boottime() + ahead[0]))
+    number = azure.item(TRIGGER)
+    assert (await tracker.get(number)).open
+    recategorize(azure, Testing="InProgress")
+    azure.simulator.set_state(int(number), "Testing")
+    ahead[0] += CONFIRM_AFTER
+    assert (await tracker.get(number)).open
+
+
 @pytest.mark.parametrize("refuses", [True, False])
 async def test_more_hits_than_a_query_may_have_are_all_found(refuses: bool) -> None:
     async with bench(query_limit=150, query_refuses=refuses) as azure:
@@ -319,6 +375,32 @@ async def test_membership_of_a_team_is_the_right_to_write(azure: Bench) -> None:
         "eve": [Access.READ, Access.READ],
     }
     assert await everyone.access_of(Actor("", "nobody")) is Access.NONE
+
+
+async def test_P7_who_has_left_the_teams_may_nothing_more_at_once(azure: Bench) -> None:
+    tracker, admins = azure.tracker(), frozenset({"team administrator"})
+    azure.simulator.add_member(PROJECT, "lead@example.com", team="ops", admin=True)
+    lead = Actor(azure.simulator.hub.world.user("lead@example.com").id, "lead")
+    assert await tracker.access_of(lead) is Access.ADMIN
+    assert await tracker.belongs_to(lead, teams=frozenset({"ops"}), roles=admins) == "team 'ops'"
+    azure.simulator.remove_member(PROJECT, "lead@example.com")
+    assert await tracker.access_of(lead) is Access.READ
+    assert await tracker.belongs_to(lead, teams=frozenset({"ops"}), roles=admins) == ""
+
+
+async def test_those_who_ask_at_the_same_time_who_is_in_a_team_share_the_answer(azure: Bench) -> None:
+    tracker = azure.tracker()
+    mona = Actor(azure.simulator.hub.world.user("mona@example.com").id, "mona")
+    asked = asyncio.gather(*(tracker.access_of(mona) for _ in range(20)))
+    assert set(await asked) == {Access.WRITE}
+    assert azure.sent().count("GET /projects/Web/teams 200") == 2, "the second began after all had asked"
+    azure.fail("status", path="/members$", status=403, body={"message": "no"})
+    answers = await asyncio.gather(*(tracker.access_of(mona) for _ in range(3)), return_exceptions=True)
+    assert [isinstance(answer, Refused) for answer in answers] == [True, False, False]
+    azure.simulator.remove_member(PROJECT, "mona@example.com")
+    azure.fail("status", path="/members$", status=403, body={"message": "no"})
+    answers = await asyncio.gather(*(tracker.access_of(mona) for _ in range(3)), return_exceptions=True)
+    assert answers[1:] == [Access.READ, Access.READ], "what was known before does not stand in for an answer"
 
 
 async def test_blockers_are_the_predecessors_in_any_project(azure: Bench) -> None:

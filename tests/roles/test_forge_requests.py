@@ -66,7 +66,7 @@ def told(requests: list[Recorded]) -> list[tuple[str, str, Any]]:
 # --- GitHub -----------------------------------------------------------------------------------------------------------
 
 PULLS = "/repos/acme/web/pulls"
-LIST = f"{PULLS}?state=open&head=acme%3Aagent-smith%2F12&sort=created&direction=asc"
+LIST = f"{PULLS}?state=open&head=acme%3Aagent-smith%2F12&sort=created&direction=asc&per_page=100"
 
 
 async def test_github_looks_makes_updates_and_converts(github: OnGitHub) -> None:
@@ -205,7 +205,7 @@ async def test_requests_are_booked_as_pull_requests(github: OnGitHub) -> None:
 # --- GitLab -----------------------------------------------------------------------------------------------------------
 
 MERGES = "/api/v4/projects/acme%2Fapps%2Fweb/merge_requests"
-MERGE_LIST = f"{MERGES}?state=opened&source_branch=agent-smith%2F12&order_by=created_at&sort=asc"
+MERGE_LIST = f"{MERGES}?state=opened&source_branch=agent-smith%2F12&order_by=created_at&sort=asc&per_page=100"
 
 
 async def test_gitlab_looks_makes_and_updates(gitlab: OnGitLab) -> None:
@@ -258,7 +258,7 @@ async def test_gitlab_another_refusal_is_told(gitlab: OnGitLab) -> None:
 REPOSITORY = "/acme/Fabrikam%20Fiber/_apis/git/repositories/Fabrikam%20Fiber"
 AZURE_LIST = (
     f"{REPOSITORY}/pullrequests?searchCriteria.status=active"
-    "&searchCriteria.sourceRefName=refs%2Fheads%2Fagent-smith%2F12&api-version=7.1"
+    "&searchCriteria.sourceRefName=refs%2Fheads%2Fagent-smith%2F12&%24top=100&api-version=7.1"
 )
 
 

@@ -173,3 +173,27 @@ async def test_P7_without_graphql_who_labelled_last_is_told_at_every_length(gith
         by = await tracker.labelled_by(ticket, TRIGGER)
         assert by is not None
         assert by.actor.name == last, f"turn {turn}"
+
+
+@pytest.mark.parametrize("counted", [True, False])
+async def test_P7_without_graphql_the_oldest_page_is_never_taken_for_the_newest(
+    github: Bench, monkeypatch: pytest.MonkeyPatch, counted: bool
+) -> None:
+    """There may be more pages than are looked at, and GitHub need not say which one is the last."""
+    monkeypatch.setattr("agentsmith.trackers.github.history._MOST_PAGES", 3)
+    if not counted:
+        github.fail("uncounted", path="/events", times=None)
+    tracker = github.tracker(page_size=2)
+    ticket = await tracker.get(github.issue(TRIGGER))
+    github.fail("status", status=404, body={"message": "Not Found"}, path="graphql", times=None)
+    for n in range(3):
+        github.simulator.add_label(REPOSITORY, 1, f"before-{n}", "noise")
+    github.simulator.remove_label(REPOSITORY, 1, TRIGGER, "hubot")
+    github.simulator.add_label(REPOSITORY, 1, TRIGGER, "hubot")
+    told = []
+    for n in range(9):
+        by = await tracker.labelled_by(ticket, TRIGGER)
+        told.append(by.actor.name if by else None)
+        github.simulator.add_label(REPOSITORY, 1, f"after-{n}", "noise")
+    assert told[0] == "hubot"
+    assert set(told) == {"hubot", None}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from urllib.parse import parse_qs
 
 import pytest
@@ -408,6 +409,7 @@ async def test_who_labelled_is_read_from_the_end_of_the_history(gitlab: Bench) -
         (f"{ISSUE}/resource_label_events", "per_page=3"),
         (f"{ISSUE}/resource_label_events", "per_page=3&page=4"),
         (f"/api/v4/users/{mona}", ""),
+        (f"{ISSUE}/notes", "order_by=updated_at&sort=desc&per_page=3"),
         (f"{ROOT}/members/all/{mona}", ""),
     ]
     for label in ("early", "bug", "label-4"):
@@ -415,6 +417,47 @@ async def test_who_labelled_is_read_from_the_end_of_the_history(gitlab: Bench) -
     assert await tracker.labelled_by(ticket, "never") is None
     gitlab.simulator.delete_label(PROJECT, TRIGGER)
     assert await tracker.labelled_by(ticket, TRIGGER) is None  # its events name no label any more
+
+
+async def test_P7_the_oldest_page_of_a_history_that_gitlab_does_not_count_is_not_its_newest(gitlab: Bench) -> None:
+    tracker = gitlab.tracker()
+    gitlab.issue(TRIGGER)  # by mona
+    ticket = await tracker.get("1")
+    project = gitlab.simulator.hub.world.project(PROJECT)
+    first = gitlab.simulator.issue(PROJECT, 1)
+    (event,) = first.events
+    noise = gitlab.simulator.hub.changes.create_label(project, "noise").id
+    others = tuple(replace(event, id=event.id + n, label=noise, user="noise") for n in range(1, 10_350))
+    later = replace(event, id=event.id + 20_000, user="robin")
+    project.save(replace(first, events=(event, *others, replace(later, action="remove"), later)))
+    gitlab.recorded()
+    by = await tracker.labelled_by(ticket, TRIGGER)
+    assert by is not None
+    assert by.actor.name == "robin"
+    assert len(gitlab.recorded()) < 25
+    project.save(replace(first, events=(event, *others[:150], later, *others[150:])))
+    assert await tracker.labelled_by(ticket, TRIGGER) is None, "nobody looks back so far, and mona was not the last"
+
+
+@pytest.mark.parametrize("how", ["move_issue", "clone_issue"])
+async def test_P7_who_labelled_an_issue_has_not_labelled_its_copies(gitlab: Bench, how: str) -> None:
+    gitlab.simulator.add_project("acme/api")
+    for member in ("mona", "robin"):
+        gitlab.simulator.set_access("acme/api", member, "developer")
+    gitlab.simulator.open_issue("acme/api", labels=(TRIGGER,), actor="mona")
+    gitlab.issue(TRIGGER)
+    iid = getattr(gitlab.simulator, how)("acme/api", 1, PROJECT, "noise")
+    tracker = gitlab.tracker()
+    ticket = await tracker.get(str(iid))
+    assert TRIGGER in ticket.labels
+    assert await tracker.labelled_by(ticket, TRIGGER) is None
+    assert not await tracker.history(ticket, TRIGGER)
+    gitlab.simulator.remove_label(PROJECT, iid, TRIGGER, "robin")
+    gitlab.simulator.clock.advance(1)
+    gitlab.simulator.add_label(PROJECT, iid, TRIGGER, "robin")
+    by = await tracker.labelled_by(ticket, TRIGGER)
+    assert by is not None
+    assert by.actor.name == "robin"
 
 
 async def test_who_set_the_label_last_counts_not_who_set_it_first(gitlab: Bench) -> None:

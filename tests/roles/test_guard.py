@@ -242,11 +242,36 @@ async def test_output_of_both_streams_is_logged_for_the_owner_only(stage: Stage,
     assert stage.log.stat().st_mode & 0o777 == 0o600
 
 
-async def test_the_log_ends_at_its_limit_and_the_tail_does_not(stage: Stage, guard: Guard) -> None:
-    ended = await stage.run(guard, "seq 100000; echo the end", log_limit=1000, tail_limit=12)
-    assert stage.logged()[1000:] == "\n[output truncated at 1000 bytes]\n"
+@pytest.mark.parametrize(
+    ("lines", "limit", "left_out"),
+    [(100_000, 1000, 586_903), (100_000, 587_903, 0), (100_000, 587_000, 0), (150, 400, 0)],
+)
+async def test_the_log_has_the_beginning_and_the_end_and_says_what_is_between(
+    stage: Stage, guard: Guard, lines: int, limit: int, left_out: int
+) -> None:
+    ended = await stage.run(guard, f"seq {lines}; echo the end", log_limit=limit, tail_limit=12)
+    whole = "".join(f"{number}\n" for number in range(1, lines + 1)) + "the end\n"
+    assert ended.tail == whole[-12:]
     assert ended.truncated
-    assert ended.tail == "000\nthe end\n"
+    log = stage.logged()
+    assert log.startswith(f"{whole[:limit]}\n[output truncated at {limit} bytes]\n")
+    note, end = re.findall(r"\n\[(\d+) bytes left out; the end:\]\n(.*)", log, re.DOTALL)[0]
+    assert whole.endswith("\n" + end)
+    assert limit + int(note) + len(end) == len(whole), "every byte is there, or counted"
+    assert len(end) <= min(limit, program.LOG_END)
+    assert end.endswith("the end\n")
+    assert int(note) - left_out < 10, "no more than a broken line is left out in vain"
+
+
+async def test_a_short_output_is_logged_as_it_is_and_nothing_of_one_without_a_log(stage: Stage, guard: Guard) -> None:
+    assert not (await stage.run(guard, "printf 12345", log_limit=5)).truncated
+    assert stage.logged() == "12345"
+    stage.log.unlink()
+    assert (await stage.run(guard, "printf 12345", log_limit=0)).truncated
+    assert stage.logged() == "\n[output truncated at 0 bytes]\n"
+    stage.log.unlink()
+    await stage.run(guard, "yes | tr -d '\\n' | head -c 2000; echo", log_limit=100)
+    assert stage.logged().endswith(f"left out; the end:]\n{'y' * 99}\n"), "one long line has an end too"
 
 
 async def test_the_tail_is_text_that_any_store_takes(stage: Stage, guard: Guard) -> None:
@@ -287,6 +312,34 @@ async def test_a_flood_is_neither_slow_nor_kept_in_memory(stage: Stage, guard: G
 
     assert await quickest(flooded, than=10) < 10  # takes 0.3 s on an idle machine
     assert peak_memory(proper(guard)) < 40_000_000
+
+
+async def test_all_that_is_printed_is_kept_in_parts_for_its_reader(stage: Stage, guard: Guard) -> None:
+    ended = await stage.run(guard, "seq 100000; echo the end", log_limit=1000, report=stage.place / "all")
+    whole = "".join(f"{number}\n" for number in range(1, 100001)) + "the end\n"
+    assert (stage.place / "all.0").read_text() == whole
+    assert ended.printed == len(whole)
+
+
+async def test_of_very_much_the_first_and_the_last_parts_are_kept(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small = stage.altered_guard(("PARTS_KEPT = 16 * 1024 * 1024, 8", "PARTS_KEPT = 4 * CHUNK, 2"))
+    monkeypatch.setattr(program, "__file__", small)
+    guard = await stage.open()
+    try:
+        ended = await stage.run(guard, "echo begin; seq 400000; echo the end", log_limit=0, report=stage.place / "all")
+    finally:
+        await guard.close()
+    parts = sorted(stage.place.glob("all.*"), key=lambda part: int(part.suffix[1:]))
+    assert len(parts) == 3
+    assert parts[0].name == "all.0"
+    assert parts[0].read_text().startswith("begin\n1\n")
+    end = parts[1].read_text() + parts[2].read_text()
+    assert end.endswith("399999\n400000\nthe end\n")
+    # What is read at once is not divided, so a part may begin and end up to a chunk later than it should.
+    assert len(end) > 2 * program.CHUNK
+    assert sum(part.stat().st_size for part in parts) <= 3 * 5 * program.CHUNK < ended.printed
 
 
 async def test_a_full_disk_costs_the_log_and_nothing_else(stage: Stage, guard: Guard) -> None:

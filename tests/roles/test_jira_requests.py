@@ -332,6 +332,37 @@ async def test_who_set_the_label_last_counts_not_who_set_it_first(either: Bench)
     assert by.access is Access.READ
 
 
+async def test_P7_a_history_with_less_than_it_counts_names_nobody() -> None:
+    async with bench(cloud=False) as jira:
+        jira.issue()
+        jira.simulator.add_label("WEB-1", TRIGGER, "mona")
+        tracker = jira.tracker()
+        ticket = await tracker.get("WEB-1")
+        jira.fail("short_history", times=None)
+        by = await tracker.labelled_by(ticket, TRIGGER)
+        assert by is not None
+        jira.simulator.remove_label("WEB-1", TRIGGER)
+        jira.simulator.add_label("WEB-1", TRIGGER, "robin")
+        assert await tracker.labelled_by(ticket, TRIGGER) is None
+
+
+async def test_P7_what_is_new_in_a_history_while_it_is_read_is_seen(jira: Bench) -> None:
+    jira.issue(TRIGGER)
+    for n in range(5):
+        jira.simulator.add_label("WEB-1", f"label-{n}", "noise")
+    tracker = jira.tracker(page_size=2)
+    ticket = await tracker.get("WEB-1")
+
+    def meanwhile() -> None:
+        jira.simulator.remove_label("WEB-1", TRIGGER, "robin")
+        jira.simulator.add_label("WEB-1", TRIGGER, "robin")
+
+    jira.fail("meanwhile", path="/changelog$", action=meanwhile, after=True)
+    by = await tracker.labelled_by(ticket, TRIGGER)
+    assert by is not None
+    assert by.actor.id == jira.simulator.hub.world.user("robin").account_id
+
+
 @pytest.mark.parametrize(
     ("role", "access"),
     [

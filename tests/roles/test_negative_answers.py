@@ -45,9 +45,6 @@ async def test_who_was_in_no_team_is_asked_for_again() -> None:
         azure.simulator.add_member(PROJECT, "eve@example.com", team="ops")
         assert await tracker.access_of(eve) is Access.WRITE
         assert await tracker.belongs_to(eve, teams=frozenset({"ops"}), roles=frozenset()) == "team 'ops'"
-        azure.sent()
-        assert await tracker.access_of(eve) is Access.WRITE
-        assert azure.sent() == []
 
 
 async def test_whether_somebody_is_a_program_is_asked_again_where_it_was_not_told() -> None:

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -133,6 +134,7 @@ async def test_verify_without_anything_to_verify_with_says_so(opened: OpenWorld)
     async with opened("verify") as world:
         statuses, _, record = await carry_through(world)
     assert statuses == {Status.DONE}
+    assert states(record) == ["skipped"], "nothing was verified"
     assert "nothing to verify with" in record.steps[0].note
 
 
@@ -321,7 +323,9 @@ async def test_output_beyond_the_limit_is_cut_with_a_note(opened: OpenWorld) -> 
         log = (world.config.data_dir / "runs" / record.run / "output.log").read_text()
     assert record.steps[0].truncated
     assert "[output truncated at 5000 bytes]" in log
-    assert len(log) < 5100
+    assert "bytes left out; the end:]" in log
+    assert log.endswith("line 1999 of a long story\n"), "the error is where the output ends"
+    assert len(log) < 10_100
     assert "line 1999 of a long story" in comment, "the last lines are what people need"
     assert "<details>" in comment
     assert len(comment) < 6000
@@ -368,6 +372,8 @@ def scripted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Agent
     program = tmp_path / "agent.py"
     program.write_text(AGENT)
     monkeypatch.setenv("RECORD", str(tmp_path / "prompts"))
+    # A busy machine may take long to start it.
+    monkeypatch.setattr(import_module("agentsmith.pipelines.steps.agent"), "_TO_BEGIN", 300.0)
     python = os.environ.get("PYTHON", "python3")
     agent = Agent.model_validate(
         {
@@ -418,6 +424,104 @@ async def test_a_later_attempt_goes_on_with_the_session_and_knows_the_error(
         await world.claim(key)
         await world.run_queue()
         assert (home / "sessions").read_text() == "[]\n"
+
+
+CHATTY = """
+import json, sys
+def tell(**line): print(json.dumps(line))
+def chat():
+    for _ in range(20): print("x" * 1023, flush=True)
+chat(); tell(session="s-7"); tell(tokens={"in": 10, "out": 3}, cost=0.25); tell(answer="Not yet."); chat()
+tell(tokens={"in": 20, "out": 1}, cost=0.5); chat(); tell(answer="It is done."); chat()
+"""
+
+
+@pytest.mark.parametrize(("adds_up", "input_tokens", "cost"), [(True, 30, 0.75), (False, 20, 0.5)])
+async def test_an_agent_that_prints_more_than_a_log_keeps_is_understood(
+    opened: OpenWorld, scripted: dict[str, Agent], tmp_path: Path, *, adds_up: bool, input_tokens: int, cost: float
+) -> None:
+    (tmp_path / "agent.py").write_text(CHATTY)
+    agents = {"scripted": scripted["scripted"].model_copy(update={"usage_adds_up": adds_up})}
+    async with opened({"agent": "scripted"}, agents=agents, run={"log_limit": Size(5000)}) as world:
+        _, _, record = await carry_through(world)
+        memory = next((world.config.data_dir / "workspaces").glob("*/memory.json")).read_text()
+        left = [file.name for file in (world.config.data_dir / "runs" / record.run / "git").iterdir()]
+    assert record.steps[0].truncated
+    assert (record.usage["input_tokens"], record.usage["cost_usd"]) == (input_tokens, cost)
+    assert record.summary == "It is done."
+    assert json.loads(memory)["sessions"] == {"scripted": "s-7"}
+    assert not [name for name in left if "printed" in name], "what was kept to be read is removed"
+    assert not record.warnings
+
+
+async def test_what_a_dead_consumer_left_of_an_output_does_not_count(
+    opened: OpenWorld, scripted: dict[str, Agent], tmp_path: Path
+) -> None:
+    left = f"{tmp_path}/data/runs/$AGENTSMITH_RUN_ID/git/printed"
+    line = '{"tokens": {"in": 1000}}'
+    agents = {"scripted": scripted["scripted"].model_copy(update={"usage_adds_up": True})}
+    async with opened(
+        sh(f"echo '{line}' | tee {left}.0 {left}.7 {left}.x"), {"agent": "scripted"}, agents=agents
+    ) as world:
+        _, _, record = await carry_through(world)
+    assert record.usage["input_tokens"] == 10
+
+
+FAILS = """
+import os, sys
+with open(os.environ["RECORD"], "a") as record:
+    record.write(" ".join(sys.argv[1:]) + ";")
+if sys.argv[1:]: exec(os.environ["RESUMED"])
+print('{"session": "s-1"}')
+sys.exit(7)
+"""
+
+
+@pytest.mark.parametrize(
+    ("resumed", "starts", "later", "to_begin"),
+    [
+        ("sys.exit('no such session')", ";--resume s-1;;", "--resume s-1;", 300),
+        ('print(\'{"session": "s-2"}\'); sys.exit(1)', ";--resume s-1;;", "--resume s-1;", 300),
+        (
+            "print(os.environ['AGENTSMITH_SAY'] + 'usage input_tokens=9'); sys.exit(1)",
+            ";--resume s-1;",
+            "--resume s-1;",
+            300,
+        ),
+        ('print(\'{"tokens": {"in": 5}}\'); sys.exit(1)', ";--resume s-1;", "--resume s-1;", 300),
+        # If it was the session that it could not work with, it must not be the same again and again.
+        ("print('a long story ' * 1000); sys.exit(1)", ";--resume s-1;", ";", 300),
+        ("sys.exit('after an hour')", ";--resume s-1;", ";", 0),
+        ("os.kill(os.getpid(), 9)", ";--resume s-1;", ";", 300),
+    ],
+    ids=["refuses", "refuses and names another", "reports by line", "reports", "prints much", "runs long", "is killed"],
+)
+async def test_an_agent_is_started_again_only_if_it_did_not_begin(
+    opened: OpenWorld,
+    scripted: dict[str, Agent],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    resumed: str,
+    starts: str,
+    later: str,
+    to_begin: float,
+) -> None:
+    monkeypatch.setattr(import_module("agentsmith.pipelines.steps.agent"), "_TO_BEGIN", to_begin)
+    (tmp_path / "agent.py").write_text(FAILS)
+    monkeypatch.setenv("RESUMED", resumed)
+    agents = {"scripted": scripted["scripted"].model_copy(update={"env": ("RECORD", "RESUMED")})}
+    async with opened({"agent": "scripted"}, agents=agents) as world:
+        key = await world.open_ticket()
+        for _ in range(2):
+            await world.claim(key)
+            await world.run_queue()
+            await world.desk.unlabel(key, "agent-smith:failed", actor="mona")
+        said = [record.warnings for record in records(world.config.data_dir)]
+        assert (tmp_path / "prompts").read_text() == starts
+        assert any("A new session was started" in text for texts in said for text in texts) == (starts.count(";") == 3)
+        await world.claim(key)
+        await world.run_queue()
+        assert (tmp_path / "prompts").read_text().removeprefix(starts).startswith(later)
 
 
 async def test_a_failed_agent_is_quoted_in_its_own_words(
@@ -511,7 +615,7 @@ cp "$AGENTSMITH_TICKET_FILE" {tmp_path}/ticket.json
     assert told["title"].replace("\0", "").strip()
     assert not harm(tmp_path)
     assert {entry.name for entry in data.iterdir()} >= {"runs", "workspaces"}
-    assert [entry.name for entry in (data / "workspaces").iterdir()] == [f"local.{key}"]
+    assert [entry.name for entry in (data / "workspaces").iterdir() if entry.name != "locks"] == [f"local.{key}"]
     assert "60481729" not in (tmp_path / "prompts").read_text()
 
 

@@ -6,15 +6,21 @@ import asyncio
 import fcntl
 import os
 import threading
+import time
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Final
 
 import pytest
 
 from agentsmith.config import Config, Duration
 from agentsmith.config import Housekeeping as HousekeepingSettings
+from agentsmith.pipelines.git.locks import FileLock
+from agentsmith.pipelines.workplace import Workplace, lock_of
 from agentsmith.retention import Removed, Retention, prune_workspaces
-from agentsmith.store import Store
+from agentsmith.store import Pushed, Store
+from tests.support.code_world import code_config, open_code_world
 from tests.support.stores import a_request, begin
 from tests.support.wait import wait_until
 
@@ -36,7 +42,7 @@ def prune(
         keep_for=days * DAY,
         keep_size=size,
         keep_unsaved_for=1000 * DAY,
-        spare=frozenset(spare),
+        spare=lambda: frozenset(spare),
         now=NOW,
         halt=halt,
     )
@@ -54,7 +60,7 @@ def folder(root: Path, name: str, *, days: float, kib: int = 4) -> Path:
 
 
 def names(root: Path) -> set[str]:
-    return {path.name for path in root.iterdir()}
+    return {path.name for path in root.iterdir() if path.name != "locks"}
 
 
 def test_what_nothing_touched_for_too_long_goes(tmp_path: Path) -> None:
@@ -169,3 +175,88 @@ async def test_it_tidies_up_again_and_again(retention: Retention) -> None:
         await wait_until(partial(_is_gone, old), what="the old record to go")
     serving.cancel()
     await asyncio.wait({serving})
+
+
+PLAIN: Final[list[object]] = [{"run": "echo kept > kept"}]
+WITH_CODE: Final[list[object]] = ["checkout", {"run": "echo kept > kept"}, "commit", "push"]
+
+
+@pytest.fixture(params=[PLAIN, WITH_CODE], ids=["plain", "checkout"])
+async def ended(request: pytest.FixtureRequest, tmp_path: Path, store: Store, redis_url: str) -> Retention:
+    """A machine where the first ticket's run ended long ago."""
+    config = code_config(tmp_path / "data", request.param)
+    async with open_code_world(tmp_path, store, redis_url, config=config) as code:
+        assert await code.carry_through() == "1"
+    for top, folders, files in os.walk(config.data_dir / "workspaces"):
+        for name in (*folders, *files):
+            os.utime(os.path.join(top, name), (0, 0), follow_symlinks=False)
+    assert _kept(config.data_dir)
+    return Retention(store, config)
+
+
+def _kept(data_dir: Path) -> bool:
+    """Whether the ticket's folder is there, and whole."""
+    folder, vaults = data_dir / "workspaces" / "local.1", data_dir / "workspaces" / "vaults"
+    has_work, has_home = (folder / "work" / "kept").exists(), (folder / "home").exists()
+    has_vault = any(vaults.glob("*.git")) if vaults.exists() else has_work
+    assert has_work == has_home == has_vault, "half of it is gone"
+    return has_work
+
+
+def _prune(retention: Retention, spare: Callable[[], frozenset[str]]) -> None:
+    root = retention.config.data_dir / "workspaces"
+    prune_workspaces(root, keep_for=DAY, keep_size=PLENTY, keep_unsaved_for=DAY, spare=spare, now=time.time())
+
+
+async def test_a_queued_ticket_keeps_its_folder_whole(ended: Retention, store: Store) -> None:
+    request = a_request(1, fence=8 * 10**15)
+    assert await store.queue.push(request) is Pushed.PUSHED
+    await ended.tidy_up()
+    assert _kept(ended.config.data_dir)
+    payload = await store.queue.take("someone", wait=0.01)
+    assert payload is not None
+    await store.queue.acknowledge_and_take("someone", [(request.ticket, payload)], room=0)
+    await ended.tidy_up()
+    assert not _kept(ended.config.data_dir)
+
+
+async def test_a_folder_stays_while_a_run_uses_it(ended: Retention) -> None:
+    place = await Workplace.make(ended.config.data_dir, a_request(1))
+    await ended.tidy_up()
+    assert _kept(ended.config.data_dir)
+    place.leave()
+    await ended.tidy_up()
+    assert not _kept(ended.config.data_dir)
+
+
+async def test_a_folder_that_was_used_while_all_were_looked_through_stays(ended: Retention) -> None:
+    workspaces = ended.config.data_dir / "workspaces"
+
+    def used_meanwhile() -> frozenset[str]:
+        for used in (workspaces / "local.1" / "memory.json", *workspaces.glob("vaults/*.git/agentsmith.saved")):
+            os.utime(used)
+        return frozenset()
+
+    _prune(ended, used_meanwhile)
+    assert _kept(ended.config.data_dir)
+
+
+async def test_nobody_makes_a_folder_while_it_is_removed(ended: Retention) -> None:
+    data_dir, asked, go_on = ended.config.data_dir, threading.Event(), threading.Event()
+
+    def while_it_is_removed() -> frozenset[str]:
+        asked.set()
+        assert go_on.wait(60)
+        return frozenset()
+
+    removing = asyncio.create_task(asyncio.to_thread(_prune, ended, while_it_is_removed))
+    assert await asyncio.to_thread(asked.wait, 60)
+    making = asyncio.create_task(Workplace.make(data_dir, a_request(1)))
+    await asyncio.sleep(0)
+    assert FileLock.try_take(lock_of(data_dir / "workspaces" / "local.1"), shared=True) is None
+    assert not making.done()
+    go_on.set()
+    await removing
+    place = await making
+    assert (place.work.is_dir(), place.home.is_dir(), list(place.work.iterdir())) == (True, True, [])
+    place.leave()

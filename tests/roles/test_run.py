@@ -234,6 +234,26 @@ async def test_a_run_whose_trigger_is_removed_stops_and_loses_its_label(
         assert (await world.desk.show(key)).ticket.labels == {"keep"}
 
 
+async def test_a_withdrawal_that_a_stale_read_hides_is_seen_in_the_answer_to_our_write(
+    opened: OpenWorld, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with opened(sh(f"touch {tmp_path / 'ran'}")) as world:
+        key = await world.open_ticket("keep")
+        await world.claim(key)
+        tracker = world.trackers["local"]
+        stale, get = await tracker.get(key), tracker.get
+        await world.desk.unlabel(key, TRIGGER, actor="mona")
+        reads = iter([stale])
+
+        async def from_a_copy(key: str) -> Ticket:
+            return next(reads, None) or await get(key)
+
+        monkeypatch.setattr(tracker, "get", from_a_copy)
+        await world.run_queue()
+        assert not (tmp_path / "ran").exists()
+        assert (await world.desk.show(key)).ticket.labels == {"keep"}
+
+
 async def test_a_label_removed_from_a_live_run_is_put_back(
     opened: OpenWorld, tmp_path: Path, serving: Callable[[World], Awaitable[None]]
 ) -> None:

@@ -22,7 +22,7 @@ STORY: Final = re.compile(r"0\.0000 +seed (\d+): (.*?)(?=0\.0000 +seed|\Z)", re.
 
 FOUND: Final = (
     7101440, 9003304, 9003486, 9004624, 9013712, 9013785, 9015229, 9017752, 9018916, 9019186, 9023448, 9027091, 9027708,
-    20001916, 20011063, 20011160, 20012020, 20017001, 20018257,
+    20001916, 20011063, 20011160, 20012020, 20017001, 20018257, 30010438, 30016572,
 )  # fmt: skip
 """Seeds beyond the first ones that broke a promise once; each has its story in `test_found_by_simulation.py` too."""
 

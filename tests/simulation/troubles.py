@@ -19,6 +19,9 @@ _SILENCES: Final = (11.0, 30.0, 40.0)
 _AWAKE: Final = 0.05
 """How soon after its machine woke a guard has ended what it is not to trust any more."""
 _LOST_ENDS_SHARE: Final = 0.05
+_UNTIL_HEARD_OF: Final = 40.0
+"""Seconds until everybody has noticed a failover: who waits for an answer that never comes waits long. If the next one
+came before that, whoever settled a run could be taken for dead, and rightly."""
 """Seeds in which nothing goes wrong but that Redis forgets the ends of runs."""
 _SELDOM_ALONE: Final = 0.4
 """How often something befalls a machine in the moment in which Redis forgets, or a person acts."""
@@ -33,6 +36,7 @@ class Troubles:
         # Drawn apart: what happens in all other seeds stays what it was.
         self._of_ends = random.Random(f"ends {seed}")
         self._lose_ends = self._of_ends.random() < _LOST_ENDS_SHARE
+        self._quiet_until = 0.0
         if self._lose_ends:
             world.weather.only(Kind.FAILOVER, Kind.TRACKER_DOWN)
             world.promises.ends_are_kept = True
@@ -61,6 +65,9 @@ class Troubles:
         world, chance = self._world, self._of_ends
         if point != "runs.settle" or not world.weather.rough or not world.network.redis_is_up or chance.random() < 0.3:
             return
+        if world.loop.time() < self._quiet_until:
+            return
+        self._quiet_until = world.loop.time() + _UNTIL_HEARD_OF
         self._replicate()
         if chance.random() < 0.8:
             self._begin(Kind.TRACKER_DOWN)

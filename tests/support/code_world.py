@@ -131,11 +131,12 @@ async def open_code_world(
     config: Config,
     files: Mapping[str, str | bytes] | None = None,
     forge: RecordingForge | None = None,
+    beside: str | None = None,
 ) -> AsyncIterator[CodeWorld]:
     """A world with a repository that has these files, unless the forge says otherwise."""
     origin = tmp_path / "origin.git"
     if not origin.exists():
         make_origin(origin, files)
     forge = forge or RecordingForge(str(origin))
-    async with open_world(tmp_path, store, redis_url, config=config, forge=forge) as world:
+    async with open_world(tmp_path, store, redis_url, config=config, forge=forge, beside=beside) as world:
         yield CodeWorld(world, origin, forge)

@@ -33,9 +33,11 @@ class LoopWatch:
     """When the turn began that is going on, on the monotonic clock; 0 between turns."""
     _where: list[str] = field(default_factory=list)
     _lines: int = 0
+    _stopped: threading.Event = field(default_factory=threading.Event)
+    _looker: threading.Thread | None = None
 
     def install(self) -> None:
-        """Watch from now on, for as long as the process lives."""
+        """Watch from now on, until `stop`, or for as long as the process lives."""
         real, attribute = asyncio.events.Handle._run, "_run"
 
         def run(handle: asyncio.Handle) -> None:
@@ -52,11 +54,17 @@ class LoopWatch:
                     self._note(spent, repr(handle))
 
         setattr(asyncio.events.Handle, attribute, run)
-        threading.Thread(target=self._look, name="loop-watch", daemon=True).start()
+        self._looker = threading.Thread(target=self._look, name="loop-watch", daemon=True)
+        self._looker.start()
+
+    def stop(self) -> None:
+        """End the thread that looks: whoever forks must be alone."""
+        self._stopped.set()
+        if self._looker is not None:
+            self._looker.join()
 
     def _look(self) -> None:
-        while True:
-            time.sleep(_LOOKS_EVERY)  # time: this thread looks how long another one takes
+        while not self._stopped.wait(_LOOKS_EVERY):
             since = self._since
             if since and time.monotonic() - since > NOTICED and (frame := sys._current_frames().get(self._thread)):
                 self._where = [line.strip().splitlines()[0] for line in traceback.format_stack(frame)[-8:]]

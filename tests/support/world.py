@@ -116,16 +116,20 @@ async def open_world(
     *steps: Step,
     config: Config | None = None,
     forge: Forge | None = None,
+    beside: str | None = None,
 ) -> AsyncIterator[World]:
-    """A world on this store; `forge` has the code of its tickets."""
+    """A world on this store; `forge` has the code of its tickets, and of those of a tracker `beside` it."""
     config = config or world_config(tmp_path / "data", *steps)
     config.data_dir.mkdir(parents=True, exist_ok=True)
     path = LocalSettings().file(config.data_dir)
     tracker = LocalTracker(name="local", path=path, project="tickets", labels=config.labels)
     trackers: dict[str, Tracker] = {"local": tracker}
+    if beside is not None:
+        config = config.model_copy(update={"trackers": {**config.trackers, beside: LocalSettings(project=beside)}})
+        trackers[beside] = LocalTracker(name=beside, path=path, project=beside, labels=config.labels)
     parts = assemble(config, store, trackers)
     process = this_process(config, frozenset(Role))
-    forges = {"local": forge} if forge is not None else {}
+    forges = dict.fromkeys(trackers, forge) if forge is not None else {}
     context = run_context(config, Opened(store, redis_url, None, "test"), trackers, parts, forges)
     consumer = Consumer(context, process, slots=2, max_deliveries=config.consumer.max_deliveries, take_wait=0.05)
     every = Intervals(sweep=0.05, stale=0.1, reconcile=0.1)
@@ -144,4 +148,5 @@ async def open_world(
                 housekeeping=Housekeeping(store, trackers, parts.recovery, every),
             )
         finally:
-            await tracker.aclose()
+            for opened in trackers.values():
+                await opened.aclose()

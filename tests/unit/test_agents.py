@@ -79,20 +79,25 @@ def printed(tmp_path: Path, *lines: object) -> Path:
 def test_each_preset_reads_its_program(
     tmp_path: Path, name: str, lines: list[object], session: str, cost: float, answer: str
 ) -> None:
-    report = read_output(format_of(PRESETS[name]), printed(tmp_path, *lines), start=0)
+    report = read_output(format_of(PRESETS[name]), [printed(tmp_path, *lines)])
     assert report.session == session
     assert report.usage == Usage(1200, 300, cost)
     assert report.answer == answer
 
 
-def test_only_this_steps_output_counts(tmp_path: Path) -> None:
-    file = printed(tmp_path, *CODEX)
-    start = file.stat().st_size
-    with file.open("a") as stream:
-        stream.write("\n" + json.dumps(CODEX[-1]))
-    assert read_output(format_of(PRESETS["codex"]), file, start=0).usage == Usage(2400, 600)
-    assert read_output(format_of(PRESETS["codex"]), file, start=start).usage == Usage(1200, 300)
-    assert read_output(format_of(PRESETS["codex"]), tmp_path / "gone", start=0).usage == Usage()
+@pytest.mark.parametrize("size", [1, 7, 100])
+def test_lines_that_go_over_from_one_part_to_the_next_count_once(tmp_path: Path, size: int) -> None:
+    whole = printed(tmp_path, *CODEX).read_bytes()
+    parts = [tmp_path / f"part.{start // size}" for start in range(0, len(whole), size)]
+    for number, part in enumerate(parts):
+        part.write_bytes(whole[number * size : (number + 1) * size])
+    report = read_output(format_of(PRESETS["codex"]), parts)
+    assert (report.usage, report.session, report.answer) == (Usage(1200, 300), "0199-ab", "Fixed the parser.")
+
+
+def test_a_part_that_is_gone_costs_only_what_it_held(tmp_path: Path) -> None:
+    parts = [printed(tmp_path, *CODEX), tmp_path / "gone"]
+    assert read_output(format_of(PRESETS["codex"]), parts).usage == Usage(1200, 300)
 
 
 @pytest.mark.parametrize("name", PRESETS)
@@ -120,7 +125,7 @@ def test_a_session_that_could_be_something_else_is_forgotten(tmp_path: Path, tex
     """It comes out of a program's output, and would stand in a command line."""
     assert safe_session(text) == ""
     file = printed(tmp_path, {"session_id": text})
-    assert read_output(format_of(PRESETS["claude"]), file, start=0).session == ""
+    assert read_output(format_of(PRESETS["claude"]), [file]).session == ""
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -129,7 +134,7 @@ def test_whatever_it_prints_reading_never_fails(tmp_path: Path, output: bytes) -
     file = tmp_path / "output.log"
     file.write_bytes(b'{"session_id": {"a": 1}, "usage": 5, "result": []}\n' + output)
     for agent in PRESETS.values():
-        read_output(format_of(agent), file, start=0)
+        read_output(format_of(agent), [file])
 
 
 def test_five_lines_make_an_agent() -> None:

@@ -67,7 +67,7 @@ class Shell:
 def given(tmp_path: Path, pattern: str, line: str) -> dict[str, object]:
     output = tmp_path / "output.log"
     output.write_text(line)
-    return {"format": {"usage_pattern": pattern}, "output": str(output), "start": 0}
+    return {"format": {"usage_pattern": pattern}, "parts": [str(output)]}
 
 
 async def test_a_report_is_read_apart(tmp_path: Path) -> None:
@@ -85,5 +85,5 @@ async def test_a_pattern_that_never_ends_is_ended(tmp_path: Path, monkeypatch: p
 
 
 async def test_what_breaks_says_so(tmp_path: Path) -> None:
-    with pytest.raises(apart.TooMuch, match="could not be evaluated: KeyError: 'start'"):
-        await apart.evaluate(Shell(tmp_path), "report", {"format": {}, "output": "x"})
+    with pytest.raises(apart.TooMuch, match="could not be evaluated: KeyError: 'parts'"):
+        await apart.evaluate(Shell(tmp_path), "report", {"format": {}})

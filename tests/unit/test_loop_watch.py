@@ -17,7 +17,8 @@ async def test_a_turn_that_takes_long_is_written_down_and_others_are_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(asyncio.events.Handle, "_run", asyncio.events.Handle._run)  # put back afterwards
-    LoopWatch(tmp_path / "blocks.jsonl").install()
+    watch = LoopWatch(tmp_path / "blocks.jsonl")
+    watch.install()
 
     async def hog() -> None:
         until = time.thread_time() + 2 * NOTICED
@@ -27,6 +28,7 @@ async def test_a_turn_that_takes_long_is_written_down_and_others_are_not(
     await asyncio.create_task(asyncio.sleep(0))
     await asyncio.create_task(hog())
     await asyncio.sleep(0)
+    watch.stop()
     [line] = map(json.loads, (tmp_path / "blocks.jsonl").read_text().splitlines())
     assert line["is"] == "blocked"
     assert line["seconds"] > NOTICED

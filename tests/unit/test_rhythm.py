@@ -13,7 +13,7 @@ import pytest
 from agentsmith.rhythm import Beat, beating, repeat
 
 
-@pytest.mark.parametrize("jump", [timedelta(hours=-1), timedelta(hours=1)])
+@pytest.mark.parametrize("jump", [timedelta(minutes=-5), timedelta(minutes=5)])
 async def test_a_clock_that_jumps_does_not_stop_the_beat(monkeypatch: pytest.MonkeyPatch, jump: timedelta) -> None:
     off = timedelta()
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from agentsmith.pipelines.git.checkout import Author, BeginWrite, Bounds, Checkout
 from agentsmith.pipelines.git.errors import GitError
-from agentsmith.pipelines.git.opening import open_checkout
+from agentsmith.pipelines.git.opening import OtherName, open_checkout
 from agentsmith.pipelines.git.outcomes import (
     BaseMerge,
     Conflicted,
@@ -36,6 +36,7 @@ __all__ = [
     "GitShell",
     "GuardShell",
     "Merged",
+    "OtherName",
     "Pruned",
     "PushOutcome",
     "Pushed",

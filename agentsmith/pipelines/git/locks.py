@@ -28,11 +28,11 @@ class FileLock:
         self._descriptor: int | None = descriptor
 
     @classmethod
-    def try_take(cls, path: Path) -> FileLock | None:
-        """Take the lock if nobody holds it."""
+    def try_take(cls, path: Path, *, shared: bool = False) -> FileLock | None:
+        """Take the lock if nobody holds it; `shared`, if nobody holds it for themselves."""
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
             there = path.stat()
         except (BlockingIOError, FileNotFoundError):
             os.close(descriptor)
@@ -47,12 +47,12 @@ class FileLock:
         return cls(descriptor)
 
     @classmethod
-    async def take(cls, path: Path, *, within: float, what: str) -> FileLock:
+    async def take(cls, path: Path, *, within: float, what: str, shared: bool = False) -> FileLock:
         """Wait for the lock; WorkspaceBusy when it does not come in time."""
         give_up = boottime() + within
         pause = _FIRST_LOOK
         while True:
-            lock = cls.try_take(path)
+            lock = cls.try_take(path, shared=shared)
             if lock is not None:
                 return lock
             if boottime() > give_up:

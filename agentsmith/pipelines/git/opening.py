@@ -34,6 +34,14 @@ log = structlog.get_logger()
 _LEFT: Final = with_trailers("[wip] left in the workspace by a run that did not end", {})
 
 
+@dataclass(frozen=True, slots=True)
+class OtherName:
+    """What the branch may be called on the server instead; `ours` if nobody else's branch can be called so."""
+
+    branch: str
+    ours: bool
+
+
 async def open_checkout(
     forge: Forge,
     *,
@@ -42,6 +50,7 @@ async def open_checkout(
     branch: str,
     base: str | None,
     shell: GitShell,
+    other: OtherName | None = None,
     submodules: bool = False,
     lfs: bool = False,
     blobless: bool = True,
@@ -53,6 +62,7 @@ async def open_checkout(
     `root` holds mirrors and vaults and must contain `workspace`; `workspace` is the checkout's alone (no home, no
     temporary files: they would be committed). `base` is the default branch unless named. The branch resumes from the
     server's, with what a crashed run left here on top of it; else from what that run left; else from the base.
+    Where the server has no `branch`, it is the `other` one, if that is there and is the work of this workspace.
     `blobless=False` brings the content of the whole history, for workers that read it (blame, bisect) without a
     credential. Raises GitError or EmptyRepository.
     """
@@ -89,6 +99,7 @@ async def open_checkout(
             workspace=place,
             places=places,
             branch=branch,
+            other=other,
             base=base,
             default=default,
             bounds=bounds,
@@ -112,6 +123,7 @@ class _Opening:
     workspace: Workspace
     places: Places
     branch: str
+    other: OtherName | None
     base: str
     default: str
     bounds: Bounds
@@ -131,6 +143,7 @@ class _Opening:
         await asyncio.to_thread(self._clear_the_way)
         self.vault.lay_out(self.mirror.origin, self.mirror.path / "objects", refs)
         self.vault.mark_saved(False)
+        self.branch = await self._spelled(refs)
         left = await self._salvage()
         theirs = refs.get(f"refs/heads/{self.branch}")
         start, resumed = await self._start(theirs, left, base_commit)
@@ -148,7 +161,7 @@ class _Opening:
             author=self.author.environment(),
             lfs=self.vault.lfs,
         )
-        await self._fill(tree, handover, base_commit, conflict)
+        await self._fill(tree, handover, base_commit, default_commit, conflict)
         if resumed and conflict is None:
             merge = await self._markers(merge, base_commit, commit)
         for note in self.notes:
@@ -165,6 +178,14 @@ class _Opening:
             bounds=self.bounds,
         )
         return Checkout(ground, resumed=resumed, merge=merge, notes=tuple(self.notes))
+
+    async def _spelled(self, refs: dict[str, str]) -> str:
+        """The branch as the server has it: by its other name only if that is ours for sure, or what we pushed last."""
+        there = refs.get(f"refs/heads/{self.other.branch}") if self.other is not None else None
+        if self.other is None or there is None or f"refs/heads/{self.branch}" in refs:
+            return self.branch
+        ours = self.other.ours or there == await self.vault.ref(PUSHED)
+        return self.other.branch if ours else self.branch
 
     def _on_server(self, refs: dict[str, str], branch: str) -> str:
         commit = refs.get(f"refs/heads/{branch}")
@@ -233,7 +254,7 @@ class _Opening:
         unfinished = {MERGING: base, CONFLICT: conflict.tree} if conflict else {MERGING: None, CONFLICT: None}
         await self.vault.set_refs({TIP: commit, PUSHED: theirs, **unfinished})
 
-    async def _fill(self, tree: str, handover: Handover, base: str, conflict: Conflict | None) -> None:
+    async def _fill(self, tree: str, handover: Handover, base: str, default: str, conflict: Conflict | None) -> None:
         """Change the files of the workspace, and give the worker its repository."""
         vault = self.vault
         if vault.lfs:
@@ -241,15 +262,20 @@ class _Opening:
         vault.mark_ready(False)
         await vault.check_out(tree)
         if self.submodules:
-            vault.submodules = await submodule.fill(
+            filled = await submodule.fill(
                 self.git,
                 vault,
                 handover.commit,
                 handover,
+                mirror=self.mirror,
+                reviewed={base, default},
                 mirrors=self.places.mirrors,
                 blobless=self.blobless,
                 patience=self.bounds.lock,
             )
+            vault.submodules = filled.mirrors
+            if filled.left_empty:
+                self.notes.append(submodule.told(filled.left_empty, self.base, self.default))
         if conflict is not None:
             index = await vault.conflicted_index(conflict)
             handover = replace(handover, index=index, merging=base)

@@ -39,9 +39,14 @@ class Places:
         return self.root / "aside"
 
     @property
+    def locks(self) -> Path:
+        """One file per ticket's folder, for who uses it and who removes it."""
+        return self.root / "locks"
+
+    @property
     def reserved(self) -> frozenset[str]:
         """Names below the root that no workspace may have."""
-        return frozenset(folder.name for folder in (self.mirrors, self.vaults, self.aside))
+        return frozenset(folder.name for folder in (self.mirrors, self.vaults, self.aside, self.locks))
 
     def vault_name(self, workspace: Path) -> str:
         """A name for the vault of a workspace: readable, and its own even where letter case does not count."""

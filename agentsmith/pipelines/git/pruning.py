@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,31 +25,47 @@ class Pruned:
     unsaved: tuple[str, ...] = ()
 
 
-def prune(root: Path, *, older_than: float, unsaved_older_than: float, now: float | None = None) -> Pruned:
+Alone = Callable[[Path], AbstractContextManager[bool]]
+"""Whether nobody needs the workspace at this path; nobody begins to use it while the block runs."""
+
+
+def prune(
+    root: Path,
+    *,
+    older_than: float,
+    unsaved_older_than: float,
+    now: float | None = None,
+    alone: Alone = lambda _: nullcontext(True),
+) -> Pruned:
     """Remove workspaces that no run has used for `older_than` seconds, and mirrors that nothing needs any more.
 
-    Where work may be left that was never pushed, `unsaved_older_than` counts instead. What a run holds is spared.
-    Blocks: run it in a thread.
+    Where work may be left that was never pushed, `unsaved_older_than` counts instead. What a run holds is spared, and
+    so is what `alone` says is needed. Blocks: run it in a thread.
     """
     places, now = Places(root), time.time() if now is None else now
     removed, unsaved = [], []
     for vault in sorted(places.vaults.glob("*.git")):
-        lock = FileLock.try_take(vault.with_suffix(".lock"))
-        if lock is None:
+        if now - _used(vault) <= older_than:
             continue
-        try:
-            idle = now - _used(vault)
-            saved = (vault / "agentsmith.saved").exists()
-            if idle > (older_than if saved else unsaved_older_than):
-                _remove_workspace(root, vault)
-                remove(places.aside / vault.stem)
-                remove(vault)
-                removed.append(vault.stem)
-                vault.with_suffix(".lock").unlink(missing_ok=True)
-            elif idle > older_than:
-                unsaved.append(vault.stem)
-        finally:
-            lock.release()
+        workspace = _workspace(vault)
+        with nullcontext(True) if workspace is None else alone(workspace) as ours:
+            lock = FileLock.try_take(vault.with_suffix(".lock")) if ours else None
+            if lock is None:
+                continue
+            try:
+                idle = now - _used(vault)  # again: now nobody can use it
+                saved = (vault / "agentsmith.saved").exists()
+                if idle > (older_than if saved else unsaved_older_than):
+                    if workspace is not None:
+                        _remove_workspace(root, workspace)
+                    remove(places.aside / vault.stem)
+                    remove(vault)
+                    removed.append(vault.stem)
+                    vault.with_suffix(".lock").unlink(missing_ok=True)
+                elif idle > older_than:
+                    unsaved.append(vault.stem)
+            finally:
+                lock.release()
     for left in places.aside.glob("*"):
         if now - left.stat().st_mtime > unsaved_older_than:
             remove(left)
@@ -57,14 +75,20 @@ def prune(root: Path, *, older_than: float, unsaved_older_than: float, now: floa
 def _used(vault: Path) -> float:
     """When a run last opened this workspace, or recorded something from it."""
     marks = [vault / name for name in ("agentsmith.json", "agentsmith.saved", "index", "refs/agentsmith/tip")]
-    return max((mark.stat().st_mtime for mark in marks if mark.exists()), default=vault.stat().st_mtime)
-
-
-def _remove_workspace(root: Path, vault: Path) -> None:
     try:
-        workspace = Path(json.loads((vault / "agentsmith.json").read_text())["workspace"])
+        return max((mark.stat().st_mtime for mark in marks if mark.exists()), default=vault.stat().st_mtime)
+    except FileNotFoundError:  # a run changes it right now
+        return math.inf
+
+
+def _workspace(vault: Path) -> Path | None:
+    try:
+        return Path(json.loads((vault / "agentsmith.json").read_text())["workspace"])
     except (OSError, ValueError, KeyError, TypeError):
-        return
+        return None
+
+
+def _remove_workspace(root: Path, workspace: Path) -> None:
     parent = Path(os.path.realpath(workspace.parent))
     if (parent / workspace.name).is_relative_to(os.path.realpath(root)) and parent != Path(
         os.path.realpath(root)

@@ -38,6 +38,7 @@ async def checkout(context: StepContext, settings: CheckoutSettings) -> StepEnd:
             root=code.root,
             workspace=context.place.work,
             branch=code.branch,
+            other=code.other,
             base=settings.base,
             shell=code.shell,
             submodules=settings.submodules,
@@ -47,7 +48,8 @@ async def checkout(context: StepContext, settings: CheckoutSettings) -> StepEnd:
         return gone_wrong("The repository could not be checked out", error)
     if context.place.user is not None:
         await asyncio.to_thread(_give_all, context.place.work, context.place.user)
-    context.recorder.record.branch = code.branch
+    context.recorder.record.branch = context.checkout.branch
+    await code.keep(context.checkout.branch)
     return done(" ".join(_found(context.checkout)))
 
 

@@ -19,7 +19,7 @@ from agentsmith.config.steps import Argument, CommandSettings, RunSettings, Scri
 from agentsmith.domain.errors import pass_over
 from agentsmith.pipelines.context import StepContext
 from agentsmith.pipelines.guarded import CommandNotStarted, Exit
-from agentsmith.pipelines.outcome import ExitCode, StepEnd, Verdict, done
+from agentsmith.pipelines.outcome import ExitCode, StepEnd, Verdict
 from agentsmith.pipelines.runner import TAIL, Command
 from agentsmith.pipelines.worker import SAY, Said, keep_artifacts, quoted
 from agentsmith.pipelines.workplace import ALWAYS_PASSED, passed_on
@@ -42,7 +42,7 @@ _IGNORED: Final = (
 
 async def run(context: StepContext, settings: RunSettings) -> StepEnd:
     """Run the command."""
-    end, _ = await carry_out(context, settings, argv_of(settings.command, settings))
+    end, _, _ = await carry_out(context, settings, argv_of(settings.command, settings))
     return end
 
 
@@ -53,9 +53,10 @@ async def verify(context: StepContext, settings: VerifySettings) -> StepEnd:
     else:
         script = await _own_script(context)
         if script is None:
-            return done(f"There is nothing to verify with: no command is configured, and there is no `{VERIFY}`.")
+            note = f"There is nothing to verify with: no command is configured, and there is no `{VERIFY}`."
+            return StepEnd(Verdict.SKIPPED, note)
         argv = (str(script),)
-    end, _ = await carry_out(context, settings, argv)
+    end, _, _ = await carry_out(context, settings, argv)
     if settings.red == "draft" and end.verdict in (Verdict.FAILED, Verdict.TIMED_OUT):
         context.red.append(end.note)
         return StepEnd(Verdict.RED, end.note, end.output, end.code, end.signal, end.truncated)
@@ -91,13 +92,14 @@ async def carry_out(
     names: tuple[str, ...] = (),
     stdin: Path | None = None,
     tail_limit: int = TAIL,
-) -> tuple[StepEnd, Said]:
+    report: Path | None = None,
+) -> tuple[StepEnd, Said, Exit | None]:
     """Run a worker, take in what it says, and judge how it ended. `names` are further variables that it may see."""
     place = context.place
     cwd = place.work / settings.working_directory if settings.working_directory else place.work
     if not cwd.resolve().is_relative_to(place.work.resolve()):
         note = f"Step `{shown(context.step.name)}` would run outside the workspace: `working_directory` is a link."
-        return StepEnd(Verdict.BAD_CONFIGURATION, note), Said()
+        return StepEnd(Verdict.BAD_CONFIGURATION, note), Said(), None
     allowed = passed_on((*context.pipeline.env, *names, *settings.env))
     _keep_quiet_about(allowed)
     said = Said(say=context.say, on_progress=lambda text: context.recorder.progress(context.index, text))
@@ -115,15 +117,16 @@ async def carry_out(
         stall=context.limits.stall_timeout,
         stdin=stdin,
         tail_limit=tail_limit,
+        report=report,
     )
     try:
         async with _going_on(context):
             ended = await context.runner.run(command, said.hear)
     except CommandNotStarted as error:
-        return StepEnd(Verdict.FAILED, f"Step `{shown(context.step.name)}` could not start: {error}"), said
+        return StepEnd(Verdict.FAILED, f"Step `{shown(context.step.name)}` could not start: {error}"), said, None
     said.read_status(place.status_file)
     await _take_in(context, said)
-    return judge(context.step.name, replace(ended, tail=quoted(ended.tail, context.say)), said), said
+    return judge(context.step.name, replace(ended, tail=quoted(ended.tail, context.say)), said), said, ended
 
 
 @contextlib.asynccontextmanager

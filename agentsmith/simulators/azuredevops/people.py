@@ -218,6 +218,13 @@ class People:
             found.admins.add(account.name.casefold())
 
     @operation
+    def remove_member(self, project: str, user: str) -> None:
+        """Take somebody out of every team."""
+        found, name = self.hub.world.project(project), self.hub.world.user(user).name.casefold()
+        for members in (*found.teams.values(), found.admins):
+            members.discard(name)
+
+    @operation
     def take_rights(self, user: str, *, read: bool = True) -> None:
         """Let somebody only read; with `read=False` not even that: everything is 404 for them."""
         (self.hub.door.readers if read else self.hub.door.blind).add(self.hub.world.user(user).name.casefold())

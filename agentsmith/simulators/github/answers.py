@@ -123,7 +123,8 @@ def page_of(call: Call, items: Sequence[T], address: str) -> tuple[list[T], dict
         link("prev", min(page - 1, last))
     if page < last:
         link("next", page + 1)
-        link("last", last)
+        if "uncounted" not in call.quirks:
+            link("last", last)
     if page > 1:
         link("first", 1)
     shown = list(items[(page - 1) * size : page * size])

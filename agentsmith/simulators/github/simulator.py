@@ -51,6 +51,7 @@ class GitHubSimulator(People, Simulator):
       silent_permission_loss  label writes are answered with 200 and dropped
       lenient_delete          removing a label that is not there is answered with 200
       wrong_filter            a listing ignores its label filter
+      uncounted               a list in pages does not say which page is its last
     """
 
     name: ClassVar[str] = "github"
@@ -61,6 +62,7 @@ class GitHubSimulator(People, Simulator):
         "silent_permission_loss": ("POST|PUT|PATCH|DELETE", r"/labels|/issues(/\d+)?$|/graphql$"),
         "lenient_delete": ("DELETE", r"/issues/\d+/labels/"),
         "wrong_filter": ("GET", "/issues$"),
+        "uncounted": ("GET", ""),
     }
 
     def __init__(

@@ -14,6 +14,8 @@ from starlette.responses import JSONResponse, Response
 from agentsmith.simulators.frame import Call, Refusal, Unsupported
 
 T = TypeVar("T")
+MOST_COUNTED = 10_000
+"""A list that is longer tells neither how long it is nor which page is its last."""
 
 
 def problem(status: int, message: Any, *, headers: dict[str, str] | None = None) -> JSONResponse:
@@ -103,18 +105,18 @@ def _number(call: Call, name: str, default: int) -> int:
 
 
 def page_of(call: Call, items: Sequence[T], show: Callable[[T], Any], *, address: str | None = None) -> Response:
-    """One page by number, with all of GitLab's headers."""
+    """One page by number, with all of GitLab's headers; a list that is very long is not counted."""
     size, page = _size(call), max(1, _number(call, "page", 1))
     last = max(1, -(-len(items) // size))
     numbers = {"prev": page - 1 if page > 1 else None, "next": page + 1 if page < last else None}
-    links = {**numbers, "first": 1, "last": last}
+    counted = len(items) <= MOST_COUNTED
+    links = {**numbers, "first": 1, "last": last if counted else None}
     headers = {
         "X-Page": str(page),
         "X-Per-Page": str(size),
         "X-Prev-Page": str(numbers["prev"] or ""),
         "X-Next-Page": str(numbers["next"] or ""),
-        "X-Total": str(len(items)),
-        "X-Total-Pages": str(last),
+        **({"X-Total": str(len(items)), "X-Total-Pages": str(last)} if counted else {}),
         "Link": ", ".join(
             _link(call, rel, {"page": str(number), "per_page": str(size)}, address)
             for rel, number in links.items()

@@ -157,13 +157,29 @@ class Changes:
         del project.versions[issue.iid]
 
     def move_issue(self, project: Project, issue: Issue, target: Project, by: By) -> Issue:
-        """Copy an issue to another project and close it here for good; labels that exist there come along."""
-        names = [label.name for label in project.labels_of(issue)]
-        kept = [name for name in names if target.label_named(name)]
-        after = self.open_issue(target, by, title=issue.title, description=issue.description, labels=kept)
+        """Copy an issue to another project and close it here for good; over there it is as old as it was here."""
+        after = target.save(replace(self._copy(project, issue, target, by, "moved"), created_at=issue.created_at))
         here = self.set_state(project, issue, "closed", by)
         project.save(replace(here, moved_to=after.id))
         return after
+
+    def clone_issue(self, project: Project, issue: Issue, target: Project, by: By) -> Issue:
+        """Copy an issue, and leave it here as it is."""
+        return self._copy(project, issue, target, by, "cloned")
+
+    def _copy(self, project: Project, issue: Issue, target: Project, by: By, word: str) -> Issue:
+        """An issue's copy; labels that exist there come along. Its lines tell of what was done to the original.
+
+        They keep their people and dates, and only their numbers are new. A line at the end tells of the copying.
+        """
+        names = [label.name for label in project.labels_of(issue)]
+        kept = [name for name in names if target.label_named(name)]
+        after = self.open_issue(target, by, title=issue.title, description=issue.description, labels=kept)
+        events = tuple(replace(event, id=self.world.next_id()) for event in issue.events)
+        notes = tuple(replace(note, id=self.world.next_id()) for note in issue.notes)
+        now, author = self.now(), self.world.user(by.username).username
+        told = Note(self.world.next_id(), author, f"{word} from {project.path}#{issue.iid}", now, now, system=True)
+        return target.save(replace(after, events=events, notes=(*notes, told)))
 
     def comment(self, project: Project, issue: Issue, body: str, by: By) -> Note:
         """A new comment, as it is: commands in it were carried out before."""

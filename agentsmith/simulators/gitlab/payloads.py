@@ -223,8 +223,9 @@ class Renderer:
         }
 
     def label_event(self, project: Project, issue: Issue, event: LabelEvent) -> Json:
-        """A line of an issue's label history; the label is null once it was deleted."""
-        label = project.labels.get(event.label)
+        """A line of an issue's label history; the label is null once it was deleted, and may be another project's."""
+        projects = (project, *self.world.projects.values())
+        label = next((found for of in projects if (found := of.labels.get(event.label)) is not None), None)
         short = None
         if label is not None:
             short = {"id": label.id, "name": label.name, "color": label.color, "description": label.description}

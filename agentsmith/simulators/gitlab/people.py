@@ -201,6 +201,12 @@ class People(Settings):
         return self.hub.changes.move_issue(where, issue, self.project(to), by).iid
 
     @operation
+    def clone_issue(self, project: str, iid: int, to: str, actor: str = "mona", *, webhook: bool = True) -> int:
+        """Copy an issue, to another project or within one, with its history. Answers the copy's number."""
+        where, issue = self._issue(project, iid)
+        return self.hub.changes.clone_issue(where, issue, self.project(to), By(actor, quiet=not webhook)).iid
+
+    @operation
     def lock_issue(self, project: str, iid: int, *, locked: bool = True) -> None:
         """Lock the discussion to members, or unlock it."""
         where, issue = self._issue(project, iid)

@@ -43,6 +43,7 @@ class JiraSimulator(People, Simulator):
       label_conflict          an edit is answered with 409
       label_revived           labels that an edit removes come back
       transition_conflict     a transition is answered with 409: another one is under way
+      short_history           an issue's history is cut after its oldest entry, and tells how long it is
     """
 
     name: ClassVar[str] = "jira"
@@ -56,6 +57,7 @@ class JiraSimulator(People, Simulator):
         "label_conflict": ("PUT", r"/issue/[^/]+$"),
         "label_revived": ("PUT", r"/issue/[^/]+$"),
         "transition_conflict": ("POST", r"/transitions$"),
+        "short_history": ("GET", r"/issue/[^/]+$"),
     }
 
     def __init__(

@@ -29,7 +29,8 @@ from agentsmith.trackers.azuredevops.dialect import API_VERSION, JSON_PATCH, mes
 from agentsmith.trackers.azuredevops.payloads import ItemRef, PullRequests, Repository
 from agentsmith.trackers.azuredevops.payloads import PullRequest as Pull
 from agentsmith.trackers.azuredevops.site import Site
-from agentsmith.trackers.http import ApiClient, Pace, spending_for
+from agentsmith.trackers.http import Answer, ApiClient, Pace, spending_for
+from agentsmith.trackers.http.paging import Page
 from agentsmith.trackers.http.proposals import LOOKS, PURPOSE, fitted, one_line, plain_mention, unified
 from agentsmith.trackers.http.redaction import excerpt
 
@@ -39,6 +40,7 @@ USERNAME: Final = "agentsmith"
 """Who git says it is: Azure looks at the password only, but wants some name."""
 TITLE_LIMIT: Final = 400
 BODY_LIMIT: Final = 4_000
+PAGE: Final = 100
 CUT: Final = "\n\n… (cut: Azure takes no longer text)"
 _HEADS: Final = "refs/heads/"
 _REFUSALS: Final = frozenset({400, 409})
@@ -129,15 +131,22 @@ class AzureForge:
         params = {
             "searchCriteria.status": "active",
             "searchCriteria.sourceRefName": f"{_HEADS}{branch}",
+            "$top": str(PAGE),
             "api-version": API_VERSION,
         }
-        answer = await self._client.get(
-            self._path("/pullrequests"), params=params, deadline=deadline, missing=RepositoryNotFound
-        )
-        found: PullRequests = payloads.read(PullRequests, answer.data, "a list of pull requests")
+        found: list[Pull] = []
+        async for answer in self._client.pages(
+            self._path("/pullrequests"),
+            params=params,
+            next_page=_further,
+            deadline=deadline,
+            missing=RepositoryNotFound,
+        ):
+            listed: PullRequests = payloads.read(PullRequests, answer.data, "a list of pull requests")
+            found += listed.value
         ours = [
             pull
-            for pull in found.value
+            for pull in found
             if pull.status == "active" and pull.source == f"{_HEADS}{branch}" and pull.fork is None
         ]
         return sorted(ours, key=lambda pull: pull.id)
@@ -252,6 +261,13 @@ class AzureForge:
             body=unified(pull.description or ""),
             draft=pull.draft,
         )
+
+
+def _further(page: Page, answer: Answer) -> Page | None:
+    """The next page of pull requests, by number: Azure does not say whether there is one."""
+    listed: PullRequests = payloads.read(PullRequests, answer.data, "a list of pull requests")
+    seen = int(page.params.get("$skip", "0")) + len(listed.value)
+    return Page(page.url, {**page.params, "$skip": str(seen)}) if len(listed.value) >= PAGE else None
 
 
 def _is(signs: tuple[str, str], refusal: str, kind: str) -> bool:

@@ -68,7 +68,7 @@ class Items:
         if str(item.id) != number:
             raise BadAnswer(f"Azure DevOps: asked for work item {number}, got {item.id}")
         await self._check_place(item, deadline)
-        ticket = await self.ticket(item, read_at=read_at, deadline=deadline)
+        ticket = await self.ticket(item, read_at=read_at, sure=True, deadline=deadline)
         if (snapshot := snapshot_of(ticket)) is not None:
             self._memory.saw(snapshot)
         return ticket
@@ -107,7 +107,9 @@ class Items:
                 f"Azure DevOps answered {answer.status}, but the tags of work item {seen.number} are not what was "
                 "written: the token may not write them"
             )
-        after = await self.ticket(item, read_at=read_at, verified=True, was_open=ticket.open, deadline=deadline)
+        after = await self.ticket(
+            item, read_at=read_at, verified=True, sure=True, was_open=ticket.open, deadline=deadline
+        )
         if (snapshot := snapshot_of(after)) is not None:
             self._memory.saw(snapshot)
         if said is not None:
@@ -129,12 +131,16 @@ class Items:
         *,
         read_at: float,
         verified: bool = False,
+        sure: bool = False,
         was_open: bool | None = None,
         deadline: float | None = None,
     ) -> Ticket:
-        """The work item as the core sees it. After a write an unknown state must not hide that it succeeded."""
+        """The work item as the core sees it; `sure`, where a run may be withdrawn because it is closed.
+
+        After a write an unknown state must not hide that it succeeded.
+        """
         try:
-            open_ = await self._states.is_open(item.fields.type, item.fields.state, deadline=deadline)
+            open_ = await self._states.is_open(item.fields.type, item.fields.state, sure=sure, deadline=deadline)
         except TrackerError:
             if was_open is None:
                 raise

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -26,8 +25,6 @@ from agentsmith.trackers.http import ApiClient, spending_for
 from agentsmith.trackers.http.ledger import ACTOR
 
 HISTORY_PAGE: Final = 200
-MEMBERS_FRESH: Final = 300.0
-"""Seconds for which a member of a team is believed to be one. That somebody is none is never remembered."""
 ADMINISTRATOR: Final = "team administrator"
 _MOST_PAGES: Final = 100
 _TAGS: Final = "System.Tags"
@@ -40,6 +37,9 @@ _TOLD: Final = {
 _NEVER: Final = datetime.max.replace(tzinfo=UTC)
 _UNIQUE: Final = re.compile(r"[@\\]")
 
+Members = tuple[dict[str, Access], dict[str, set[str]]]
+"""What each may, and who is in which team; people by id and unique name."""
+
 
 class People:
     """Accounts, as one project sees them."""
@@ -49,20 +49,20 @@ class People:
         client: ApiClient,
         site: Site,
         *,
-        now: Callable[[], float],
         teams: frozenset[str] = frozenset(),
         page_size: int = HISTORY_PAGE,
     ) -> None:
         self._client = client
         self._site = site
-        self._now = now
         self._teams = frozenset(name.casefold() for name in teams)
         self._page_size = page_size
         self._me: Actor | None = None
         self._my_id: str | None = None
         self._asking = asyncio.Lock()
-        self._members: tuple[float, dict[str, Access], dict[str, set[str]]] | None = None
-        """When they were asked for, what each may, and who is in which team; people by id and unique name."""
+        self._looking = asyncio.Lock()
+        self._lookups = 0
+        """How often the members were asked for; whoever began to wait before the last time may have its answer."""
+        self._looked_up: Members | None = None
 
     async def me(self, *, deadline: float | None = None) -> Actor:
         """Who the credential belongs to; asked once."""
@@ -102,12 +102,16 @@ class People:
                 page = await self._history(number, skip)
                 deeds += _deeds(page)
                 skip += len(page)
-                if len(page) < self._page_size:
+                if not page or (len(page) < self._page_size and skip >= updates):
                     break
+            else:
+                return History()  # what is newest, we have not seen
             found = since_set(deeds, lambda tag: tag.casefold() == wanted)
             while found is None and start > 0:
                 begin = max(0, start - self._page_size)
                 older = await self._history(number, begin)
+                if len(older) < start - begin:
+                    return History()  # something is missing in between
                 deeds, start = _deeds(older[: start - begin]) + deeds, begin
                 found = since_set(deeds, lambda tag: tag.casefold() == wanted)
             return History(found or ())
@@ -115,38 +119,30 @@ class People:
     async def belongs_to(self, actor: Actor, *, teams: frozenset[str], roles: frozenset[str]) -> str:
         """The team, of those named, that somebody is in; the one role is that of a team's administrator."""
         key = _key(actor)
+        members, by_team = await self._members()
+        for team in sorted(teams):
+            if key and key in by_team.get(team.casefold(), ()):
+                return f"team {team!r}"
         named = next((role for role in sorted(roles) if role.casefold() == ADMINISTRATOR), None)
-        for as_of in self._remembered_then_now():
-            members, by_team = await self._known_members(as_of)
-            for team in sorted(teams):
-                if key and key in by_team.get(team.casefold(), ()):
-                    return f"team {team!r}"
-            if named and members.get(key, Access.NONE) >= Access.ADMIN:
-                return f"role {named!r}"
-        return ""
+        return f"role {named!r}" if named and members.get(key, Access.NONE) >= Access.ADMIN else ""
 
     async def access_of(self, actor: Actor) -> Access:
         """WRITE for members of the project's teams, ADMIN for the teams' administrators, READ for all others."""
         key = _key(actor)
         if not key:
             return Access.NONE
-        for as_of in self._remembered_then_now():
-            members, _ = await self._known_members(as_of)
-            if key in members:
-                return members[key]
-        return Access.READ
+        members, _ = await self._members()
+        return members.get(key, Access.READ)
 
-    def _remembered_then_now(self) -> tuple[float, float]:
-        now = self._now()
-        return now - MEMBERS_FRESH, now
-
-    async def _known_members(self, as_of: float) -> tuple[dict[str, Access], dict[str, set[str]]]:
-        """The members as they were asked for at `as_of` or later."""
-        async with self._asking:
-            if self._members is None or self._members[0] < as_of:
+    async def _members(self) -> Members:
+        """The members as they are now; those who ask while somebody waits for an answer share the next one."""
+        before = self._lookups
+        async with self._looking:
+            if self._looked_up is None or self._lookups == before:
+                self._looked_up, self._lookups = None, self._lookups + 1
                 with spending_for(ACTOR):
-                    self._members = (self._now(), *await self._ask_members())
-            return self._members[1:]
+                    self._looked_up = await self._ask_members()
+            return self._looked_up
 
     async def _history(self, number: str, skip: int) -> list[Any]:
         params = {"api-version": API_VERSION, "$top": str(self._page_size), "$skip": str(skip)}
@@ -154,7 +150,7 @@ class People:
         page: Page = payloads.read(Page, answer.data, "a list of updates")
         return page.value
 
-    async def _ask_members(self) -> tuple[dict[str, Access], dict[str, set[str]]]:
+    async def _ask_members(self) -> Members:
         project = self._site.path("").split("/")[2]
         found: dict[str, Access] = {}
         by_team: dict[str, set[str]] = {}

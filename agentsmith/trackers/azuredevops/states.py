@@ -19,16 +19,18 @@ from agentsmith.trackers.http import ApiClient
 log = structlog.get_logger()
 
 CLOSED: Final = frozenset({"completed", "removed"})
-REFRESH_AFTER: Final = 60.0
+KEPT: Final = 300.0
+"""Seconds for which categories are believed: an administrator may give a state another one at any time."""
+CONFIRM_AFTER: Final = 10.0
+"""Seconds after which we ask again before a state counts as unknown, or withdraws a run because it is closed."""
 _MOST_PROJECTS: Final = 100
-"""Seconds before a state that nobody knows makes us ask for the types again."""
 
 Categories = Mapping[tuple[str, str], bool]
 """Whether it is open, by type and state, both in lower case."""
 
 
 class States:
-    """The categories of all states of a project's work item types: one request, kept while nothing unknown turns up."""
+    """The categories of all states of a project's work item types: one request, kept for minutes."""
 
     def __init__(self, client: ApiClient, site: Site, *, now: Callable[[], float]) -> None:
         self._client = client
@@ -37,15 +39,19 @@ class States:
         self._known: Bounded[str, tuple[float, Categories]] = Bounded(_MOST_PROJECTS)
         self._asking = asyncio.Lock()
 
-    async def is_open(self, type_: str, state: str, *, project: str | None = None, deadline: float | None) -> bool:
-        """Whether a work item of that type in that state is open; BadAnswer where the process knows no such state."""
+    async def is_open(
+        self, type_: str, state: str, *, project: str | None = None, sure: bool = False, deadline: float | None
+    ) -> bool:
+        """Whether a work item of that type in that state is open; BadAnswer where the process knows no such state.
+
+        With `sure`, it is not said to be closed by what was kept for longer than a moment.
+        """
         where = self._site.project if project is None or self._site.here(project) else project
         wanted = (type_.casefold(), state.casefold())
         async with self._asking:
-            asked, known = self._known.get(where, (None, {}))
-            if wanted not in known and (asked is None or self._now() - asked >= REFRESH_AFTER):
-                known = await self._ask(where, deadline)
-                self._known[where] = (self._now(), known)
+            known = await self._categories(where, KEPT, deadline)
+            if wanted not in known or (sure and not known[wanted]):
+                known = await self._categories(where, CONFIRM_AFTER, deadline)
         if wanted not in known:
             raise BadAnswer(f"Azure DevOps: the type {type_[:40]!r} has no state {state[:40]!r} in {where}")
         return known[wanted]
@@ -53,12 +59,17 @@ class States:
     async def closed_everywhere(self) -> tuple[str, ...]:
         """The names of states that are closed in every type that has them: a query may leave those out."""
         async with self._asking:
-            where = self._site.project
-            if where not in self._known:
-                self._known[where] = (self._now(), await self._ask(where, None))
-            known = self._known[where][1]
+            known = await self._categories(self._site.project, KEPT, None)
         names = {state for _, state in known}
         return tuple(sorted(n for n in names if not any(known.get((t, n)) for t, _ in known)))
+
+    async def _categories(self, project: str, kept: float, deadline: float | None) -> Categories:
+        """Those of a project, asked for less than `kept` seconds ago."""
+        now = self._now()
+        known = self._known.get(project)
+        if known is None or now - known[0] >= kept:
+            known = self._known[project] = (now, await self._ask(project, deadline))
+        return known[1]
 
     async def _ask(self, project: str, deadline: float | None) -> Categories:
         site = self._site if self._site.here(project) else Site(self._site.organization, project, self._site.base_url)

@@ -62,7 +62,7 @@ class AzureDevOpsTracker:
         self._http = http
         now, memory = pace.now, Memory()
         self._states = States(client, site, now=now)
-        self._people = People(client, site, now=now, teams=teams, page_size=page_size or HISTORY_PAGE)
+        self._people = People(client, site, teams=teams, page_size=page_size or HISTORY_PAGE)
         self._items = Items(tracker=name, site=site, client=client, states=self._states, memory=memory, now=now)
         self._listing = Listing(
             site=site,

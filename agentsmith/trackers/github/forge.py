@@ -38,6 +38,7 @@ USERNAME: Final = "x-access-token"
 """Who git says it is: required with the tokens of an App, and good with every other."""
 TITLE_LIMIT: Final = 256
 BODY_LIMIT: Final = 65_536
+PAGE: Final = "100"
 CUT: Final = "\n\n… (cut: GitHub takes no longer text)"
 DRAFT: Final = "Draft: "
 """Stands before the title where the repository knows no drafts, as private ones on GitHub's free plan."""
@@ -137,12 +138,19 @@ class GitHubForge:
     async def _open_from(self, branch: str, deadline: float | None) -> list[Pull]:
         """The open pull requests from a branch of this repository, oldest first."""
         owner = (self._site.called or self._site.repository).partition("/")[0]
-        params = {"state": "open", "head": f"{owner}:{branch}", "sort": "created", "direction": "asc"}
+        params = {
+            "state": "open",
+            "head": f"{owner}:{branch}",
+            "sort": "created",
+            "direction": "asc",
+            "per_page": PAGE,
+        }
+        pulls: list[Pull] = []
         path = self._site.path(rest="/pulls")
-        answer = await self._client.get(path, params=params, deadline=deadline, missing=RepositoryNotFound)
-        if answer.redirected:
-            await self._repository(deadline)
-        pulls: list[Pull] = payloads.read(list[Pull], answer.data, "a list of pull requests")
+        async for answer in self._client.pages(path, params=params, deadline=deadline, missing=RepositoryNotFound):
+            if answer.redirected:
+                await self._repository(deadline)
+            pulls += payloads.read(list[Pull], answer.data, "a list of pull requests")
         # A fork of the same owner may have a branch of that name too.
         ours = {self._site.repository.casefold(), self._site.called.casefold()}
         return [

@@ -102,25 +102,45 @@ class Histories:
     async def _by_events(self, number: str, wanted: str) -> History:
         deeds: tuple[Deed, ...] = ()
         async for page in self._newest_first(number):
-            deeds = (*_deeds(page), *deeds)
+            deeds = (*page, *deeds)
             found = since_set(deeds, lambda name: name.casefold() == wanted)
             if found is not None:
                 return History(found, tells_edits=False)
         return History(tells_edits=False)
 
-    async def _newest_first(self, number: str) -> AsyncIterator[Answer]:
-        """The pages of an issue's events, from the end; each page has its oldest event first."""
-        path = self._site.path(number, "/events")
-        first = await self._client.get(path, params={"per_page": str(self._page_size)})
-        url = links(first.link).get("last")
+    async def _newest_first(self, number: str) -> AsyncIterator[list[Deed]]:
+        """The pages of an issue's events, from the end; each page has its oldest event first.
+
+        They break off where we do not look further, and there are none where we do not get to the end.
+        """
+        first = await self._client.get(self._site.path(number, "/events"), params={"per_page": str(self._page_size)})
+        there = links(first.link)
+        url = there.get("last") or there.get("next")  # of a long list GitHub need not name the last page
+        if url is None:
+            yield _deeds(first)
+            return
+        newest: list[Deed] = []
+        there = {}
         for _ in range(_MOST_PAGES):
-            if url is None or url == links(first.link).get("first"):
-                break
             answer = await self._client.get(url)
-            yield answer
+            newest += _deeds(answer)
+            there = there or links(answer.link)
+            url = links(answer.link).get("next")
+            if url is None:
+                break
+        else:
+            return
+        yield newest
+        for _ in range(_MOST_PAGES):
+            url = there.get("prev")
+            if url is None:
+                return
+            if url == there.get("first"):
+                yield _deeds(first)
+                return
+            answer = await self._client.get(url)
+            yield _deeds(answer)
             there = links(answer.link)
-            url = there.get("prev") if there.get("prev") != there.get("first") else None
-        yield first
 
 
 def _with_last_edit(deeds: tuple[Deed, ...], page: IssueHistory) -> tuple[Deed, ...]:

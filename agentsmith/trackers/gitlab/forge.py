@@ -26,6 +26,7 @@ from agentsmith.domain.forge import (
 from agentsmith.domain.ticket import Ticket
 from agentsmith.trackers.gitlab import payloads
 from agentsmith.trackers.gitlab.dialect import message
+from agentsmith.trackers.gitlab.paging import onward
 from agentsmith.trackers.gitlab.payloads import MergeRequest, Project
 from agentsmith.trackers.gitlab.site import Site
 from agentsmith.trackers.gitlab.sticky import harmless
@@ -39,6 +40,7 @@ USERNAME: Final = "oauth2"
 """Who git says it is: required with OAuth tokens, and good with every access token."""
 TITLE_LIMIT: Final = 255
 BODY_LIMIT: Final = 1_000_000
+PAGE: Final = "100"
 CUT: Final = "\n\n… (cut: GitLab takes no longer text)"
 DRAFT: Final = "Draft: "
 _DRAFTY: Final = re.compile(r"(?:\s*(?:draft:|\[draft\]|\(draft\)|draft\s+-\s|wip:|\[wip\]))+\s*", re.I)
@@ -128,13 +130,22 @@ class GitLabForge:
 
     async def _open_from(self, branch: str, deadline: float | None) -> list[MergeRequest]:
         """The open merge requests from a branch of this project, oldest first."""
-        params = {"state": "opened", "source_branch": branch, "order_by": "created_at", "sort": "asc"}
+        params = {
+            "state": "opened",
+            "source_branch": branch,
+            "order_by": "created_at",
+            "sort": "asc",
+            "per_page": PAGE,
+        }
         path = self._site.path(rest="/merge_requests")
-        answer = await self._client.get(path, params=params, deadline=deadline, missing=RepositoryNotFound)
-        if answer.redirected:
-            await self._project(deadline)
-        found: list[MergeRequest] = payloads.read(list[MergeRequest], answer.data, "a list of merge requests")
-        # A fork may have a branch of that name too.
+        found: list[MergeRequest] = []
+        # Every page: forks may have so many branches of that name that ours is not on the first one.
+        async for answer in self._client.pages(
+            path, params=params, next_page=onward(params), deadline=deadline, missing=RepositoryNotFound
+        ):
+            if answer.redirected:
+                await self._project(deadline)
+            found += payloads.read(list[MergeRequest], answer.data, "a list of merge requests")
         return [mr for mr in found if mr.state == "opened" and mr.source_branch == branch and mr.at_home]
 
     async def _chosen(self, wanted: WantedPullRequest, deadline: float) -> MergeRequest | None:

@@ -10,7 +10,7 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from agentsmith.bounded import Bounded
-from agentsmith.domain.errors import BadAnswer, Refused
+from agentsmith.domain.errors import BadAnswer, Refused, TrackerUnavailable
 from agentsmith.domain.ticket import Actor
 from agentsmith.domain.tracker import Access, Labelling
 from agentsmith.domain.vetting import Deed, DeedKind, History, in_order, since_set
@@ -46,6 +46,8 @@ _EDITS: Final = (
     ("marked the checklist item", DeedKind.BODY),
 )
 """How the notes begin that tell of a changed text."""
+_COPIED: Final = ("moved from", "cloned from")
+"""How the note begins by which a copy's own history begins."""
 _MOST_REMEMBERED: Final = 1000
 
 
@@ -84,7 +86,7 @@ class People:
     async def labelled_by(self, iid: str, label: str) -> Labelling | None:
         """Who last put the label on the issue; None when the history does not say."""
         with spending_for(ACTOR):
-            deeds = await self._since(iid, label)
+            deeds = (await self.history(iid, label)).deeds
             actor = deeds[0].actor if deeds else None
             return None if actor is None else Labelling(actor, await self.access_of(actor), deeds[0].event)
 
@@ -92,21 +94,21 @@ class People:
         """What was done to the issue since the label was put on."""
         with spending_for(ACTOR):
             deeds = await self._since(iid, label)
-            return History(in_order((*deeds, *await self._edits(iid, deeds[0].at))) if deeds else ())
+            edits = await self._edits(iid, deeds[0].at) if deeds else None
+            return History() if edits is None else History(in_order((*deeds, *edits)))
 
     async def _since(self, iid: str, wanted: str) -> tuple[Deed, ...]:
-        """The labels that came and went since the label was put on."""
+        """The labels that came and went since the label was put on; none where we do not get to see so far back."""
         path = self._site.path(iid, "/resource_label_events")
         first = await self._client.get(path, params={"per_page": str(self._page_size)})
-        answer = await self._newest(first, path)
-        deeds, page, pages = self._deeds(answer), _number(answer, "x-page"), 0
+        answer, page = await self._newest(first, path)
+        deeds = self._deeds(answer)
         found = self._found(deeds, wanted)
-        while found is None and page is not None and page > 2 and pages < _MOST_PAGES:
-            page, pages = page - 1, pages + 1
-            deeds = (*self._deeds(await self._page(path, page)), *deeds)
+        for older in range(page - 1, max(0, page - _MOST_PAGES), -1):
+            if found is not None:
+                break
+            deeds = (*self._deeds(first if older == 1 else await self._page(path, older)), *deeds)
             found = self._found(deeds, wanted)
-        if found is None and answer is not first:
-            found = self._found((*self._deeds(first), *deeds), wanted)
         return tuple([replace(deed, actor=await self._whole(deed.actor)) for deed in found or ()])
 
     def _found(self, deeds: tuple[Deed, ...], wanted: str) -> tuple[Deed, ...] | None:
@@ -130,8 +132,11 @@ class People:
             found.append(Deed(_ACTIONS[event.action], actor, event.created_at, str(event.id), name))
         return tuple(found)
 
-    async def _edits(self, iid: str, since: datetime) -> list[Deed]:
+    async def _edits(self, iid: str, since: datetime) -> list[Deed] | None:
         """Who changed title or description since then: GitLab writes a note about it, in English always.
+
+        None where the issue came from elsewhere since then: a copy has the lines of its original, and whoever set a
+        label there has asked for nothing here.
 
         Several changes within minutes may be one note, by the last who made them; so it counts when it was last
         written. Whoever ticks off a task may change anything else in the same write, and no other note tells so.
@@ -148,6 +153,8 @@ class People:
                     raise BadAnswer("GitLab: a note is malformed: it has no date")
                 if at < since:
                     return found
+                if note.system and (note.body or "").lstrip().startswith(_COPIED):
+                    return None
                 kind = _edit(note)
                 if kind is not None:
                     actor = await self.known(note.author) if note.author is not None else None
@@ -202,16 +209,32 @@ class People:
             self._bots[actor.id] = bot
         return self._bots[actor.id]
 
-    async def _newest(self, first: Answer, path: str) -> Answer:
-        """The last page of a history that begins with its oldest events."""
-        pages = _number(first, "x-total-pages")
-        if pages is not None:
-            return first if pages <= 1 else await self._page(path, pages)
-        answer, page = first, 1  # GitLab does not count what is very long
-        while links(answer.link).get("next") and page < _MOST_PAGES:
-            page += 1
-            answer = await self._page(path, page)
-        return answer
+    async def _newest(self, first: Answer, path: str) -> tuple[Answer, int]:
+        """The last page of a history that begins with its oldest events, and its number.
+
+        GitLab does not count what is very long; then the end is looked for in growing steps and by halves.
+        """
+        answer, page, beyond = first, 1, 0
+        step = max(1, (_number(first, "x-total-pages") or 1) - 1)
+        for _ in range(_MOST_PAGES):
+            if not self._goes_on(answer):
+                return answer, page
+            probe = (page + beyond) // 2 if beyond else page + step
+            if probe == page:
+                break
+            there = await self._page(path, probe)
+            if there.data:
+                answer, page, step = there, probe, step * 2
+            else:
+                beyond = probe
+        raise TrackerUnavailable("GitLab: the end of an issue's history was not found")
+
+    def _goes_on(self, answer: Answer) -> bool:
+        """Whether there are newer events than these; a full page of which nothing is told may have a successor."""
+        if links(answer.link).get("next") or answer.headers.get("x-next-page"):
+            return True
+        told = answer.link or "x-next-page" in answer.headers
+        return not told and isinstance(answer.data, list) and len(answer.data) >= self._page_size
 
     async def _page(self, path: str, page: int) -> Answer:
         return await self._client.get(path, params={"per_page": str(self._page_size), "page": str(page)})

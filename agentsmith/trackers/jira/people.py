@@ -96,6 +96,8 @@ class People:
         oldest: frozenset[str] | None = None
         with spending_for(ACTOR):
             async for histories in self._newest_first(key):
+                if histories is None:
+                    return Told()
                 deeds = [deed for history in histories for deed in _deeds(history)] + deeds
                 found = since_set(deeds, lambda name: name == label)
                 if found is not None:
@@ -177,25 +179,55 @@ class People:
         user: User = payloads.read(User, record, "a user in a list")
         return user.id == actor.id
 
-    async def _newest_first(self, key: str) -> AsyncIterator[list[History]]:
-        """The pages of an issue's history, from the end; each page has its oldest entry first."""
+    async def _newest_first(self, key: str) -> AsyncIterator[list[History] | None]:
+        """The pages of an issue's history, from the end; each page has its oldest entry first.
+
+        None is the last where something is missing, or lies further back than we look.
+        """
         if not self._site.cloud:
             answer = await self._client.get(self._site.issue(key), params={"fields": "labels", "expand": "changelog"})
             log_ = answer.data.get("changelog") if isinstance(answer.data, dict) else None
-            yield _histories(payloads.listed(log_, "histories", "a history"))
+            records = payloads.listed(log_, "histories", "a history")
+            whole = len(records) >= (payloads.number(log_, "total") or 0)
+            yield _histories(records) if whole else None
             return
-        path = self._site.issue(key, "/changelog")
         size = self._page_size
-        first = await self._client.get(path, params={"startAt": "0", "maxResults": str(size)})
-        values = payloads.listed(first.data, "values", "a history")
-        total = payloads.number(first.data, "total") or len(values)
+        first, told = await self._changes(key, 0, size)
         # The service may give less than was asked for; what it gave is how long a page is.
-        size = min(size, payloads.number(first.data, "maxResults") or size)
-        pages = range(((total - 1) // size) * size if total else 0, 0, -size)
-        for start in list(pages)[:_MOST_PAGES]:
-            answer = await self._client.get(path, params={"startAt": str(start), "maxResults": str(size)})
-            yield _histories(payloads.listed(answer.data, "values", "a history"))
-        yield _histories(values)
+        size = min(size, payloads.number(told, "maxResults") or size)
+        total = payloads.number(told, "total")
+        if total is None and len(first) < size:
+            total = len(first)
+        if total is None:
+            yield None
+            return
+        newest = end = (total - 1) // size * size if total else 0
+        if newest:
+            records = []
+            for _ in range(_MOST_PAGES):  # forward to the end, because there may be more by now
+                page, told = await self._changes(key, end, size)
+                records, end, total = records + page, end + len(page), payloads.number(told, "total") or total
+                if not page or end >= total:
+                    break
+            if end < total:
+                yield None
+                return
+            yield _histories(records)
+        starts = range(newest - size, 0, -size)
+        for start in starts[:_MOST_PAGES]:
+            page, _ = await self._changes(key, start, size)
+            if len(page) < size:
+                yield None
+                return
+            yield _histories(page)
+        whole = len(starts) <= _MOST_PAGES and len(first) >= (size if newest else total)
+        yield _histories(first) if whole else None
+
+    async def _changes(self, key: str, start: int, size: int) -> tuple[list[Any], Any]:
+        """The entries of a page of the history, and the page."""
+        params = {"startAt": str(start), "maxResults": str(size)}
+        answer = await self._client.get(self._site.issue(key, "/changelog"), params=params)
+        return payloads.listed(answer.data, "values", "a history"), answer.data
 
 
 def _histories(records: list[Any]) -> list[History]:
