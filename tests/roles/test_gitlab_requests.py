@@ -516,7 +516,7 @@ async def test_me(gitlab: Bench) -> None:
     tracker = gitlab.tracker()
     assert await tracker.me() == await tracker.me()
     assert (await tracker.me()).name == "smith-bot"
-    assert [r.raw_path for r in gitlab.recorded()] == ["/api/v4/user"]
+    assert [r.raw_path for r in gitlab.recorded()] == ["/api/v4/user", "/api/v4/projects/acme%2Fapps%2Fweb"]
 
 
 async def test_blockers() -> None:

@@ -175,6 +175,9 @@ class People:
         for item in self.hub.world.items.values():
             if item.project == project.name:
                 item.project = to
+        for subscription in self.hooks.subscriptions.values():
+            if subscription.project == project.name:
+                subscription.project = to
         project.name = to
 
     @operation

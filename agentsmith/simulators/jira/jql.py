@@ -105,7 +105,7 @@ def _test(field: str, operator: str, values: list[str], world: World, now: float
     if operator not in ("=", "!=", "in", "not in"):
         raise Unsupported(f"JQL operator {operator}")
     positive = operator in ("=", "in")
-    if field == "project" and not wanted <= {key.casefold() for key in world.projects}:
+    if field == "project" and not wanted <= {key.casefold() for key in world.known_projects()}:
         raise refuse(400, f"The value '{values[0]}' does not exist for the field 'project'.")
     return lambda issue: bool(_shown(field, issue, world) & wanted) == positive
 
@@ -114,7 +114,7 @@ def _shown(field: str, issue: Issue, world: World) -> set[str]:
     """What an issue has in a field; Jira's index does not mind the case of labels."""
     status = world.project(issue.project).statuses[issue.status]
     found: dict[str, set[str]] = {
-        "project": {issue.project},
+        "project": {issue.project, str(world.project(issue.project).id)},
         "labels": set(issue.labels),
         "status": {status.name, status.id},
         "statuscategory": {CATEGORIES[status.category][2], status.category},

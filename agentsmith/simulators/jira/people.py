@@ -45,6 +45,11 @@ class People:
         return key
 
     @operation
+    def rename_project(self, key: str, to: str) -> None:
+        """Change a project's key: the old keys lead to it and its issues, but search finds nothing under them."""
+        self.hub.world.rename(self.hub.world.project(key), to)
+
+    @operation
     def set_transitions(self, key: str, ways: Sequence[Sequence[str | None]]) -> dict[str, str]:
         """Replace a workflow's transitions by (from or None for any, to) pairs of names; answers their ids."""
         project, world = self.hub.world.project(key), self.hub.world

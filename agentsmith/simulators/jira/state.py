@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -158,6 +158,8 @@ class World:
     def __init__(self) -> None:
         self.users: dict[str, User] = {}
         self.projects: dict[str, Project] = {}
+        self.renamed: dict[str, int] = {}
+        """Project ids by the keys that they once had."""
         self.versions: dict[int, list[tuple[float, Issue]]] = {}
         """By issue id, with the time from which each version stood; the newest is last."""
         self.keys: dict[str, int] = {}
@@ -171,7 +173,7 @@ class World:
 
     def clear(self) -> None:
         """Nobody and nothing; ids begin again."""
-        for known in (self.users, self.projects, self.versions, self.keys, self.links, self.groups):
+        for known in (self.users, self.projects, self.renamed, self.versions, self.keys, self.links, self.groups):
             known.clear()
         self.administrators.clear()
         self._ids = itertools.count(10001)
@@ -195,15 +197,37 @@ class World:
         return None
 
     def project(self, key: str) -> Project:
-        """A project by its key; LookupError where there is none."""
-        if key not in self.projects:
-            raise LookupError(f"no project {key}")
-        return self.projects[key]
+        """A project by its key, a former key or its id; LookupError where there is none."""
+        if key in self.projects:
+            return self.projects[key]
+        for project in self.projects.values():
+            if str(project.id) == key or self.renamed.get(key) == project.id:
+                return project
+        raise LookupError(f"no project {key}")
+
+    def known_projects(self) -> set[str]:
+        """Whatever names a project: keys, former keys and ids."""
+        return {*self.projects, *self.renamed, *(str(project.id) for project in self.projects.values())}
 
     def may(self, name: str | None, project: str, permission: str) -> bool:
         """Whether an account has a permission in a project."""
-        role = self.project(project).roles.get(name or "", "none") if project in self.projects else "none"
+        try:
+            role = self.project(project).roles.get(name or "", "none")
+        except LookupError:
+            return False
         return permission in PERMISSIONS[role]
+
+    def rename(self, project: Project, key: str) -> None:
+        """Change a project's key: its issues have theirs changed with it, and none of them counts as updated."""
+        self.renamed[project.key] = project.id
+        self.projects[key] = self.projects.pop(project.key)
+        for versions in self.versions.values():
+            if versions[-1][1].project == project.key:
+                versions[:] = [
+                    (at, replace(issue, key=f"{key}-{issue.key.rpartition('-')[2]}")) for at, issue in versions
+                ]
+                self.keys[versions[-1][1].key] = versions[-1][1].id
+        project.key = key
 
     def issue(self, key_or_id: str, behind: int = 0) -> Issue | None:
         """An issue by key, former key or id, as it is or as it was `behind` versions ago."""

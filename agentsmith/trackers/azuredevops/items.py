@@ -17,7 +17,7 @@ from agentsmith.trackers.azuredevops.memory import Memory
 from agentsmith.trackers.azuredevops.payloads import Project, Snapshot, WorkItem, snapshot_of
 from agentsmith.trackers.azuredevops.site import Site
 from agentsmith.trackers.azuredevops.states import States
-from agentsmith.trackers.http import Answer, ApiClient
+from agentsmith.trackers.http import UNTOLD, Answer, ApiClient
 from agentsmith.trackers.http.outcomes import Dropped
 from agentsmith.trackers.http.redaction import excerpt
 
@@ -147,19 +147,36 @@ class Items:
             open_ = was_open
         return payloads.to_ticket(item, self._site, self._tracker, open_=open_, read_at=read_at, verified=verified)
 
+    async def here(self, name: str, *, deadline: float | None = None) -> bool:
+        """Whether that is the name of this project; one that we do not know may be its new one."""
+        if self._site.here(name):
+            return True
+        if not await self.look(deadline=deadline):
+            raise Refused(
+                f"Azure DevOps: work items of {self._site.project!r} are in a project {name[:64]!r}, and the token may "
+                "not ask whether it was renamed: put its name into `project`, or let the token read projects"
+            )
+        return self._site.here(name)
+
+    async def look(self, *, deadline: float | None = None) -> bool:
+        """Ask for the project: its id, by which its webhooks are known, and what it is called today. False: untold."""
+        path = self._site.above(f"/projects/{self._site.id or self._site.path('').split('/')[2]}")
+        params = {"api-version": API_VERSION}
+        answer = await self._client.get(path, params=params, deadline=deadline, allow=UNTOLD)
+        if answer.status != 200:
+            self._site.id = self._site.id or ""
+            return False
+        project: Project = payloads.read(Project, answer.data, "a project")
+        self._site.id = project.id
+        if not self._site.here(project.name):
+            log.warning("the project was renamed; put its new name into the configuration", now=project.name)
+            self._site.called = project.name
+        return True
+
     async def _check_place(self, item: WorkItem, deadline: float | None) -> None:
         """Ids are the organization's: a ticket that was moved to another project is not ours any more."""
-        if self._site.here(item.fields.project):
+        if await self.here(item.fields.project, deadline=deadline):
             return
-        path = self._site.above(f"/projects/{self._site.path('').split('/')[2]}")
-        params = {"api-version": API_VERSION}
-        answer = await self._client.get(path, params=params, deadline=deadline, allow=frozenset({404}))
-        if answer.status == 200:
-            project: Project = payloads.read(Project, answer.data, "a project")
-            if project.name.casefold() == item.fields.project.casefold():
-                log.warning("the project was renamed; put its new name into the configuration", now=project.name)
-                self._site.called = project.name
-                return
         raise TicketNotFound(
             f"Azure DevOps: work item {item.id} is in the project {item.fields.project[:64]!r}, "
             f"not in {self._site.project!r}"

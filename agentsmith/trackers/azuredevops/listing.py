@@ -216,7 +216,7 @@ class Listing:
             number = record.get("id") if isinstance(record, dict) else None
             log.warning("skipped a malformed work item", number=number, error=str(error))
             return None
-        return ticket if self._site.here(item.fields.project) else None
+        return ticket if await self._items.here(item.fields.project) else None
 
 
 def _quoted(text: str) -> str:

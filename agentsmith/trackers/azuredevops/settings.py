@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import cached_property
 from typing import Annotated, Final, Literal, Self
 
 from pydantic import AfterValidator, Field, field_validator, model_validator
@@ -66,9 +67,9 @@ class _OnAzure(Section):
             raise ValueError("base_url ends with the organization; leave it out there, it is added")
         return self
 
-    @property
+    @cached_property
     def site(self) -> Site:
-        """Where the project is."""
+        """Where the project is; one object for all, so that the webhooks' reader knows what the tracker learns."""
         return Site(self.organization, self.project, self.base_url)
 
 

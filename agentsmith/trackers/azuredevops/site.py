@@ -29,6 +29,8 @@ class Site:
     """The root before the organization, to which nothing is appended but paths."""
     called: str = ""
     """What Azure DevOps calls the project today, where it was renamed. Tickets keep the configured name."""
+    id: str | None = None
+    """The project's id, which stays when it is renamed: None before it was asked for, empty where untold."""
 
     def __post_init__(self) -> None:
         root = urlsplit(self.base_url)
@@ -81,6 +83,10 @@ class Site:
     def here(self, project: str) -> bool:
         """Whether that is the name of this project, old or new."""
         return project.casefold() in (self.project.casefold(), self.called.casefold() or None)
+
+    def ours(self, project: str, id_: str) -> bool:
+        """Whether what a delivery tells of a project is this one: by the id, else by the name."""
+        return id_.lower() == self.id.lower() if id_ and self.id else self.here(project)
 
     def ticket_id(self, number: str, project: str | None = None) -> TicketId:
         """`dev.azure.com/acme/web#12`; with `project`, of a ticket in another project of the organization."""

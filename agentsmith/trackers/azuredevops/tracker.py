@@ -145,7 +145,10 @@ class AzureDevOpsTracker:
 
     async def me(self) -> Actor:
         """The account of the token."""
-        return await self._people.me()
+        me = await self._people.me()
+        if self._site.id is None:
+            await self._items.look()
+        return me
 
     async def labelled_by(self, ticket: Ticket, label: str) -> Labelling | None:
         """Who last put `label` on the work item, from its history."""

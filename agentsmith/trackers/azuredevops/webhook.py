@@ -56,12 +56,15 @@ class AzureDevOpsWebhooks(Reader):
             raise BadPayload("the id does not name the delivery")
         if event not in _EVENTS:
             return Uninteresting(delivery, event, f"{event[:40]} events are not looked at")
-        return self._about_an_item(delivery, event, data.at("resource"))
+        return self._about_an_item(delivery, event, data)
 
-    def _about_an_item(self, delivery: str, event: str, resource: Part) -> TicketEvent | Uninteresting:
+    def _about_an_item(self, delivery: str, event: str, data: Part) -> TicketEvent | Uninteresting:
+        resource, containers = data.at("resource"), data.get("resourceContainers")
+        container = containers.get("project") if containers is not None else None
+        project = container.text_or_nothing("id") if container is not None else ""
         revision = resource.get("revision") or resource
         fields = revision.at("fields")
-        if not self._site.here(fields.at("System.TeamProject").text()):
+        if not self._site.ours(fields.at("System.TeamProject").text(), project):
             return Uninteresting(delivery, event, "it is about another project")
         named = (resource.get("workItemId"), revision.get("id"), resource.get("id"))
         # Some updates call their work item 0.

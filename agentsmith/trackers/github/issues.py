@@ -15,7 +15,7 @@ from agentsmith.trackers.github.labels import LabelWriter
 from agentsmith.trackers.github.notes import Notes
 from agentsmith.trackers.github.payloads import Issue, Repository, Snapshot
 from agentsmith.trackers.github.site import Site
-from agentsmith.trackers.http import Answer, ApiClient
+from agentsmith.trackers.http import UNTOLD, Answer, ApiClient
 
 log = structlog.get_logger()
 
@@ -74,6 +74,14 @@ class Issues:
         if fresh is not None:
             self._notes.saw(fresh)
         return ticket
+
+    async def look(self) -> None:
+        """Learn the repository's number, by which its webhooks are known whatever it is called."""
+        answer = await self._client.get(self._site.path(), allow=UNTOLD, missing=Refused)
+        repository: Repository | None = None
+        if answer.status == 200:
+            repository = payloads.read(Repository, answer.data, "a repository")
+        self._site.id = str(repository.id) if repository is not None and repository.id is not None else ""
 
     async def find(self, *labels: str) -> AsyncIterator[Ticket]:
         """Every open issue that carries one of `labels` (T2).

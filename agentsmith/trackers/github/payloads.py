@@ -203,8 +203,9 @@ class InstallationToken(_Record):
 
 
 class Repository(_Record):
-    """A repository under its present name."""
+    """A repository under its present name; its number stays."""
 
+    id: int | None = None
     full_name: str
     default_branch: str = "main"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal, Self
 
@@ -84,9 +85,9 @@ class _OnGitHub(Section):
             raise ValueError("needs either a token or an app")
         return self
 
-    @property
+    @cached_property
     def site(self) -> Site:
-        """Where the repository is."""
+        """Where the repository is; one object for all, so that the webhooks' reader knows what the tracker learns."""
         return Site(self.repository, self.base_url)
 
     def login(self) -> str | AppLogin:

@@ -24,6 +24,8 @@ class Site:
     """The API root, to which nothing is appended but paths."""
     called: str = ""
     """What GitHub calls the repository today, where it was renamed. Tickets keep the configured name."""
+    id: str | None = None
+    """The repository's number, which stays when it is renamed: None before it was asked for, empty where untold."""
 
     def __post_init__(self) -> None:
         root = urlsplit(self.base_url)
@@ -97,6 +99,12 @@ class Site:
         """Whether a page that people see (of an issue, say) lies in this repository, on whatever host."""
         name = "/".join(_path(web_url)[:2]).lower()
         return bool(name) and name in (self.repository.lower(), self.called.lower())
+
+    def ours(self, full_name: str, id_: str) -> bool:
+        """Whether what a delivery tells of a repository is this one: by the number, else by the name."""
+        return (
+            id_ == self.id if id_ and self.id else full_name.lower() in (self.repository.lower(), self.called.lower())
+        )
 
     def _from_url(self, text: str) -> str | None:
         try:

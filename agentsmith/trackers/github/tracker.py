@@ -160,7 +160,10 @@ class GitHubTracker:
 
     async def me(self) -> Actor:
         """The account of the token, or the bot of the GitHub App."""
-        return await self._people.me()
+        me = await self._people.me()
+        if self._site.id is None:
+            await self._issues.look()
+        return me
 
     async def labelled_by(self, ticket: Ticket, label: str) -> Labelling | None:
         """Who last put `label` on the issue, from its history."""

@@ -46,7 +46,9 @@ class GitHubWebhooks(Reader):
     def _about_an_issue(self, delivery: str, event: str, data: Part) -> TicketEvent | Uninteresting:
         action, issue = data.at("action").text(), data.at("issue")
         name = f"{event}.{action}"
-        if data.at("repository", "full_name").text().casefold() != self._site.repository.casefold():
+        repository = data.at("repository")
+        id_ = repository.get("id")
+        if not self._site.ours(repository.at("full_name").text(), str(id_.number()) if id_ is not None else ""):
             return Uninteresting(delivery, name, "it is about another repository")
         if issue.get("pull_request") is not None:
             return Uninteresting(delivery, name, "it is about a pull request")

@@ -11,10 +11,10 @@ from agentsmith.domain.errors import BadAnswer, TicketNotFound
 from agentsmith.domain.foreign import Foreign
 from agentsmith.domain.ticket import Ticket
 from agentsmith.trackers.gitlab import payloads
-from agentsmith.trackers.gitlab.payloads import Issue, snapshot_of
+from agentsmith.trackers.gitlab.payloads import Issue, Project, snapshot_of
 from agentsmith.trackers.gitlab.site import Site
 from agentsmith.trackers.gitlab.spelling import Spelling
-from agentsmith.trackers.http import Answer, ApiClient
+from agentsmith.trackers.http import UNTOLD, Answer, ApiClient
 from agentsmith.trackers.http.memory import Memory
 from agentsmith.trackers.http.relabel import Relabel
 
@@ -57,6 +57,12 @@ class Issues:
         read_at = self._now()
         answer = await self._client.get(self._site.path(iid), deadline=deadline)
         return self._taken_in(iid, answer, read_at=read_at, verified=False)
+
+    async def look(self) -> None:
+        """Learn the project's id, by which its webhooks are known whatever its path is."""
+        answer = await self._client.get(self._site.path(), allow=UNTOLD)
+        told = answer.status == 200
+        self._site.id = str(payloads.read(Project, answer.data, "a project").id) if told else ""
 
     async def relabel(self, iid: str, todo: Relabel, *, deadline: float) -> Ticket:
         """One PUT that adds and removes; answers the issue as it is then. Until then nobody knows how it is."""

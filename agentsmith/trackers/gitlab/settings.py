@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import BeforeValidator, SecretStr, WithJsonSchema, field_validator
@@ -56,9 +57,9 @@ class _OnGitLab(Section):
     def _an_api_root(cls, url: str) -> str:
         return Site("1", url).base_url.rstrip("/")
 
-    @property
+    @cached_property
     def site(self) -> Site:
-        """Where the project is."""
+        """Where the project is; one object for all, so that the webhooks' reader knows what the tracker learns."""
         return Site(self.project, self.base_url)
 
 

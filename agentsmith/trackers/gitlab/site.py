@@ -27,6 +27,8 @@ class Site:
     """The API root, to which nothing is appended but paths."""
     called: str = ""
     """The project's id, once a redirect told that its path has changed. Tickets keep the configured name."""
+    id: str | None = None
+    """The project's id, asked for once: None before that, empty where it was not told."""
     pages: set[str] = field(default_factory=set)
     """Where people see the project, as its own issues told; GitLab may be known to them by another address."""
 
@@ -101,6 +103,11 @@ class Site:
     def iid(self, key: str) -> str | None:
         """The key itself, if it can be the number of an issue."""
         return key if _IID.fullmatch(key) else None
+
+    def ours(self, path: str, id_: str) -> bool:
+        """Whether what a delivery tells of a project is this one: by the id, else by the path."""
+        known = self.called or self.id or ("" if self.named else self.project)
+        return id_ == known if id_ and known else path.lower() == self.project.lower()
 
     def learn(self, web_url: str) -> None:
         """An issue of this project is shown at `web_url`; the project's other issues are beside it."""

@@ -148,7 +148,10 @@ class GitLabTracker:
 
     async def me(self) -> Actor:
         """The account of the token."""
-        return await self._people.me()
+        me = await self._people.me()
+        if self._site.id is None:
+            await self._issues.look()
+        return me
 
     async def labelled_by(self, ticket: Ticket, label: str) -> Labelling | None:
         """Who last put `label` on the issue, from its history."""

@@ -111,8 +111,8 @@ class GitLabWebhooks(Reader):
 
     def _ours(self, project: Part) -> bool:
         id_ = project.get("id")
-        names = {project.at("path_with_namespace").text().lower()} | ({str(id_.number())} if id_ is not None else set())
-        return self._site.project.lower() in names or (bool(self._site.called) and self._site.called in names)
+        path = project.at("path_with_namespace").text()
+        return self._site.ours(path, str(id_.number()) if id_ is not None else "")
 
 
 def _titles(labels: Part | None) -> frozenset[str]:

@@ -20,6 +20,8 @@ from agentsmith.trackers.http.redaction import excerpt
 
 REDIRECTS: Final = frozenset({301, 302, 307, 308})
 GONE: Final = frozenset({404, 410})
+UNTOLD: Final = frozenset({401, 403, 404})
+"""How a platform refuses to tell what we would like to know, but can do without."""
 
 
 class OutcomeUnknown(TrackerUnavailable):

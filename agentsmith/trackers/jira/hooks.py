@@ -53,7 +53,7 @@ class Hooks:
         return {
             "name": f"agentsmith {self._site.project}",
             "events": list(EVENTS),
-            "filters": {_SECTION: f'project = "{self._site.project}"'},
+            "filters": {_SECTION: f'project = "{self._site.named}"'},
             "excludeBody": False,
             "enabled": True,
             **signed,

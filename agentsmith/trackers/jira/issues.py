@@ -11,7 +11,7 @@ from urllib.parse import urlencode
 import structlog
 
 from agentsmith.bounded import Bounded
-from agentsmith.domain.errors import TicketNotFound
+from agentsmith.domain.errors import BadAnswer, Refused, TicketNotFound
 from agentsmith.domain.foreign import Foreign
 from agentsmith.domain.lifecycle import LabelSet
 from agentsmith.domain.ticket import Ticket
@@ -20,7 +20,7 @@ from agentsmith.trackers.http.memory import Memory
 from agentsmith.trackers.http.relabel import Relabel
 from agentsmith.trackers.jira import payloads
 from agentsmith.trackers.jira.dialect import bucket
-from agentsmith.trackers.jira.payloads import Edited, Issue, Snapshot, snapshot_of
+from agentsmith.trackers.jira.payloads import Edited, Issue, Project, Snapshot, snapshot_of
 from agentsmith.trackers.jira.site import Site
 
 log = structlog.get_logger()
@@ -122,6 +122,8 @@ class Issues:
         read_at = self._now()
         answer = await self._client.get(self._site.issue(key), params=params, deadline=deadline)
         ticket = self.ticket(answer.data, f"issue {key}", read_at=read_at)
+        if ticket.key != key and await self.look(deadline=deadline):
+            ticket = self.ticket(answer.data, f"issue {key}", read_at=read_at)
         if ticket.key != key:
             # Jira answers for an issue that was moved to another project, under its new key.
             raise TicketNotFound(f"Jira: {key} was moved to {ticket.key[:40]}")
@@ -129,6 +131,19 @@ class Issues:
         if snapshot is not None:
             self._memory.saw(snapshot)
         return ticket
+
+    async def look(self, *, deadline: float | None = None) -> bool:
+        """Ask Jira for the project: its number, and whether its key has changed since we last knew."""
+        path = self._site.api(f"/project/{self._site.id or self._site.project}")
+        answer = await self._client.get(path, deadline=deadline, missing=Refused)
+        project: Project = payloads.read(Project, answer.data, "a project")
+        try:
+            renamed = self._site.learn(project.id, project.key)
+        except ValueError as error:
+            raise BadAnswer(f"Jira: a project is malformed: {error}") from None
+        if renamed:
+            log.warning("the project has another key; put it into the configuration", now=project.key)
+        return renamed
 
     def ticket(self, data: object, what: str, *, read_at: float) -> Ticket:
         """The ticket in an answer that holds all of FIELDS."""
@@ -202,10 +217,8 @@ class Issues:
         if answer.data is None:
             return None
         edited: Edited = payloads.read(Edited, answer.data, f"issue {seen.key}")
-        if edited.key != seen.key:
-            raise TicketNotFound(f"Jira: {seen.key} was moved to {edited.key[:40]}")
-        if edited.fields.labels is None:
-            return None
+        if self._site.key(edited.key) != seen.key or edited.fields.labels is None:
+            return None  # where it was moved, or its project renamed, the read tells which
         labels = frozenset(edited.fields.labels)
         updated = edited.fields.updated or seen.updated_at
         snapshot = replace(

@@ -6,7 +6,7 @@ that we have written ourselves, Cloud is asked not to answer from an old index (
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -57,8 +57,11 @@ class Listing:
         wanted = frozenset(label.casefold() for label in labels)
         if not wanted:
             return
+        if not self._site.id:
+            await self._issues.look()
         seen: set[str] = set()
-        async for hits in self._pages(jql(self._site.project, *labels)):
+        # By its number, because a search for a key that the project no longer has finds nothing (P9).
+        async for hits in self._pages(jql(self._site.id, *labels)):
             for ticket in await self._read(hits):
                 carried = {name.casefold() for name in ticket.labels}
                 if ticket.key not in seen and ticket.open and not wanted.isdisjoint(carried):
@@ -126,6 +129,7 @@ class Listing:
         known = {hit.id: self._known.get(hit.id) for hit in hits}
         changed = [hit for hit in hits if hit.id in fresh or (known[hit.id] or ("",))[0] != (hit.stamp or None)]
         if changed:
+            await self._recognise(hit.key for hit in changed)
             read = await (self._together(changed) if self._site.cloud else self._one_by_one(changed))
             for hit in changed:
                 if hit.id in read:
@@ -145,12 +149,19 @@ class Listing:
         path = self._site.api("/issue/bulkfetch")
         answer = await self._client.write("POST", path, body, repeatable=True, bucket=SEARCH, missing=Refused)
         found: dict[str, Ticket | None] = {}
-        for record in payloads.listed(answer.data, "issues", "a list of issues"):
+        records = payloads.listed(answer.data, "issues", "a list of issues")
+        await self._recognise(record.get("key") for record in records if isinstance(record, dict))
+        for record in records:
             id_ = record.get("id") if isinstance(record, dict) else None
             ticket = self._shaped(record, id_)
             if isinstance(id_, str):
                 found[id_] = ticket
         return found
+
+    async def _recognise(self, keys: Iterable[object]) -> None:
+        """Look at the project again where a key is none of it: the project may be called so now."""
+        if any(isinstance(key, str) and self._site.key(key) is None for key in keys):
+            await self._issues.look()
 
     async def _one_by_one(self, hits: Sequence[Hit]) -> dict[str, Ticket | None]:
         found: dict[str, Ticket | None] = {}
@@ -178,12 +189,15 @@ class Listing:
 
 
 def jql(project: str, *labels: str) -> str:
-    """The query for a project's open issues with one of the labels; oldest first, so that pages stay where they are."""
+    """The query for a project's open issues with one of the labels; oldest first, so that pages stay where they are.
+
+    The project is its number.
+    """
     for label in labels:
         if not label or any(c.isspace() for c in label):
             raise ConfigError(f"Jira cannot search for the label {label!r}: labels hold no spaces there")
     carrying = f"labels in ({', '.join(map(_quoted, labels))})"
-    return f"project = {_quoted(project)} AND {carrying} AND statusCategory != Done ORDER BY created ASC, key ASC"
+    return f"project = {project} AND {carrying} AND statusCategory != Done ORDER BY created ASC, key ASC"
 
 
 def _quoted(text: str) -> str:

@@ -116,6 +116,13 @@ class Issue(Record):
     properties: dict[str, Any] = Field(default_factory=dict)
 
 
+class Project(Record):
+    """A project; its key can be changed, its number cannot."""
+
+    id: str
+    key: str
+
+
 class _Relabelled(Record):
     labels: list[str] | None = None
     updated: Moment | None = None
@@ -305,16 +312,16 @@ class Snapshot:
 
 def to_ticket(issue: Issue, site: Site, tracker: str, *, claim: str, read_at: float) -> Ticket:
     """The issue as the core sees it; `claim` names the issue property that we look at."""
-    fields = issue.fields
+    fields, key = issue.fields, site.key(issue.key) or issue.key
     author = fields.creator or fields.reporter
     labels = frozenset(fields.labels)
     return Ticket(
-        id=site.ticket_id(issue.key),
-        key=issue.key,
+        id=site.ticket_id(key),
+        key=key,
         tracker=tracker,
         title=fields.summary,
         body=adf.to_text(fields.description),
-        url=site.page(issue.key),
+        url=site.page(key),
         labels=labels,
         open=fields.status.open,
         revision=revision(fields.updated, fields.status, labels),
@@ -325,7 +332,7 @@ def to_ticket(issue: Issue, site: Site, tracker: str, *, claim: str, read_at: fl
         type=fields.issuetype.name if fields.issuetype else "",
         components=frozenset(component.name for component in fields.components),
         native=Snapshot(
-            key=issue.key,
+            key=key,
             id=issue.id,
             status=fields.status,
             creator=fields.creator.to_actor() if fields.creator else None,

@@ -150,7 +150,7 @@ class People:
         return [record.name for record in records]
 
     async def _has_role(self, actor: Actor, role: str, groups: set[str]) -> bool:
-        path = self._site.api(f"/project/{self._site.project}/role")
+        path = self._site.api(f"/project/{self._site.named}/role")
         answer = await self._client.get(path, missing=Refused)
         roles: dict[str, str] = payloads.read(dict[str, str], answer.data, "the roles of the project")
         address = next((url for name, url in roles.items() if name.casefold() == role.casefold()), None)
@@ -167,7 +167,7 @@ class People:
 
     async def _may(self, actor: Actor, permissions: str) -> bool:
         who = {"accountId": actor.id} if self._site.cloud else {"username": actor.name}
-        params = {"permissions": permissions, "projectKey": self._site.project, "maxResults": "50", **who}
+        params = {"permissions": permissions, "projectKey": self._site.named, "maxResults": "50", **who}
         path = self._site.api("/user/permission/search")
         with spending_for(ACTOR):
             answer = await self._client.get(path, params=params, missing=Refused)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import cached_property
 from typing import Annotated, ClassVar, Final, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
@@ -76,9 +77,9 @@ class JiraSettings(TrackerSettings):
             raise ValueError("mode: status and statuses belong together")
         return self
 
-    @property
+    @cached_property
     def site(self) -> Site:
-        """Where the project is."""
+        """Where the project is; one object for all, so that the webhooks' reader knows what the tracker learns."""
         return Site(self.project, self.base_url, self.deployment, self.web_url)
 
     def project_identity(self) -> str:

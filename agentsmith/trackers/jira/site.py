@@ -21,7 +21,7 @@ class Deployment(StrEnum):
     DATA_CENTER = "data-center"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Site:
     """One project on one Jira."""
 
@@ -31,6 +31,10 @@ class Site:
     deployment: Deployment = Deployment.CLOUD
     web_url: str = ""
     """Where people see it, if not at `base_url`: scoped tokens go through `https://api.atlassian.com/ex/jira/…`."""
+    id: str = ""
+    """The project's number, once Jira told it: it stays when the key changes."""
+    called: str = ""
+    """The project's key today, where it was changed. Tickets keep the configured one: their numbers stay."""
 
     def __post_init__(self) -> None:
         for name, url in (("base_url", self.base_url), ("web_url", self.web_url or self.base_url)):
@@ -75,20 +79,44 @@ class Site:
 
     def issue(self, key: str, rest: str = "") -> str:
         """The API path of an issue, and what belongs to it."""
-        return self.api(f"/issue/{quote(key, safe='')}{rest}")
+        return self.api(f"/issue/{quote(self._today(key), safe='')}{rest}")
 
     def page(self, key: str) -> str:
         """Where people see an issue."""
-        return f"{self.web_root}/browse/{key}"
+        return f"{self.web_root}/browse/{self._today(key)}"
 
     def ticket_id(self, key: str) -> TicketId:
         """`acme.atlassian.net/WEB-12`; also for issues of other projects of the site."""
-        return TicketId(f"{self.place}/{key}")
+        return TicketId(f"{self.place}/{self.key(key) or key}")
 
     def key(self, text: str) -> str | None:
-        """The text itself, if it can be the key of an issue of this project."""
+        """The text as the key of an issue of this project, under the configured name; None if it cannot be one."""
         found = _KEY.fullmatch(text)
-        return text if found and found[1] == self.project else None
+        return f"{self.project}-{found[2]}" if found and found[1] in (self.project, self.called) else None
+
+    def key_in(self, project_id: str, text: str) -> str | None:
+        """The same where Jira tells the project's number as well: that decides, whatever the project is called."""
+        found = _KEY.fullmatch(text)
+        if not project_id or not self.id:
+            return self.key(text)
+        return f"{self.project}-{found[2]}" if found and project_id == self.id else None
+
+    def learn(self, id_: str, key: str) -> bool:
+        """What Jira tells of the project; answers whether its key has changed since we last knew."""
+        if not id_.isdecimal() or not _PROJECT.fullmatch(key):
+            raise ValueError("a project has a number and a key")
+        before, self.id, self.called = self.named, id_, "" if key == self.project else key
+        return before != key
+
+    @property
+    def named(self) -> str:
+        """The project's key today, as far as we know."""
+        return self.called or self.project
+
+    def _today(self, key: str) -> str:
+        """An issue's key as Jira has it now; that of another project is left alone."""
+        ours = self.key(key)
+        return key if ours is None else f"{self.named}-{ours.rpartition('-')[2]}"
 
     def identify(self, text: str) -> str | None:
         """The key in `WEB-12`, `acme.atlassian.net/WEB-12` or the issue's URL, if it is ours."""

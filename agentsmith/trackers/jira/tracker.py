@@ -117,7 +117,7 @@ class JiraTracker:
 
     def filter_hint(self, status: Status) -> str:
         """A JQL query for the search page."""
-        return f'project = "{self._site.project}" AND labels = "{self.labels.label(status)}"'
+        return f'project = "{self._site.named}" AND labels = "{self.labels.label(status)}"'
 
     async def get(self, key: str) -> Ticket:
         """The issue as it is now (T1, T3)."""
@@ -157,8 +157,11 @@ class JiraTracker:
         return await self._moves.relabel(ticket, wanted, deadline=deadline)
 
     async def me(self) -> Actor:
-        """The account of the token."""
-        return await self._people.me()
+        """The account of the token. The project's number is learned with it: webhooks are known by that."""
+        me = await self._people.me()
+        if not self._site.id:
+            await self._issues.look()
+        return me
 
     async def labelled_by(self, ticket: Ticket, label: str) -> Labelling | None:
         """Who last put `label` on the issue, from its history."""

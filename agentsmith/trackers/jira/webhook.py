@@ -66,10 +66,12 @@ class JiraWebhooks(Reader):
 
     def _about_an_issue(self, delivery: str, event: str, data: Part) -> TicketEvent | Uninteresting:
         issue = data.at("issue")
-        key = issue.at("key").text()
-        if self._site.key(key) is None:
-            return Uninteresting(delivery, event, "it is about another project")
         fields = issue.get("fields")
+        project = fields.get("project") if fields is not None else None
+        number = project.get("id") if project is not None else None
+        key = self._site.key_in(str(number.number()) if number is not None else "", issue.at("key").text())
+        if key is None:
+            return Uninteresting(delivery, event, "it is about another project")
         labels = fields.get("labels") if fields is not None else None
         shown = frozenset(label.text() for label in labels.parts()) if labels is not None else None
         told = event == _REMARK or data.text_or_nothing("issue_event_type_name") == _REMARKED
