@@ -127,6 +127,7 @@ async def open_world(
     if beside is not None:
         config = config.model_copy(update={"trackers": {**config.trackers, beside: LocalSettings(project=beside)}})
         trackers[beside] = LocalTracker(name=beside, path=path, project=beside, labels=config.labels)
+    ours = tuple(trackers.values())  # tests may put others beside them
     parts = assemble(config, store, trackers)
     process = this_process(config, frozenset(Role))
     forges = dict.fromkeys(trackers, forge) if forge is not None else {}
@@ -148,5 +149,5 @@ async def open_world(
                 housekeeping=Housekeeping(store, trackers, parts.recovery, every),
             )
         finally:
-            for opened in trackers.values():
+            for opened in ours:
                 await opened.aclose()
