@@ -157,8 +157,6 @@ class Publisher:
             )
         if not done:
             return FencedOff()
-        if status is None or status.final:
-            await self._store.pins.forget(intent.ticket)
         logs.transition(
             log,
             ticket=intent.ticket,

@@ -118,8 +118,8 @@ _PUBLISHED: Final = Script(
     INBOX
     + f"""
 local intent, intents, fence, published, counters, due, follow_up, inbox, inbox_index, where, reservations, history,
-  reasons, word = unpack(KEYS)
-local ticket, mine, status, fresh_start, due_ms, look, look_topic, wake, whereabouts, retry, retry_topic, name =
+  reasons, word, pin = unpack(KEYS)
+local ticket, mine, status, fresh_start, due_ms, look, look_topic, wake, whereabouts, retry, retry_topic, name, over =
   unpack(ARGV)
 if newest(fence) > tonumber(mine) then return 'fenced' end
 redis.call('DEL', intent)
@@ -127,6 +127,8 @@ redis.call('ZREM', intents, ticket)
 redis.call('ZREM', reservations, ticket)
 redis.call('SET', published, status, 'PX', {PUBLISHED_MS})
 if fresh_start == '1' then redis.call('DEL', counters, history) end
+-- What was vetted was vetted for this: whoever asks for the ticket next is looked at anew (P7).
+if over == '1' then redis.call('DEL', pin) end
 if status == 'done' or status == 'failed' then
   redis.call('PEXPIRE', reasons, {REASONS_AFTER_END_MS})
   redis.call('SET', word, status .. ' ' .. text(now_us() / 1000000), 'PX', {REASONS_MS})
@@ -298,7 +300,7 @@ class Intents:
         """
         k, t = self._keys, intent.ticket
         keys = [k.intent(t), k.intents, k.fence(t), k.published(t), k.counters(t), k.due, k.follow_up(t), k.inbox]
-        keys += [k.inbox_index, k.where(t), k.reservations, k.history(t), k.reasons(t), k.last_word(t)]
+        keys += [k.inbox_index, k.where(t), k.reservations, k.history(t), k.reasons(t), k.last_word(t), k.pin(t)]
         follow_up = replace(wake, kind=SignalKind.RETRY, cause="asked for again while it was running")
         args: list[Value] = [
             t,
@@ -313,6 +315,7 @@ class Intents:
             follow_up.to_json(),
             follow_up.topic,
             new_name(),
+            int(status is None or status.final),
         ]
         return str(await _PUBLISHED(self._redis, keys, args)) == "published"
 

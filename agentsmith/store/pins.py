@@ -12,7 +12,10 @@ from agentsmith.store.keys import PIN_MS, Keys
 
 
 class Pins:
-    """One pin per ticket. Losing one is safe: the ticket's history is asked instead, and our comment."""
+    """One pin per ticket. Losing one is safe: the ticket's history is asked instead, and our comment.
+
+    It goes in the step that notes the end of what was asked for (`Intents.published`).
+    """
 
     def __init__(self, redis: Commands, keys: Keys) -> None:
         self._redis, self._keys = redis, keys
@@ -28,7 +31,3 @@ class Pins:
             return None
         told = json.loads(kept)
         return Pin(text=str(told.get("text", "")), ask=str(told.get("ask", "")), by=str(told.get("by", "")))
-
-    async def forget(self, ticket: TicketId) -> None:
-        """What was asked for has come to its end."""
-        await self._redis.delete(self._keys.pin(ticket))

@@ -12,6 +12,7 @@ import pytest
 from agentsmith.domain.intent import Intent
 from agentsmith.domain.lifecycle import Status
 from agentsmith.domain.signal import Signal, SignalKind
+from agentsmith.domain.vetting import Pin
 from agentsmith.store import Begun, Lease, Pushed, Store
 from agentsmith.store.places import Place, all_of
 from tests.support.stores import (
@@ -388,6 +389,19 @@ async def test_publishing_clears_the_counters_only_at_an_end(store: Store) -> No
     assert await store.runs.attempts(TICKET) == 2
     await publish(store, intent, fresh_start=True)
     assert await store.runs.attempts(TICKET) is None
+
+
+@pytest.mark.parametrize(
+    ("to", "stays"),
+    [(Status.DONE, False), (Status.FAILED, False), (None, False), (Status.PENDING, True), (Status.WAITING, True)],
+)
+async def test_P7_what_was_vetted_goes_with_the_end_of_what_was_asked_for(
+    store: Store, to: Status | None, stays: bool
+) -> None:
+    pin = Pin("0" * 64, by="mona")
+    await store.pins.keep(TICKET, pin)
+    assert await store.intents.published(await decided(store), to, wake=a_signal(1), wake_now=False, fresh_start=False)
+    assert await store.pins.of(TICKET) == (pin if stays else None)
 
 
 async def test_publishing_pending_signals_claim(store: Store) -> None:
