@@ -73,8 +73,9 @@ chaos: $(STAMP)
 failovers: $(STAMP)
 	AGENTSMITH_FAILOVERS=$(or $(FAILOVERS),20) $(BIN)/pytest -q tests/e2e/test_failover.py
 
+# What the product does, as ratios to what this machine does raw; alone on it. A part: make bench ROWS="queue receiver"
 bench: $(STAMP)
-	$(BIN)/agentsmith bench
+	$(BIN)/agentsmith bench $(ROWS) $(if $(PASSES),--passes $(PASSES))
 
 # What the program says about its commands, as a page.
 docs: $(STAMP)

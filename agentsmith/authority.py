@@ -39,6 +39,8 @@ class Judged:
     """The text as it was vetted, once all of them are open."""
     changed: bool = False
     """Whether the text was changed by somebody who may not: then a person has to look at it."""
+    waited: bool = False
+    """Whether the ticket waited for a person, and somebody took that off."""
 
     @property
     def passed(self) -> bool:
@@ -85,7 +87,9 @@ async def judge(
             held, vetted = pin, gates.is_vetted(_BEFORE)
     if not vetted.passed:
         return Judged((*results, who, vetted), labelled, changed=history.tells_edits)
-    return Judged((*results, who, vetted), labelled, Pin(text, ask.event, held.by if held is not None else ""))
+    waited = any(ends_rest(deed, tracker.labels, Status.WAITING) for deed in history.deeds)
+    kept = Pin(text, ask.event, held.by if held is not None else "")
+    return Judged((*results, who, vetted), labelled, kept, waited=waited)
 
 
 async def set_again(tracker: Tracker, ticket: Ticket, labelled: str, rules: ClaimRules) -> Actor | None:
@@ -155,7 +159,7 @@ async def _vetted(tracker: Tracker, ticket: Ticket, history: History, ask: Deed,
 async def _may(tracker: Tracker, deed: Deed, policy: Policy) -> GateResult:
     """Whether whoever did this may start work."""
     if deed.actor is None:
-        return gates.is_allowed(None, str(deed), policy)
+        return gates.is_allowed(None, str(deed), policy, deed.doubt)
     return await _may_do(tracker, deed.actor, str(deed), policy)
 
 

@@ -7,14 +7,14 @@ person withdrew what is running, and puts back a label that somebody removed fro
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import Final
 
 import structlog
 
 from agentsmith import authority, logs
 from agentsmith.domain import gates
+from agentsmith.domain.asking import WakeReason
 from agentsmith.domain.claiming import (
     AlreadyClaimed,
     Asked,
@@ -25,7 +25,7 @@ from agentsmith.domain.claiming import (
     Rejected,
     WouldClaim,
 )
-from agentsmith.domain.errors import TicketNotFound, TrackerError
+from agentsmith.domain.errors import TrackerError
 from agentsmith.domain.gates import Gate, GateResult
 from agentsmith.domain.intent import Intent
 from agentsmith.domain.lifecycle import Status, resolve
@@ -48,18 +48,16 @@ from agentsmith.domain.tracker import (
     Words,
 )
 from agentsmith.domain.vetting import Pin
+from agentsmith.look import under_lock
 from agentsmith.publish import LOOK_AGAIN, Publisher, shows
 from agentsmith.recover import Recovery
+from agentsmith.refusals import Doing, refused, works
 from agentsmith.requests import new_request, new_run_id
 from agentsmith.rulebook import Rulebook
 from agentsmith.store import Begun, Lease, Pushed, Store
 from agentsmith.store.places import Place, all_of
-from agentsmith.ticketlock import LockBusy, holding
 
 log = structlog.get_logger()
-
-_WHILE_BUSY: Final = 0.25
-"""Seconds after which a ticket that somebody else was looking at is looked at again."""
 
 
 class Claims:
@@ -159,6 +157,8 @@ class Claims:
         self, tracker: Tracker, ticket: Ticket, status: Status, outcome: str, lock: Lease, taken: Taken | None = None
     ) -> ClaimOutcome:
         """A person wants it: make it pending, and a signal will claim it."""
+        if status is Status.WAITING:
+            await self._recovery.remember(tracker, ticket)
         intent = Intent(
             ticket.id, tracker.name, ticket.key, 0, status, Status.PENDING, run="retry", outcome=outcome, by_person=True
         )
@@ -216,6 +216,8 @@ class Claims:
                 return await self._park(tracker, ticket, "text changed", f"Parked: {results[-1].saw}.", results, lock)
             await self._note_rejected(ticket)  # until it changes the poller need not ask again
             return Rejected(results)
+        if judged.waited:
+            await self._recovery.remember(tracker, ticket)
         pipeline = asked.pipeline if asked is not None else gates.chosen(ticket, rules.triggers)[0].pipeline
         run = new_run_id()
         intent = Intent(ticket.id, tracker.name, ticket.key, 0, Status.PENDING, Status.ENQUEUED, run)
@@ -236,8 +238,9 @@ class Claims:
                 if judged.pin is not None:
                     await self._store.pins.keep(ticket.id, judged.pin)
                 attempts = await self._store.runs.attempts(ticket.id) or 0
+                wake = WakeReason.UNBLOCKED.value if await self._store.questions.of(ticket.id) else signal.cause
                 request = new_request(
-                    ticket, pipeline, run=run, fence=begun.fence, attempt=attempts, wake=signal.cause, asked=asked
+                    ticket, pipeline, run=run, fence=begun.fence, attempt=attempts, wake=wake, asked=asked
                 )
                 trigger = gates.chosen(ticket, rules.triggers)[0].label if asked is None else None
                 request = replace(request, labelled=judged.labelled or None, trigger=trigger)
@@ -327,6 +330,7 @@ class Claims:
                 outcome = AlreadySo(seen)
         match outcome:
             case Applied(ticket=moved) | AlreadySo(ticket=moved):
+                await works(self._store, tracker, Doing.LABELLING)
                 return await self._push(tracker, moved, request, intent, words, lock, asked)
             case Unknown(reason=reason):
                 return Deferred(f"the tracker did not say whether it was written: {reason}", backoff)
@@ -338,9 +342,9 @@ class Claims:
                 return AlreadyClaimed(f"the ticket is gone: {reason}")
             case Limited(retry_at=retry_at, reason=reason):
                 return Deferred(reason, max(0.0, retry_at - time.time()))
-            case Forbidden(reason=reason):
-                log.error("the tracker refuses our label", ticket=ticket.id, reason=reason)
-                return Deferred(reason, max(backoff, LOOK_AGAIN))
+            case Forbidden() as no:
+                why = await refused(self._store, tracker, Doing.LABELLING, no) if no.lacking else no.reason
+                return Deferred(why, max(backoff, LOOK_AGAIN), told=no.lacking)
 
     async def _push(
         self,
@@ -371,22 +375,6 @@ class Claims:
         except TrackerError as error:
             log.warning("the comment could not be written", ticket=ticket.id, error=str(error))
         return Claimed(request.run, request.fence)
-
-
-async def under_lock(
-    store: Store, tracker: Tracker, signal: Signal, backoff: float, look: Callable[[Lease], Awaitable[ClaimOutcome]]
-) -> ClaimOutcome:
-    """What `look` makes of the ticket that the signal names; what a tracker fails at is tried again later."""
-    try:
-        async with holding(store, tracker.platform, signal.ticket) as lock:
-            return await look(lock)
-    except LockBusy:
-        return Deferred("somebody else is looking at it", min(backoff, _WHILE_BUSY), failed=False, looked=False)
-    except TicketNotFound as error:
-        return AlreadyClaimed(f"there is no such ticket: {error}")
-    except TrackerError as error:
-        wait = error.retry_at - time.time() if error.retry_at else backoff
-        return Deferred(f"the tracker failed: {error}", max(wait, 0.0))
 
 
 def turned_away(ticket: Ticket, rules: ClaimRules) -> str:

@@ -149,7 +149,7 @@ class Consumer:
             if word == "settling":
                 return  # the others are asked for with it, when everybody has put back what they hold
             if word == "settled":
-                log.warning("redis had lost the end of a run; it is settled again", ticket=end.lease.ticket)
+                log.warning("redis had lost the end of a run; it is noted again", ticket=end.lease.ticket)
             self._forgotten = [other for other in self._forgotten if other is not end]
 
     async def _end_runs(self) -> None:
@@ -161,7 +161,9 @@ class Consumer:
             return
         _, left = await asyncio.wait(self._tasks.values(), timeout=self.context.kill_grace + _SETTLE_WITHIN)
         if left:
-            log.error("leaving without having settled", runs=len(left))
+            log.error(
+                "leaving before the end of all runs was noted; housekeeping brings their tickets back", runs=len(left)
+            )
             for task in left:
                 task.cancel()
             await asyncio.wait(left, timeout=_SETTLE_WITHIN)
@@ -222,7 +224,7 @@ class Consumer:
             self._adopt = True
         if not task.cancelled() and (error := task.exception()) is not None:
             # Housekeeping brings the ticket back; the consumer goes on with the others.
-            log.error("a run could not be settled", exc_info=error)
+            log.error("the end of a run could not be noted; housekeeping brings its ticket back", exc_info=error)
             self._adopt = True
 
     def _remember(self, end: Settled | None) -> None:

@@ -19,7 +19,7 @@ from typing import Any
 
 import structlog
 
-from agentsmith import __version__, logs
+from agentsmith import __version__, logs, privacy
 from agentsmith.claim import Claims
 from agentsmith.config import Config
 from agentsmith.consumer import Consumer
@@ -118,6 +118,7 @@ def run_context(
         publisher=parts.publisher,
         pipelines=parts.book.pipelines,
         triggers=parts.triggers,
+        policy=lambda tracker: parts.book.rules.policies[tracker],
         limits=Limits.of(config),
         kill_grace=config.consumer.kill_grace,
         data_dir=config.data_dir,
@@ -317,7 +318,9 @@ class Daemon:
         def apply(config: Config) -> list[str]:
             for secret in config.secrets():
                 logs.register_secret(secret)
-            return book.replace(config)
+            waiting = book.replace(config)
+            privacy.keep(config.variables)
+            return waiting
 
         async for problem in file.changes(apply):
             self._process = replace(self._process, problem=problem)

@@ -28,7 +28,8 @@ def stopped(reason: str, step: str) -> Outcome:
 
 def interrupted(step: str) -> Outcome:
     """The process ended before the run did."""
-    return Outcome(Status.ENQUEUED, "given back", "The daemon was stopped.", give_back=True, step=step)
+    note = "The daemon that ran it was stopped. It begins again as soon as there is a free slot."
+    return Outcome(Status.ENQUEUED, "given back", note, give_back=True, step=step)
 
 
 def broken(request: PipelineRequest, why: str, *, consumer: str, step: str, most: int) -> Outcome:

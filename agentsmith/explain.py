@@ -5,14 +5,14 @@ It never guesses: what nobody looked at is said to be unknown.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
 from agentsmith.domain.gates import Gate
 from agentsmith.domain.lifecycle import Status
 from agentsmith.domain.ticket import TicketId
-from agentsmith.store import Store
+from agentsmith.store import Refusal, Store
 from agentsmith.store.reasons import ENDED, Look
 
 NEVER_SEEN: Final = "It was not looked at within the last 30 days, so what the gates would say is unknown."
@@ -40,10 +40,12 @@ class Known:
     looks: list[Look]
     unpublished: str | None
     stop: str | None
+    refused: tuple[Refusal, ...] = ()
+    """What its tracker does not let us do."""
 
 
-async def known(store: Store, ticket: TicketId) -> Known:
-    """Everything about the ticket that bears on whether it runs."""
+async def known(store: Store, ticket: TicketId, tracker: str = "") -> Known:
+    """Everything about the ticket, and about the tracker of this name, that bears on whether it runs."""
     lease, position = await store.runs.lease(ticket), await store.queue.position(ticket)
     due = dict(await store.intents.waiting()).get(ticket)
     intent = await store.intents.of(ticket)
@@ -66,6 +68,7 @@ async def known(store: Store, ticket: TicketId) -> Known:
         await store.reasons.of(ticket),
         decided,
         await store.runs.stop_requested(ticket),
+        tuple(refusal for refusal in await store.refusals.standing() if refusal.tracker == tracker),
     )
 
 
@@ -80,6 +83,7 @@ def as_data(ticket: TicketId, told: Known | None) -> dict[str, Any]:
         "published": told.published.value if told.published is not None else None,
         "unpublished": told.unpublished,
         "stop_requested": told.stop,
+        "refused": [refusal_data(refusal) for refusal in told.refused],
         "looks": [
             {
                 "first": when(look.first),
@@ -96,6 +100,11 @@ def as_data(ticket: TicketId, told: Known | None) -> dict[str, Any]:
     }
 
 
+def refusal_data(refusal: Refusal) -> dict[str, Any]:
+    """What a tracker does not let us do, for programs."""
+    return {**asdict(refusal), "since": when(refusal.since)}
+
+
 def as_comment(told: Known) -> str:
     """The answer as a comment on the ticket, in Markdown."""
     lines = [f"**agentsmith**: this ticket is {told.where}."]
@@ -103,6 +112,7 @@ def as_comment(told: Known) -> str:
         lines += [f"- its label says {told.published.value}"]
     lines += [f"- decided: {text}" for text in [told.unpublished] if text]
     lines += [f"- to be stopped: {text}" for text in [told.stop] if text]
+    lines += [f"- the tracker refuses {refusal.doing}; {refusal.remedy}" for refusal in told.refused]
     # A look that a command itself caused says nothing about the label.
     looks = [look for look in told.looks if look.gates]
     if not looks:

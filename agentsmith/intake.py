@@ -120,8 +120,8 @@ def _tell(signal: Signal, outcome: ClaimOutcome) -> None:
         case Rejected(gates=gates):
             closed = gates[-1]
             known.info("rejected", gate=closed.gate.value, saw=closed.saw, remedy=closed.remedy)
-        case Deferred(why=why, wait=wait):
-            known.info("deferred", why=why, wait=round(wait, 3))
+        case Deferred(why=why, wait=wait, told=told):
+            (known.debug if told else known.info)("deferred", why=why, wait=round(wait, 3))
         case Held(why=why):
             known.info("held back", why=why)
         case WouldClaim(why=why):

@@ -70,7 +70,7 @@ class KeptLease:
                 continue
             if granted:
                 return
-            self.lose("a newer fence stands")
+            self.lose("somebody else has taken the ticket over")
         self.lose("the trust window closed before a write could begin")
         raise LeaseLost(f"the lease is lost: {self.lost}")
 
@@ -97,7 +97,7 @@ class KeptLease:
             store.outage.over()
             wait = times.renew_every
             if word == "lost":
-                self.lose("a newer fence stands")
+                self.lose("somebody else has taken the ticket over")
                 return
             if word == "restored":
                 log.warning("redis had lost the lease; it is put back", ticket=self.lease.ticket, run=self.lease.run)

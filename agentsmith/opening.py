@@ -11,6 +11,7 @@ from typing import TypeVar
 
 from agentsmith import logs
 from agentsmith.config import Config
+from agentsmith.config.lacking import demand
 from agentsmith.domain.errors import StoreRefused, StoreUnavailable
 from agentsmith.domain.forge import Forge
 from agentsmith.domain.tracker import Tracker
@@ -66,7 +67,7 @@ async def open_store(config: Config, *, until: asyncio.Event | None = None) -> A
     async with contextlib.AsyncExitStack() as stack:
         server: EmbeddedServer | None = None
         if config.redis.url is not None:
-            url = config.redis.url.get_secret_value()
+            url = demand(config.redis.url.get_secret_value())
         else:
             binary = Path(config.redis.server) if config.redis.server else None
             server = EmbeddedServer(config.data_dir, binary=binary)

@@ -23,6 +23,7 @@ from agentsmith.domain.lifecycle import Status, resolve
 from agentsmith.domain.signal import Signal
 from agentsmith.domain.ticket import Ticket, TicketId
 from agentsmith.domain.tracker import DefinesLabels, Tracker
+from agentsmith.refusals import LACKING, Doing, refused, works
 from agentsmith.rhythm import Beat, beating
 from agentsmith.rulebook import LiveTriggers
 from agentsmith.store import LeaderLease, Store
@@ -116,11 +117,14 @@ class Poller:
             except TrackerError as error:
                 self._failures[tracker.name] = failures + 1
                 metrics.POLLS.labels(tracker.name, "failed").inc()
-                if failures == 0:
+                if isinstance(error, LACKING):
+                    await refused(self.store, tracker, Doing.FINDING, error)
+                elif failures == 0:
                     log.warning("polling failed, trying again", tracker=tracker.name, error=str(error))
                 pause = beat.every * min(_LONGEST_BACKOFF, 2.0**failures)
                 await asyncio.sleep(pause * random.uniform(0.5, 1.0))  # noqa: S311 - spreads load
                 continue
+            await works(self.store, tracker, Doing.FINDING)
             if failures:
                 log.info("polling works again", tracker=tracker.name)
             self._failures[tracker.name] = 0

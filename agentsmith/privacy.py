@@ -24,6 +24,21 @@ def keep_to_ourselves() -> None:
         ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, *map(ctypes.c_ulong, (0, 0, 0, 0)))
 
 
+_kept: Final[dict[str, str]] = {}
+"""Variables of a file beside the configuration: ours alone, never inherited by what we start."""
+
+
+def keep(variables: Mapping[str, str]) -> None:
+    """From now on these variables count beside the environment, where it does not have them; former ones do not."""
+    _kept.clear()
+    _kept.update(variables)
+
+
+def environment() -> Mapping[str, str]:
+    """Our environment, and the variables that are kept beside it."""
+    return {**_kept, **os.environ}
+
+
 def bare(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
     """The environment of the programs that we start: no variable of ours in which a secret could stand."""
     return {name: environ[name] for name in _HARMLESS if name in environ}

@@ -9,11 +9,12 @@ from contextlib import AbstractAsyncContextManager
 
 import structlog
 
+from agentsmith import logs
 from agentsmith.boottime import boottime
 from agentsmith.domain.errors import LeaseLost, TrackerError
 from agentsmith.domain.intent import Intent
 from agentsmith.domain.lifecycle import Status
-from agentsmith.domain.request import text_hash
+from agentsmith.domain.request import PipelineRequest, text_hash
 from agentsmith.domain.ticket import Ticket
 from agentsmith.domain.tracker import Tracker
 from agentsmith.publish import Publisher
@@ -79,3 +80,17 @@ class LiveComment:
                     self._tracker, ticket, Status.IN_PROGRESS, intent, lock=lock, passing=True
                 )
                 self._last = intent.note
+
+
+def note_start(request: PipelineRequest, platform: str, fence: int) -> None:
+    """The line in the log that says: from now on it is in progress."""
+    logs.transition(
+        log,
+        ticket=request.ticket,
+        platform=platform,
+        run=request.run,
+        fence=fence,
+        from_=Status.ENQUEUED,
+        to=Status.IN_PROGRESS,
+        outcome="started",
+    )

@@ -28,11 +28,13 @@ from agentsmith.domain.tracker import (
     Limited,
     LostRace,
     Move,
+    MoveOutcome,
     Sticky,
     Tracker,
     Unknown,
     Words,
 )
+from agentsmith.refusals import LACKING, Doing, refused, works
 from agentsmith.store import Lease, Pushed, Store
 
 log = structlog.get_logger()
@@ -74,6 +76,24 @@ async def shows(tracker: Tracker, seen: Ticket, keep: Status | None, lock: Lease
     return tracker.labels.statuses(tidied.labels) == wanted
 
 
+def _tells(intent: Intent) -> bool:
+    """Whether there is something that our comment does not say yet: a claim and a waking write it themselves."""
+    if intent.to is Status.ENQUEUED:
+        return bool(intent.request) and intent.source is Status.IN_PROGRESS  # given back by whoever ran it
+    return intent.to is not Status.PENDING or bool(intent.note)
+
+
+def _late(tracker: Tracker, seen: Ticket, intent: Intent) -> Status | None:
+    """The end that the ticket shows already, if the intent has to leave it at that.
+
+    Final is final (P4): a recovery or a withdrawal that comes late changes nothing, unless a person asked for it.
+    """
+    if intent.by_person or intent.to not in (Status.PENDING, Status.ENQUEUED, None):
+        return None
+    ended = [status for status in tracker.labels.statuses(seen.labels) if status.final]
+    return max(ended, key=lambda status: status.rank, default=None)
+
+
 class Publisher:
     """Writes decisions onto tickets."""
 
@@ -88,11 +108,14 @@ class Publisher:
         try:
             ticket = ticket or await tracker.get(intent.key)
             intent = await self._or_once_more(tracker, ticket, intent)
-            if intent.to is not Status.ENQUEUED and (intent.to is not Status.PENDING or intent.note):
+            if _tells(intent) and not _late(tracker, ticket, intent):
                 await self.comment(tracker, ticket, intent.to, intent, lock=lock)
             return await self._move(tracker, ticket, intent, lock)
         except TicketNotFound:
             return await self._settled(tracker, intent, intent.to, "the ticket is gone")
+        except LACKING as error:
+            why = await refused(self._store, tracker, Doing.READING, error)
+            return await self._later(intent, why, _AFTER_REFUSAL, told=True)
         except TrackerError as error:
             wait = LOOK_AGAIN if error.retryable else _AFTER_REFUSAL
             return await self._later(intent, str(error), error.retry_at - time.time() if error.retry_at else wait)
@@ -116,25 +139,32 @@ class Publisher:
         move = Move(intent.source, intent.to, intent.run, intent.fence, deadline=lock.trust.until)
         match await tracker.move(ticket, move):
             case Applied() | AlreadySo():
+                await works(self._store, tracker, Doing.READING, Doing.LABELLING)
                 return await self._settled(tracker, intent, intent.to, intent.outcome)
             case LostRace(ticket=seen):
                 return await self._overtaken(tracker, seen, intent, lock)
             case Gone(reason=reason):
                 return await self._settled(tracker, intent, intent.to, reason)
-            case Forbidden(reason=reason):
+            case Forbidden(reason=reason, lacking=False):
                 log.error("the tracker refuses our label", ticket=intent.ticket, reason=reason)
                 return await self._later(intent, reason, _AFTER_REFUSAL)
+            case Forbidden() as no:
+                why = await refused(self._store, tracker, Doing.LABELLING, no)
+                return await self._later(intent, why, _AFTER_REFUSAL, told=True)
             case Limited(retry_at=retry_at, reason=reason):
                 return await self._later(intent, reason, retry_at - time.time())
             case Unknown(reason=reason):
                 return await self._later(intent, reason, LOOK_AGAIN)
 
+    async def heard(self, tracker: Tracker, outcome: MoveOutcome) -> None:
+        """What somebody else's move met is people's business if only they can do something about it."""
+        if isinstance(outcome, Forbidden) and outcome.lacking:
+            await refused(self._store, tracker, Doing.LABELLING, outcome)
+
     async def _overtaken(self, tracker: Tracker, seen: Ticket, intent: Intent, lock: Lease) -> PublishOutcome:
-        ended = [status for status in tracker.labels.statuses(seen.labels) if status.final]
-        late = bool(ended) and not intent.by_person and intent.to in (Status.PENDING, Status.ENQUEUED, None)
-        # Final is final (P4): a recovery or a withdrawal that comes late changes nothing, unless a person asked for it.
-        # Otherwise a person took our label off meanwhile, and what was decided still has to show.
-        keep = max(ended, key=lambda status: status.rank) if late else intent.to
+        late = _late(tracker, seen, intent)
+        # Unless it comes late, a person took our label off meanwhile, and what was decided still has to show.
+        keep = late or intent.to
         if not await shows(tracker, seen, keep, lock):
             return await self._later(intent, "its labels were changed in the same moment", LOOK_AGAIN)
         return await self._settled(tracker, intent, keep, "it had ended already" if late else intent.outcome)
@@ -169,16 +199,19 @@ class Publisher:
         )
         return Published(status)
 
-    async def _later(self, intent: Intent, why: str, wait: float) -> NotYet:
+    async def _later(self, intent: Intent, why: str, wait: float, *, told: bool = False) -> NotYet:
+        """`told` says that people were warned of the reason already."""
         wait = max(1.0, wait)
         await self._store.intents.postpone(intent.ticket, wait=wait)
-        log.warning("not published yet", ticket=intent.ticket, to=intent.to, why=why)
+        (log.debug if told else log.warning)("not published yet", ticket=intent.ticket, to=intent.to, why=why)
         return NotYet(why, time.time() + wait)
 
     async def words(self, ticket: Ticket, status: Status | None, intent: Intent) -> Words:
         """What our comment says of a ticket in `status`, and the memo that survives in it."""
         history, pin = await self._store.runs.history(ticket.id), await self._store.pins.of(ticket.id)
-        text = sticky_text(status, run=intent.run, attempt=intent.attempt, note=intent.note, history=history)
+        attempt = intent.before + intent.attempt
+        text = sticky_text(status, run=intent.run, attempt=attempt, note=intent.note, history=history)
+        over = status is None or status.final
         memo = Memo(
             intent.run,
             intent.fence,
@@ -190,6 +223,7 @@ class Publisher:
             ask=pin.ask if pin is not None else "",
             by=pin.by if pin is not None else "",
             branch=await self._branch(ticket),
+            question="" if over else intent.question or await self._store.questions.kept(ticket.id),
         )
         return Words(text, memo)
 
@@ -240,11 +274,15 @@ class Publisher:
             sticky = await tracker.write_sticky(ticket, words.text, words.memo, known=known, deadline=lock.trust.until)
         except RateLimited:
             raise
+        except LACKING as error:
+            await refused(self._store, tracker, Doing.COMMENTING, error)
+            return
         except TrackerError as error:
             if error.retryable:
                 raise
             log.warning("the comment could not be written", ticket=ticket.id, error=str(error))
             return
+        await works(self._store, tracker, Doing.COMMENTING)
         await self._store.remember_sticky(ticket.id, sticky.ref)
         if words.memo.branch:
             await self._store.remember_branch(ticket.id, words.memo.branch)

@@ -14,6 +14,7 @@ from dataclasses import replace
 import structlog
 
 from agentsmith.domain import recovery
+from agentsmith.domain.asking import Question
 from agentsmith.domain.errors import TicketNotFound, TrackerError
 from agentsmith.domain.gates import Trigger, chosen, matching, still_wanted
 from agentsmith.domain.intent import Intent
@@ -269,6 +270,17 @@ class Recovery:
         memo = await self._memo(tracker, ticket)
         return await self._pin_again(ticket, memo) if memo is not None else None
 
+    async def remember(self, tracker: Tracker, ticket: Ticket) -> None:
+        """Read off a ticket that waited what Redis forgot of it: before our comment is written anew without it."""
+        if not await self._store.runs.remembers(ticket.id):
+            await self._memo(tracker, ticket)
+
+    async def question(self, tracker: Tracker, ticket: Ticket) -> Question | None:
+        """What was asked on the ticket; our comment is asked where Redis knows of nothing."""
+        if await self._store.questions.of(ticket.id) is None:
+            await self._memo(tracker, ticket)
+        return await self._store.questions.of(ticket.id)
+
     async def _pin_again(self, ticket: Ticket, memo: Memo) -> Pin:
         pin = Pin(memo.text, memo.ask, memo.by)
         if await self._store.pins.of(ticket.id) is None:
@@ -280,6 +292,8 @@ class Recovery:
         memo = sticky.memo if sticky is not None else None
         if memo is not None and memo.branch and not await self._store.remembered_branch(ticket.id):
             await self._store.remember_branch(ticket.id, memo.branch)
+        if memo is not None and memo.question:
+            await self._store.questions.relearn(ticket.id, memo.question)
         return memo
 
     def _took_on(self, ticket: Ticket, memo: Memo) -> bool:

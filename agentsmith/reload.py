@@ -1,4 +1,6 @@
-"""The configuration file while the daemon runs: read again when it changes. What cannot be read changes nothing.
+"""The configuration file while the daemon runs, and the file of variables beside it: read again when one changes.
+
+What cannot be read changes nothing.
 
 Whoever writes the file may be in the middle of it: it counts once two looks have found the same text.
 """
@@ -16,6 +18,8 @@ import structlog
 
 from agentsmith.config import Config
 from agentsmith.config.document import LARGEST_FILE
+from agentsmith.config.env_file import DEFAULT_NAME
+from agentsmith.config.loading import env_file_of
 from agentsmith.domain.errors import ConfigError
 
 log = structlog.get_logger()
@@ -34,6 +38,8 @@ class ConfigFile:
 
     def __init__(self, path: Path, load: Callable[[], Config], *, every: float = LOOK_EVERY) -> None:
         self._path, self._load, self._every = path, load, every
+        self._beside: tuple[object, Path | None] = ("never", None)
+        """Where the variables are, according to the file as it looked then."""
         self._known: object = self._mark()
         self._first_look: object = "never"
         self._now = asyncio.Event()
@@ -86,16 +92,30 @@ class ConfigFile:
         if all(line in _SAYS_NOTHING or line.startswith(b"#") for line in lines):
             raise ConfigError(f"{self._path}: is empty; to go back to the defaults, start agentsmith anew")
 
-    def _mark(self) -> tuple[int, int, int, str] | None:
-        """What changes when the file does; following links, which is how whole folders of files are replaced."""
-        try:
-            found = self._path.stat()
-            # Of a pipe, what is read here would be missing there.
-            content = self._read() if stat.S_ISREG(found.st_mode) else b""
-        except OSError:
-            return None
-        return found.st_mtime_ns, found.st_size, found.st_ino, hashlib.sha256(content).hexdigest()
+    def _mark(self) -> tuple[object, object]:
+        """What changes when the file, or that of its variables, does."""
+        mine, variables = _mark_of(self._path), self._path.with_name(DEFAULT_NAME)
+        # The default file may come and go by itself; any other name stands in this one.
+        seen = mine, variables.is_file()
+        if self._beside[0] != seen:
+            self._beside = seen, env_file_of(self._path) if self._path.is_file() else None
+        return mine, _mark_of(self._beside[1]) if self._beside[1] is not None else None
 
     def _read(self) -> bytes:
-        with self._path.open("rb") as file:
-            return file.read(LARGEST_FILE + 1)
+        return _read(self._path)
+
+
+def _mark_of(path: Path) -> tuple[int, int, int, str] | None:
+    """What changes when the file does; following links, which is how whole folders of files are replaced."""
+    try:
+        found = path.stat()
+        # Of a pipe, what is read here would be missing there.
+        content = _read(path) if stat.S_ISREG(found.st_mode) else b""
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size, found.st_ino, hashlib.sha256(content).hexdigest()
+
+
+def _read(path: Path) -> bytes:
+    with path.open("rb") as file:
+        return file.read(LARGEST_FILE + 1)

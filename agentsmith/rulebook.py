@@ -15,7 +15,7 @@ from agentsmith.domain.filters import Filters, Query
 from agentsmith.domain.gates import Policy, Trigger
 from agentsmith.domain.rules import Capacity, ClaimRules
 
-RELOADED: Final = frozenset({"triggers", "pipelines", "agents", "allow", "claim"})
+RELOADED: Final = frozenset({"triggers", "pipelines", "agents", "allow", "claim", "env_file"})
 RELOADED_OF_A_TRACKER: Final = frozenset({"allow", "capacity"})
 
 

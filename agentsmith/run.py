@@ -18,6 +18,7 @@ import structlog
 from agentsmith import logs
 from agentsmith.boottime import boottime
 from agentsmith.config import Pipeline
+from agentsmith.domain.asking import Wake
 from agentsmith.domain.errors import LeaseLost, MachineTrouble, TicketNotFound, TrackerError, told
 from agentsmith.domain.gates import still_wanted
 from agentsmith.domain.intent import Intent
@@ -29,11 +30,12 @@ from agentsmith.domain.ticket import Ticket
 from agentsmith.domain.tracker import AlreadySo, Applied, LostRace, Move, Tracker
 from agentsmith.ending import WITHDRAWN, Dropped, broken, interrupted, stopped
 from agentsmith.farewell import farewell_for
+from agentsmith.hearing import waking
 from agentsmith.keeping import KeptLease
 from agentsmith.pipelines import cgroups
 from agentsmith.pipelines.guarded import Guard, GuardDied
 from agentsmith.pipelines.outcome import Outcome
-from agentsmith.progress import LiveComment
+from agentsmith.progress import LiveComment, note_start
 from agentsmith.publish import LOOK_AGAIN, NotYet
 from agentsmith.store import AWAY, TAKEN_OVER, Acquired, DeadLetter, Lease, Settled
 from agentsmith.ticketlock import LockBusy, holding
@@ -63,6 +65,7 @@ class RunScope:
         self._draining = False
         self._acknowledged = False
         self._shown = False
+        self._wake = Wake(request.wake_reason or "")
         self.settled: Settled | None = None
         """How it ended, once that stands in Redis; what is given back has not."""
         self._doing: asyncio.Task[None] | None = None
@@ -175,6 +178,8 @@ class RunScope:
                 note = f"There is no pipeline `{self.request.pipeline}` any more."
                 self._outcome = Outcome(Status.FAILED, "unknown pipeline", note)
                 return None
+            policy, why = self._context.policy(tracker.name), self.request.wake_reason or ""
+            self._wake = await waking(self._context.store, tracker, ticket, policy, why)
             if not await self._count_attempt():
                 return None
             # The answer to a write is of now; what was read before it may have come from a copy that lags behind.
@@ -215,7 +220,8 @@ class RunScope:
             self._letter = DeadLetter(self._payload, note, time.time())
             return False
         self._attempt, self._counted = attempts, True
-        self.request = replace(self.request, attempt=attempts)
+        attempt, why = self._wake.before + attempts, self._wake.reason or None
+        self.request = replace(self.request, attempt=attempt, wake_reason=why)
         return True
 
     async def _show_in_progress(self, tracker: Tracker, ticket: Ticket, pipeline: Pipeline) -> Ticket:
@@ -229,17 +235,9 @@ class RunScope:
                 case LostRace():
                     raise Dropped("its label was changed meanwhile", look=0.0, uncount=True)
                 case trouble:
+                    await self._context.publisher.heard(tracker, trouble)
                     raise Dropped(f"the label could not be set: {trouble}", look=_LOOK_AFTER_TROUBLE, uncount=True)
-            logs.transition(
-                log,
-                ticket=self.request.ticket,
-                platform=tracker.platform,
-                run=self.request.run,
-                fence=self._lease.fence,
-                from_=Status.ENQUEUED,
-                to=Status.IN_PROGRESS,
-                outcome="started",
-            )
+            note_start(self.request, tracker.platform, self._lease.fence)
             started = Outcome(Status.IN_PROGRESS, "started")
             steps = [StepLine(step.name, "waiting") for step in pipeline.steps]
             note = account_of(self._context, self.request, started, steps, ticket=moved)
@@ -271,6 +269,7 @@ class RunScope:
             kept=self._kept,
             lock=lambda: self._lock(tracker),
             live=live,
+            wake=self._wake,
         )
         commenting = asyncio.create_task(live.keep())
         try:
@@ -348,7 +347,7 @@ class RunScope:
             )
         )
         if not settled:
-            self._log.warning("fenced off: the outcome is not published", outcome=outcome.word)
+            self._log.warning("taken over by another run: the outcome is not published", outcome=outcome.word)
             return
         self._acknowledged = True
         if not outcome.give_back:
@@ -391,6 +390,8 @@ class RunScope:
             attempt=self._attempt,
             text=self.request.pinned.sha256,
             trigger=self.request.wanted.trigger,
+            question=self._wake.carried_on(logs.redact(outcome.question), at=time.time(), attempt=self.request.attempt),
+            before=self._wake.before,
         )
 
     def _lock(self, tracker: Tracker) -> contextlib.AbstractAsyncContextManager[Lease]:

@@ -1,4 +1,4 @@
-"""Talk: carries out what people ask for in comments, `/agent-smith retry`, `cancel` and `why`, each comment once.
+"""Talk: carries out what people ask for in comments, `/agent-smith retry` and the like, each comment once.
 
 A webhook only says that there may be a command. The comment is read again by its id, its author is held against
 `allow` like whoever sets a label, and only then does anything happen. Strangers get no answer at all.
@@ -13,16 +13,17 @@ import structlog
 
 from agentsmith import authority, explain
 from agentsmith.calloff import CalledOff, call_off
-from agentsmith.claim import under_lock
 from agentsmith.domain import gates
 from agentsmith.domain.claiming import AlreadyClaimed, ClaimOutcome, Rejected, WouldClaim
 from agentsmith.domain.conversation import KNOWN_VERBS, Acknowledged, Command, TakesCommands, Verb, command_in
 from agentsmith.domain.errors import Refused, Unauthorized
+from agentsmith.domain.lifecycle import Status, resolve
 from agentsmith.domain.request import text_hash
 from agentsmith.domain.signal import Signal, SignalKind
 from agentsmith.domain.ticket import Ticket
 from agentsmith.domain.tracker import Tracker
 from agentsmith.domain.webhook import Remark
+from agentsmith.look import under_lock
 from agentsmith.recover import Recovery
 from agentsmith.rulebook import Rulebook
 from agentsmith.store import Lease, Store
@@ -107,7 +108,9 @@ class Talk:
         """Do it; answers what was done, and what is to be said on the ticket, if anything."""
         match command.verb:
             case Verb.RETRY:
-                return await self._retry(tracker, ticket, remark)
+                return await self._retry(tracker, ticket, remark, f"retried by {remark.author.name}")
+            case Verb.ANSWER:
+                return await self._answer(tracker, ticket, command, remark)
             case Verb.CANCEL:
                 reason = f"cancelled by {remark.author.name}"
                 word = await call_off(self._store, self._recovery, tracker, ticket, reason=reason, lock=lock)
@@ -118,12 +121,30 @@ class Talk:
                     )
                 return word.value, ""
             case Verb.WHY:
-                return "explained", explain.as_comment(await explain.known(self._store, ticket.id))
+                return "explained", explain.as_comment(await explain.known(self._store, ticket.id, tracker.name))
             case None:
                 prefix = tracker.labels.prefix
                 return "not understood", f"**agentsmith**: write `/{prefix}` and one of: {KNOWN_VERBS}."
 
-    async def _retry(self, tracker: Tracker, ticket: Ticket, remark: Remark) -> tuple[str, str]:
+    async def _answer(self, tracker: Tracker, ticket: Ticket, command: Command, remark: Remark) -> tuple[str, str]:
+        """The answer itself is read off the ticket when the run begins; here it only has to begin."""
+        shown, status = f"`/{tracker.labels.prefix} answer`", resolve(tracker.labels.statuses(ticket.labels))
+        if not command.text:
+            return "no answer given", f"**agentsmith**: write your answer behind {shown}."
+        intent = await self._store.intents.of(ticket.id)
+        asked = await self._recovery.question(tracker, ticket)
+        # Perhaps what was asked stands in our comment already, and the label is still to come.
+        coming = intent is not None and intent.to is Status.WAITING and bool(intent.question)
+        if coming or (status is Status.WAITING and asked is not None and not asked.answered):
+            return await self._retry(tracker, ticket, remark, f"answered by {remark.author.name}")
+        if status in (Status.PENDING, Status.ENQUEUED) and asked is not None:
+            return "the run that is about to begin gets it", ""
+        elsewhere = " for something else" if status is Status.WAITING else ""
+        told = f"it does not wait for an answer: it is {status.value}{elsewhere}"
+        retry = f"`/{tracker.labels.prefix} retry`"
+        return told, f"**agentsmith**: {told}. To have it run again, write {retry}."
+
+    async def _retry(self, tracker: Tracker, ticket: Ticket, remark: Remark, cause: str) -> tuple[str, str]:
         rules, by = self._book.rules, remark.author.name
         for gate in (gates.is_open(ticket), gates.is_triggered(ticket, rules.triggers)):
             if not gate.passed:
@@ -137,7 +158,7 @@ class Talk:
             ticket.key,
             ticket.id,
             kind=SignalKind.RETRY,
-            cause=f"retried by {by}",
+            cause=cause,
             by=by,
             text=text_hash(ticket.title, ticket.body),
         )

@@ -78,7 +78,7 @@ async def _take(store: Store, lock: Lease, ticket: TicketId, fence: int | None, 
         else:
             word = await _answer(lock, lock.take_fenced(store.keys.fence(ticket), fence))
             if word == "fenced":
-                raise LeaseLost(f"a newer fence than {fence} stands for {ticket}")
+                raise LeaseLost(f"somebody else has taken {ticket} over")
             held = word == "held"
         if held:
             return

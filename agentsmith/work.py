@@ -16,9 +16,10 @@ import structlog
 
 from agentsmith import logs
 from agentsmith.config import Agent, Pipeline, Run
+from agentsmith.domain.asking import Wake
 from agentsmith.domain.errors import LeaseLost, MachineTrouble, TrackerUnavailable, told
 from agentsmith.domain.forge import Forge
-from agentsmith.domain.gates import Trigger
+from agentsmith.domain.gates import Policy, Trigger
 from agentsmith.domain.lifecycle import Status
 from agentsmith.domain.report import TEXT_CHANGED, StepLine, account
 from agentsmith.domain.request import PipelineRequest, text_hash
@@ -48,7 +49,11 @@ _SAVE_WITHIN: Final = 120.0
 _SAVE_ON_DRAIN: Final = 10.0
 """A process that ends gives a run back soon, pushed or not: what was not pushed stays on this machine."""
 _LONGEST_ERROR: Final = 4_000
-_ANSWER: Final = "Answer on the ticket, and then say `agentsmith retry` or remove the waiting label."
+_ANSWER: Final = (
+    "To answer, write a comment that begins with `/{prefix} answer` and goes on with your answer: it then runs again "
+    "and is told. Or write any comments, and then say `agentsmith retry {key}` or remove the waiting label: that is "
+    "heard without a webhook too."
+)
 
 Lock = Callable[[], AbstractAsyncContextManager[Lease]]
 
@@ -67,6 +72,8 @@ class RunContext:
     publisher: Publisher
     pipelines: Mapping[str, Pipeline]
     triggers: Iterable[Trigger]
+    policy: Callable[[str], Policy]
+    """Who may start work on the tickets of a tracker, as it is in force."""
     limits: Limits
     kill_grace: float
     data_dir: Path
@@ -123,6 +130,7 @@ class Work:
         kept: KeptLease,
         lock: Lock,
         live: LiveComment,
+        wake: Wake,
     ) -> Self:
         """Make the run's folders, and see where its work stands; `leave` when all of it has ended."""
         branch = await context.store.remembered_branch(request.ticket)
@@ -140,6 +148,7 @@ class Work:
                 branch=branch,
                 lock=lock,
                 live=live,
+                wake=wake,
             )
         except BaseException:
             place.leave()
@@ -159,6 +168,7 @@ class Work:
         branch: str,
         lock: Lock,
         live: LiveComment,
+        wake: Wake,
     ) -> None:
         self.tracker, self.ticket, self.kept = tracker, ticket, kept
         self._context, self._request, self._live = context, request, live
@@ -190,7 +200,8 @@ class Work:
             desk=_Desk(self, lock),
             pen=kept,
             recorder=self._recorder,
-            env=environment(request, ticket, tracker.platform, self._place),
+            env=environment(request, ticket, tracker.platform, self._place, wake),
+            wake=wake,
             code=self._code(shell, branch),
             alongside=self._checkpoints if settings.checkpoint_every is not None else None,
             memory=self._place.remembered(),
@@ -237,8 +248,14 @@ class Work:
             self._recorder.lines(),
             ticket=None,
             text_changed=self._live.text_changed,
-            saved=self._saved,
+            kept=self._kept_at(outcome),
         )
+
+    def _kept_at(self, outcome: Outcome) -> list[str]:
+        """Where people find what was made, whichever way the run ended; who is done names its pull request anyway."""
+        made = self._steps.pull_request
+        proposed = f"The {'draft of the ' if made.draft else ''}pull request: {made.url}" if made is not None else ""
+        return [text for text in (proposed if outcome.to is not Status.DONE else "", self._saved) if text]
 
     async def _save(self, outcome: Outcome) -> None:
         """Push what is there as `[wip]`, before anything says that the run failed; a fenced-off run pushes nothing."""
@@ -348,15 +365,17 @@ def account_of(
     *,
     ticket: Ticket | None,
     text_changed: bool = False,
-    saved: str = "",
+    kept: Sequence[str] = (),
 ) -> str:
-    """What the ticket's comment tells about a run, with no secret in it (P8)."""
-    links = [saved] if saved else []
+    """What the ticket's comment tells about a run, with no secret in it (P8). `kept` says where its work is."""
+    links = list(kept)
     if context.settings.link is not None:
         links.append(f"[Everything about this run]({context.settings.link.replace('{run}', request.run)})")
     elif outcome.to in (Status.FAILED, Status.WAITING):
         links.append(f"All of its output: `agentsmith logs {request.run}`")
-    hints = [_ANSWER] if outcome.to is Status.WAITING and outcome.wait is None and not outcome.ours else []
+    hints = []
+    if outcome.question:
+        hints.append(_ANSWER.format(prefix=context.trackers[request.tracker].labels.prefix, key=request.key))
     if ticket is not None:
         text_changed = text_hash(ticket.title, ticket.body) != request.pinned.sha256
     if text_changed:

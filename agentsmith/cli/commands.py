@@ -25,7 +25,7 @@ class RoleName(StrEnum):
 
 def add_to(app: typer.Typer) -> None:
     """Make the commands part of `app`, in the order in which a newcomer meets them."""
-    for command in (demo, init, doctor, up, status, why, cancel, retry, quota, labels, replay, simulator, bench):
+    for command in (demo, init, doctor, up, status, why, cancel, retry, quota, labels, replay, simulator, bench, docs):
         app.command(help=prose(command.__doc__ or ""))(command)
 
 
@@ -211,20 +211,34 @@ def simulator(
 
 
 def bench(
-    jobs: Annotated[int, typer.Option("--jobs", min=100, max=1_000_000, metavar="N", help="How many requests.")] = 5000,
+    row: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[ROW]...", help="queue, run, receiver, life or start; else all.", show_default=False),
+    ] = None,
+    passes: Annotated[
+        int, typer.Option("--passes", min=1, max=100, metavar="N", help="How often each is measured.")
+    ] = 3,
+    effort: Annotated[
+        float,
+        typer.Option(
+            "--effort", min=0.01, max=100, metavar="F", help="How much is done in a pass; 1 is worth telling."
+        ),
+    ] = 1,
     as_json: AsJson = False,
 ) -> None:
-    """Measure the queue on this machine.
+    """Measure the product on this machine.
 
-    As ratios to what Redis does raw, so that machines can be compared.
+    As ratios to what Redis, HTTP or the system do raw in the same run, so that machines can be compared: the receiver,
+    the queue, runs without work, whole lives of tickets, and how long it takes to start. Nothing else should run.
 
     \b
     Example:
       agentsmith bench
+      agentsmith bench queue receiver --passes 5
     """
     from agentsmith.cli import bench as command
 
-    command.bench(jobs=jobs, as_json=as_json)
+    command.bench(row or (), passes=passes, effort=effort, as_json=as_json)
 
 
 def cancel(ticket: Ticket, actor: Actor = None, as_json: AsJson = False, config: ConfigFile = None) -> None:
@@ -256,3 +270,23 @@ def retry(ticket: Ticket, actor: Actor = None, as_json: AsJson = False, config: 
 
     if not runs.retry(config, ticket, actor=actor, as_json=as_json):
         raise typer.Exit(1)
+
+
+def docs(
+    page: Annotated[
+        str | None,
+        typer.Argument(metavar="[NAME]", help="Which page; without it, they are listed.", show_default=False),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Read the documentation, which comes with the program.
+
+    \b
+    Example:
+      agentsmith docs
+      agentsmith docs install
+      agentsmith docs trackers/github | less
+    """
+    from agentsmith.cli import shipped
+
+    shipped.docs(page, as_json=as_json)

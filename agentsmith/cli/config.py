@@ -13,10 +13,10 @@ from agentsmith.opening import open_trackers
 from agentsmith.trackers import forges, registry
 
 
-def check(file: Path | None, *, as_json: bool) -> None:
+def check(file: Path | None, *, without_secrets: bool, as_json: bool) -> None:
     """Load everything and say what was found."""
     try:
-        config = session.begin(file)
+        config = session.begin(file, secrets="as needed" if without_secrets else "all")
         found = asyncio.run(_found(config, find_file(file)))
     except ConfigError as error:
         if as_json:

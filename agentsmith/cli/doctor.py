@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+import shlex
 import shutil
 import socket
 import subprocess
@@ -20,13 +21,16 @@ from typing import Final
 
 from rich.text import Text
 
-from agentsmith import privacy
+from agentsmith import privacy, refusals
 from agentsmith.cli import output, reach, session
 from agentsmith.config import Config, find_file
+from agentsmith.config.env_file import readable_by_others
+from agentsmith.config.steps import NEEDS_CODE
 from agentsmith.daemon import Role
 from agentsmith.domain.errors import (
     AgentSmithError,
     ConfigError,
+    NotPermitted,
     Refused,
     StoreUnavailable,
     TicketNotFound,
@@ -48,7 +52,6 @@ _SHORTEST_SECRET: Final = 24
 """Characters of a webhook_secret."""
 _SKEW: Final = 5.0
 """Seconds by which our clock and that of Redis may differ before due times are noticeably off."""
-_NEEDS_GIT: Final = frozenset({"checkout", "commit", "push", "pull_request"})
 
 
 class State(StrEnum):
@@ -73,7 +76,7 @@ class Check:
 def doctor(file: Path | None, *, as_json: bool) -> bool:
     """Look at everything; False when something is wrong."""
     try:
-        config = session.begin(file)
+        config = session.begin(file, secrets="all")
     except ConfigError as error:
         if as_json:
             remedy = "correct it; agentsmith config check looks at nothing else"
@@ -110,7 +113,7 @@ def _show(check: Check) -> None:
 async def examine(config: Config, file: Path | None) -> AsyncIterator[Check]:
     """Every check, as soon as it is made."""
     yield Check("configuration", State.OK, f"{file}: fine" if file else "the defaults; there is no file")
-    for check in (*_data_dir(config.data_dir), *_commands(config)):
+    for check in (*_env_file(config.env_file), *_data_dir(config.data_dir), *_commands(config)):
         yield check
     async for check in _redis(config):
         yield check
@@ -120,6 +123,16 @@ async def examine(config: Config, file: Path | None) -> AsyncIterator[Check]:
         yield check
     for check in await asyncio.to_thread(lambda: list(_webhooks(config))):
         yield check
+
+
+def _env_file(file: Path | None) -> Iterator[Check]:
+    if file is None:
+        return
+    if readable_by_others(file):
+        saw = f"{file}: every user of this machine can read the secrets in it"
+        yield Check("env_file", State.NOTE, saw, f"chmod 600 {shlex.quote(str(file))}")
+    else:
+        yield Check("env_file", State.OK, str(file))
 
 
 def _data_dir(folder: Path) -> Iterator[Check]:
@@ -145,7 +158,7 @@ def _commands(config: Config) -> Iterator[Check]:
     """Programs that the pipelines which labels start will need."""
     used = [config.pipelines[name] for name in dict.fromkeys(t.pipeline for t in config.triggers)]
     steps = [step for pipeline in used for step in pipeline.steps]
-    yield _git(needed=any(step.kind in _NEEDS_GIT for step in steps))
+    yield _git(needed=any(step.kind in NEEDS_CODE for step in steps))
     named = [getattr(step.settings, "agent", None) or config.run.agent for step in steps if step.kind == "agent"]
     for name in dict.fromkeys(named):
         program = config.agents[name].command[0]
@@ -191,6 +204,7 @@ async def _redis(config: Config) -> AsyncIterator[Check]:
                 *await _memory(opened.store, ours=ours),
                 *await _replicas(opened.store, sentinel=sentinel),
                 await _staff(opened.store),
+                *await _refused(opened.store, config),
             ]:
                 yield check
     except (StoreUnavailable, ServerUnavailable, TimeoutError) as error:
@@ -236,6 +250,15 @@ async def _staff(store: Store) -> Check:
     return Check("daemon", State.OK, f"{len(processes)} up, every role is taken")
 
 
+async def _refused(store: Store, config: Config) -> list[Check]:
+    """What the daemon was not let do; a question of ours may well be answered all the same."""
+    return [
+        Check(f"tracker {it.tracker}", State.WRONG, f"refuses {it.doing}: {it.said}", it.remedy)
+        for it in await store.refusals.standing()
+        if it.tracker in config.trackers
+    ]
+
+
 def _no_daemon() -> Check:
     return Check("daemon", State.NOTE, "none is up, so nothing will happen", "start one: agentsmith up")
 
@@ -257,8 +280,9 @@ async def _tracker(tracker: Tracker, config: Config) -> Check:
                 async for _ in tracker.find(trigger.label):
                     break
     except Unauthorized as error:
-        remedy = f"make a new token and set trackers.{tracker.name}.token"
-        return Check(name, State.WRONG, str(error), remedy)
+        return Check(name, State.WRONG, str(error), refusals.remedy(tracker, signed_in=False))
+    except NotPermitted as error:
+        return Check(name, State.WRONG, str(error), refusals.remedy(tracker))
     except (Refused, TicketNotFound) as error:
         remedy = f"let the account of trackers.{tracker.name}.token read the project's tickets and members"
         return Check(name, State.WRONG, str(error), remedy)
@@ -281,7 +305,7 @@ async def _code(config: Config) -> AsyncIterator[Check]:
     async with open_forges(config) as forges:
         for name in config.trackers:
             started = [config.pipelines[trigger.pipeline] for trigger in config.triggers_for(name)]
-            if not any(step.kind in _NEEDS_GIT for pipeline in started for step in pipeline.steps):
+            if not any(step.kind in NEEDS_CODE for pipeline in started for step in pipeline.steps):
                 continue
             if (forge := forges.get(name)) is None:
                 remedy = f"describe the repository under `repositories`, and name it in trackers.{name}.code"

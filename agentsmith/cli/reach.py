@@ -9,22 +9,28 @@ from enum import StrEnum
 from typing import Final
 from urllib.parse import quote, urlsplit
 
+from agentsmith.cli import output
 from agentsmith.config import Config
+from agentsmith.config.lacking import demand, lacks_in
+from agentsmith.domain.errors import StoreUnavailable
 from agentsmith.domain.signal import Signal, SignalKind
 from agentsmith.domain.ticket import Ticket
 from agentsmith.opening import Opened, lease_times
 from agentsmith.store import Process, Store
+from agentsmith.store.server import ServerUnavailable, joined_if_up
 from agentsmith.store.server_home import ServerHome
-from agentsmith.store.server_process import ping
 
 _PATIENCE: Final = 2.0
 _TAKES_SIGNALS: Final = {"receiver", "poller"}
 
 
 @contextlib.asynccontextmanager
-async def store_if_up(config: Config) -> AsyncIterator[Opened | None]:
-    """The store, or None while our own server does not run; StoreUnavailable when a configured one fails."""
-    url = await _address(config)
+async def store_if_up(config: Config, *, patience: float | None = None) -> AsyncIterator[Opened | None]:
+    """The store, or None while our own server does not run; StoreUnavailable when it runs and cannot be reached.
+
+    `patience` is how long our own may take to answer, if that is to be less than its start can take.
+    """
+    url = await _address(config, patience)
     if url is None:
         yield None
         return
@@ -32,20 +38,24 @@ async def store_if_up(config: Config) -> AsyncIterator[Opened | None]:
         yield Opened(store, url, None, await store.check())
 
 
-async def _address(config: Config) -> str | None:
+async def _address(config: Config, patience: float | None) -> str | None:
     if config.redis.url is not None:
-        return config.redis.url.get_secret_value()
-    socket = ServerHome(config.data_dir).published_socket()
-    if socket is None or await ping(socket) != "ready":
-        return None
-    return f"unix://{quote(str(socket))}"
+        return demand(config.redis.url.get_secret_value())
+    try:
+        socket = await joined_if_up(ServerHome(config.data_dir), patience=patience)
+    except ServerUnavailable as error:
+        raise StoreUnavailable(str(error)) from None
+    return None if socket is None else f"unix://{quote(str(socket))}"
 
 
 def shown_address(config: Config) -> str | None:
     """`redis.url` without user, password and options (P8); None for a server of our own."""
     if config.redis.url is None:
         return None
-    parts = urlsplit(config.redis.url.get_secret_value())
+    url = config.redis.url.get_secret_value()
+    if lacks_in(url):
+        return "unknown: its variable is not set"
+    parts = urlsplit(url)
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
 
 
@@ -61,6 +71,8 @@ class Word(StrEnum):
     WAITS = "waits"
     """It stands in Redis, and no daemon is up to take it."""
     LOST = "lost"
+    UNREACHED = "unreached"
+    """A daemon may be up, but its Redis cannot be reached from here; that was said."""
 
 
 async def announce(config: Config, ticket: Ticket, *, remark: str = "", labelled: bool = False) -> Word:
@@ -73,10 +85,13 @@ async def announce(config: Config, ticket: Ticket, *, remark: str = "", labelled
         ticket.tracker, ticket.key, ticket.id, kind, cause="a person changed it", remark=remark, labelled=labelled
     )
     try:
-        async with asyncio.timeout(_PATIENCE), store_if_up(config) as opened:
+        async with asyncio.timeout(_PATIENCE), store_if_up(config, patience=_PATIENCE / 2) as opened:
             if opened is None:
                 return Word.LOST
             await opened.store.signals.send([signal])
             return Word.HEARD if listening(await opened.store.presence.alive()) else Word.WAITS
+    except StoreUnavailable as error:
+        output.note(f"no daemon was told: {output.clean(str(error))}")
+        return Word.UNREACHED
     except Exception:  # a hint that is lost costs a poll interval, and the ticket itself was changed
         return Word.LOST

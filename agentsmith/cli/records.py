@@ -7,8 +7,8 @@ import contextlib
 import itertools
 import sys
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import asdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
@@ -16,8 +16,9 @@ from typing import Any, Final
 from agentsmith import logs as logging
 from agentsmith.cli import finding, output, reach, session
 from agentsmith.config import Config
-from agentsmith.domain.errors import AgentSmithError, ConfigError
+from agentsmith.domain.errors import ConfigError, SecretMissing, StoreUnavailable
 from agentsmith.domain.report import duration_text
+from agentsmith.domain.ticket import TicketId
 from agentsmith.opening import open_trackers
 from agentsmith.pipelines.record import FOLDER, LOG, RunRecord, read, records
 
@@ -38,15 +39,18 @@ def runs(file: Path | None, ticket: str | None, *, limit: int, as_json: bool) ->
     shown = list(itertools.islice(found, limit))
     if ticket is not None and not shown:
         asyncio.run(_look_for(config, ticket))
-    alive = asyncio.run(_alive(config)) if any(record.ended is None for record in shown) else frozenset()
+    known = _Known()
+    with contextlib.suppress(SecretMissing):  # what was run here is known without Redis
+        known = asyncio.run(_ask(config, shown))
     if as_json:
-        output.json_result([_as_data(record, alive) for record in shown])
+        output.json_result([_as_data(record, known) for record in shown])
     elif not shown:
         output.say("there are no runs on this machine yet" if ticket is None else "it has no runs on this machine")
     else:
-        output.rows(
-            ("Run", "Ticket", "Pipeline", "Outcome", "Started", "Took", "Used"), [_row(r, alive) for r in shown]
-        )
+        head = ("Run", "Ticket", "Pipeline", "Outcome", "Started", "Took", "Used")
+        # No table: that would fold the names of runs on a narrow terminal, and people copy those.
+        for line in output.aligned(head, [_row(r, known) for r in shown]):
+            output.say(line)
 
 
 async def _ticket_id(config: Config, text: str) -> str:
@@ -58,33 +62,60 @@ async def _ticket_id(config: Config, text: str) -> str:
 async def _look_for(config: Config, text: str) -> None:
     """ConfigError when there is no such ticket: nobody should take a slip of the pen for a ticket that never ran."""
     async with open_trackers(config) as trackers:
-        await finding.read(*finding.find(text, trackers))
+        with contextlib.suppress(SecretMissing):  # nobody can tell, and what was run here is known without
+            await finding.read(*finding.find(text, trackers))
 
 
-async def _alive(config: Config) -> frozenset[str]:
-    """The runs that somebody has in hand; none when nobody can be asked."""
-    with contextlib.suppress(AgentSmithError):
-        async with reach.store_if_up(config) as opened:
-            if opened is not None:
-                return frozenset(lease.run for lease in await opened.store.runs.running())
-    return frozenset()
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """What Redis knows of runs whose records have no end."""
+
+    alive: frozenset[str] = frozenset()
+    """The runs that somebody has in hand."""
+    ended: Mapping[str, str] = field(default_factory=dict)
+    """The status of tickets that ended, though a full disk or a crash kept the end out of the record."""
+
+    def state(self, record: RunRecord) -> str:
+        if record.ended is not None:
+            return record.outcome
+        return "running" if record.run in self.alive else "cut off"
+
+    def ticket_status(self, record: RunRecord) -> str | None:
+        return record.status if record.ended is not None else self.ended.get(record.ticket)
 
 
-def _state(record: RunRecord, alive: frozenset[str]) -> str:
-    if record.ended is not None:
-        return record.outcome
-    return "running" if record.run in alive else "cut off"
+async def _ask(config: Config, shown: Sequence[RunRecord]) -> _Known:
+    """None of it while no Redis runs; StoreUnavailable when it cannot be asked: an outage is no answer (P9)."""
+    open_ended = [record for record in shown if record.ended is None]
+    if not open_ended:
+        return _Known()
+    async with reach.store_if_up(config) as opened:
+        if opened is None:
+            return _Known()
+        reasons = opened.store.reasons
+        tickets = {record.ticket for record in open_ended}
+        ended = {ticket: await reasons.ended_as(TicketId(ticket)) for ticket in tickets}
+        alive = frozenset(lease.run for lease in await opened.store.runs.running())
+    return _Known(alive, {ticket: status for ticket, status in ended.items() if status})
 
 
-def _as_data(record: RunRecord, alive: frozenset[str]) -> dict[str, Any]:
+def _as_data(record: RunRecord, known: _Known) -> dict[str, Any]:
     took = (record.ended or time.time()) - record.started
-    return {**asdict(record), "state": _state(record, alive), "seconds": round(took, 3)}
+    return {
+        **asdict(record),
+        "state": known.state(record),
+        "ticket_status": known.ticket_status(record),
+        "seconds": round(took, 3),
+    }
 
 
-def _row(record: RunRecord, alive: frozenset[str]) -> tuple[str, ...]:
+def _row(record: RunRecord, known: _Known) -> tuple[str, ...]:
     started = datetime.fromtimestamp(record.started, UTC).strftime("%Y-%m-%d %H:%M:%S")
     took = duration_text(record.ended - record.started) if record.ended is not None else "-"
-    return record.run, record.ticket, record.pipeline, _state(record, alive), started, took, _used(record)
+    outcome, status = known.state(record), known.ticket_status(record)
+    if outcome == "cut off" and status:
+        outcome = f"its record ends here; the ticket is {status}"
+    return record.run, record.ticket, record.pipeline, outcome, started, took, _used(record)
 
 
 def _used(record: RunRecord) -> str:
@@ -128,7 +159,8 @@ async def _watch(config: Config, run: str, gone: asyncio.Event) -> None:
         record = await asyncio.to_thread(read, config.data_dir, run)
         if record is None or record.ended is not None:
             return
-        missed = 0 if run in await _alive(config) else missed + 1
+        with contextlib.suppress(StoreUnavailable):  # then nobody knows whether it goes on
+            missed = 0 if run in (await _ask(config, [record])).alive else missed + 1
         await asyncio.sleep(_ASK_EVERY)
     gone.set()
 

@@ -13,8 +13,10 @@ from agentsmith.cli import finding, output, session
 from agentsmith.cli.pipelines import described
 from agentsmith.cli.records import followed
 from agentsmith.config import Config, Pipeline, Step
+from agentsmith.config.lacking import demand
+from agentsmith.config.models import secrets_in
 from agentsmith.config.names import choices
-from agentsmith.config.steps import AgentSettings
+from agentsmith.config.steps import NEEDS_CODE, AgentSettings
 from agentsmith.domain.claiming import AlreadyClaimed, Claimed, ClaimOutcome, Deferred, Held, Rejected
 from agentsmith.domain.errors import ConfigError
 from agentsmith.domain.gates import GateResult, is_asked_for, is_open, is_pending
@@ -132,9 +134,18 @@ def _brief(told: dict[str, Any]) -> str:
     return ", ".join(f"{key}={value}" for key, value in told.items()) or "-"
 
 
+def _demand_code(config: Config, tracker: str, pipeline: Pipeline) -> None:
+    """SecretMissing now, rather than in the middle of the run, when its code cannot be had."""
+    code = config.code_of(tracker)
+    if code is not None and any(step.kind in NEEDS_CODE for step in pipeline.steps):
+        for secret in secrets_in(code[1]):
+            demand(secret)
+
+
 async def _run(config: Config, wanted: Wanted) -> bool:
     _, ticket = await _find(config, wanted)
     name, pipeline = chosen(config, ticket, wanted)
+    _demand_code(config, ticket.tracker, pipeline)
     who = session.whoever(wanted.actor)
     write: Callable[[str], None] = output.note if wanted.as_json else output.say
     async with open_foreground(config, {name: pipeline}) as here:

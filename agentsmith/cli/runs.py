@@ -107,6 +107,8 @@ async def _cancel(case: Case) -> Answer:
 def _nothing_to_cancel(case: Case) -> str:
     if case.status is not Status.PENDING:
         return f"{case.id} is neither running nor queued: its label says {case.status.value}"
+    if not case.ticket.open:
+        return f"{case.id} is neither running nor queued: it is closed, and so it will not start"
     if matching(case.ticket, case.parts.triggers):
         return f"{case.id} is not queued yet; to keep it from starting, take the label off that starts it"
     return f"{case.id} is neither running nor queued: no label asks for it"

@@ -6,23 +6,37 @@ import getpass
 import os
 from pathlib import Path
 
-from agentsmith import logs
+import structlog
+
+from agentsmith import logs, privacy
 from agentsmith.config import Config, load
+from agentsmith.config.env_file import readable_by_others
+from agentsmith.config.loading import Secrets
 from agentsmith.trackers import forges, registry
 
+log = structlog.get_logger()
 
-def begin(file: Path | None) -> Config:
-    """The configuration; logs are kept to what a person at the terminal has to know."""
+
+def begin(file: Path | None, *, secrets: Secrets = "as needed") -> Config:
+    """The configuration; logs are kept to what a person at the terminal has to know.
+
+    Of the secrets that it names, those that the command comes to use have to be there, or "all".
+    """
     logs.configure("console", "debug" if os.environ.get("AGENTSMITH_DEBUG") else "warning")
-    config = read(file)
+    config = read(file, secrets=secrets)
     for secret in config.secrets():
         logs.register_secret(secret)
+    privacy.keep(config.variables)
     return config
 
 
-def read(file: Path | None) -> Config:
+def read(file: Path | None, *, secrets: Secrets = "all") -> Config:
     """The configuration as the file has it now."""
-    return load(file, platforms=registry.settings_models(), hosts=forges.settings_models())
+    config = load(file, platforms=registry.settings_models(), hosts=forges.settings_models(), secrets=secrets)
+    if config.env_file is not None and readable_by_others(config.env_file):
+        path = str(config.env_file)
+        log.warning("every user of this machine can read the secrets in this file; run: chmod 600", file=path)
+    return config
 
 
 def whoever(actor: str | None) -> str:

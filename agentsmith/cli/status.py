@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
+from agentsmith import explain
 from agentsmith.cli import output, reach, session
 from agentsmith.cli.status_view import view
 from agentsmith.config import Config
@@ -15,10 +16,13 @@ from agentsmith.domain.errors import ConfigError, StoreRefused
 from agentsmith.domain.lifecycle import Status
 from agentsmith.domain.request import MalformedRequest, PipelineRequest
 from agentsmith.opening import Opened, open_trackers
+from agentsmith.pipelines.record import read
 from agentsmith.store import Presence
 from agentsmith.store.server_home import ServerHome
 
 _REFRESH: Final = 1.0
+_MOST: Final = 100
+"""Requests on the queue that are read: there may be a hundred thousand more, and nobody reads those."""
 _LEADERS: Final = ("poller", "housekeeping")
 
 
@@ -59,9 +63,13 @@ async def gather(config: Config) -> dict[str, Any]:
                 "settling": await opened.store.presence.settling() if opened else None,
                 "problem": await _problem(config, opened),
             },
-            **(await _work(opened) if opened else dict.fromkeys(("queue", "running", "waiting"))),
+            **(await _work(opened, config) if opened else dict.fromkeys(("queued", "queue", "running", "waiting"))),
             **(await _staff(opened) if opened else dict.fromkeys(("leaders", "processes"))),
-            **(await _left_over(opened) if opened else dict.fromkeys(("dead_letters", "unpublished", "signals"))),
+            **(
+                await _left_over(opened)
+                if opened
+                else dict.fromkeys(("dead_letters", "unpublished", "signals", "refused"))
+            ),
         }
     async with open_trackers(config) as trackers:
         seen["triggers"] = [{"label": trigger.label, "pipeline": trigger.pipeline} for trigger in config.triggers]
@@ -85,7 +93,7 @@ async def _problem(config: Config, opened: Opened | None) -> str | None:
     return None
 
 
-async def _work(opened: Opened) -> dict[str, Any]:
+async def _work(opened: Opened, config: Config) -> dict[str, Any]:
     store = opened.store
     running = [
         {
@@ -97,14 +105,26 @@ async def _work(opened: Opened) -> dict[str, Any]:
             "since": _iso(lease.since),
             "for_seconds": _age(lease.since),
             "alive": await store.runs.lease(lease.ticket) is not None,
+            **_doing(config.data_dir, lease.run),
         }
         for lease in sorted(await store.runs.running(), key=lambda lease: lease.since)
     ]
+    first = await store.queue.next_ones(_MOST)
     return {
-        "queue": [_queued(position, payload) for position, payload in enumerate(await store.queue.waiting(), start=1)],
+        "queued": await store.queue.depth(),
+        "queue": [_queued(position, payload) for position, payload in enumerate(first, start=1)],
         "running": running,
         "waiting": [{"ticket": ticket, "until": _iso(until)} for ticket, until in await store.intents.waiting()],
     }
+
+
+def _doing(data_dir: Path, run: str) -> dict[str, str | None]:
+    """What a run is about and where it stands; a run on another machine has its record there."""
+    record = read(data_dir, run)
+    if record is None:
+        return {"title": None, "pipeline": None, "step": None}
+    begun = [step.name for step in record.steps if step.started is not None]
+    return {"title": record.title, "pipeline": record.pipeline, "step": begun[-1] if begun else None}
 
 
 def _queued(position: int, payload: str) -> dict[str, Any]:
@@ -172,6 +192,7 @@ async def _left_over(opened: Opened) -> dict[str, Any]:
             if intent is not None and intent.decided
         ],
         "signals": await store.signals.count(),
+        "refused": [explain.refusal_data(refusal) for refusal in await store.refusals.standing()],
     }
 
 

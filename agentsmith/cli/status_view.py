@@ -15,6 +15,7 @@ from agentsmith.cli import output
 
 _MOST: Final = 20
 """Rows of the queue that are shown; the rest is counted."""
+_LONGEST: Final = 60
 
 
 def view(seen: dict[str, Any], *, fancy: bool) -> Iterator[RenderableType]:
@@ -26,8 +27,11 @@ def view(seen: dict[str, Any], *, fancy: bool) -> Iterator[RenderableType]:
             yield Text(output.clean(redis["problem"]), style="red")
         yield Text("Start everything with: agentsmith up")
     else:
-        settling = ", settling: nothing is declared dead for now" if redis["settling"] else ""
-        yield Text.assemble(("Redis", "bold"), f"  {redis['version']}, {redis['where']}{settling}")
+        yield Text.assemble(("Redis", "bold"), f"  {redis['version']}, {redis['where']}")
+        if redis["settling"]:
+            yield Text(
+                "Redis is new or was restarted: tickets whose process is gone are taken up again in a minute or so."
+            )
         if redis["problem"]:
             yield Text(output.clean(f"Redis refuses: {redis['problem']}"), style="red")
         yield from _work(seen, fancy=fancy)
@@ -40,15 +44,22 @@ def _work(seen: dict[str, Any], *, fancy: bool) -> Iterator[RenderableType]:
     queue, running, waiting = seen["queue"], seen["running"], seen["waiting"]
     yield from _part(
         f"Running: {len(running)}",
-        ("Ticket", "For", "Run", "Consumer", "Alive"),
+        ("Ticket", "For", "Run", "Consumer", "Alive", "Pipeline", "Step", "Title"),
         [
-            (r["ticket"], output.ago(r["for_seconds"]), r["run"], r["consumer"], "yes" if r["alive"] else "no")
+            (
+                r["ticket"],
+                output.ago(r["for_seconds"]),
+                r["run"],
+                r["consumer"],
+                "yes" if r["alive"] else "no",
+                *(_short(r[name]) for name in ("pipeline", "step", "title")),
+            )
             for r in running
         ],
         fancy=fancy,
     )
     yield from _part(
-        f"Queued: {len(queue)}",
+        f"Queued: {seen['queued']}",
         ("", "Ticket", "Pipeline", "For", "Title"),
         [
             (str(q["position"]), q["ticket"], q["pipeline"], output.ago(q["for_seconds"]), q["title"])
@@ -58,11 +69,17 @@ def _work(seen: dict[str, Any], *, fancy: bool) -> Iterator[RenderableType]:
         ],
         fancy=fancy,
     )
-    if len(queue) > _MOST:
-        yield Text(f"  … and {len(queue) - _MOST} more")
+    if seen["queued"] > _MOST:
+        yield Text(f"  … and {seen['queued'] - _MOST} more")
     if waiting:
         rows = [(w["ticket"], datetime.fromisoformat(w["until"]).astimezone().strftime("%F %T")) for w in waiting]
         yield from _part(f"Waiting for a time: {len(waiting)}", ("Ticket", "Until"), rows, fancy=fancy)
+
+
+def _short(text: str | None) -> str:
+    """Words that somebody else chose, in a table."""
+    text = text or ""
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
 
 
 def _staff(seen: dict[str, Any], *, fancy: bool) -> Iterator[RenderableType]:
@@ -99,6 +116,10 @@ def _leader(leader: dict[str, Any]) -> tuple[str, ...]:
 
 
 def _left_over(seen: dict[str, Any]) -> Iterator[RenderableType]:
+    for refusal in seen["refused"]:
+        words = f"{refusal['tracker']} refuses {refusal['doing']} since {refusal['since']}: {refusal['said']}"
+        yield Text(f"\n{output.clean(words)}", style="red")
+        yield Text(f"  {output.clean(refusal['remedy'])}")
     if seen["dead_letters"]:
         yield Text(f"\nDead letters: {seen['dead_letters']}; see them with: agentsmith dead-letters list", style="red")
     if unpublished := seen["unpublished"]:

@@ -136,7 +136,7 @@ def comment(
     as_json: AsJson = False,
     config: ConfigFile = None,
 ) -> None:
-    """Write a comment on a ticket. Its first line may be a command: /agent-smith retry, cancel or why.
+    """Write a comment on a ticket. Its first line may be a command: /agent-smith retry, answer, cancel or why.
 
     \b
     Example:

@@ -184,7 +184,7 @@ def _tell(config: Config, ticket: Ticket, heard: Word, sentence: str, *, as_json
         ticket.open
         and _asked_for(config, ticket)
         and _state(config, ticket) is Status.PENDING
-        and heard is not Word.HEARD
+        and heard in (Word.WAITS, Word.LOST)
     ):
         output.note("work on it begins as soon as a daemon runs; start one: agentsmith up")
 

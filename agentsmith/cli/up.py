@@ -39,7 +39,8 @@ def up(file: Path | None, roles: Sequence[str], *, shadow: bool = False) -> None
 
     # Made before the file is read: what changes in between is noticed.
     watched = ConfigFile(path, read) if path is not None else None
-    config = shadow_of(session.begin(file)) if shadow else session.begin(file)
+    config = session.begin(file, secrets="all")
+    config = shadow_of(config) if shadow else config
     logs.configure(config.log.format, config.log.level)
     chosen = frozenset(Role(role) for role in roles) or frozenset(Role)
     asyncio.run(_serve(config, chosen, watched, shadow=shadow))

@@ -12,7 +12,7 @@ from rich.text import Text
 from agentsmith import explain
 from agentsmith.cli import finding, output, reach, session
 from agentsmith.config import Config
-from agentsmith.domain.errors import TrackerError
+from agentsmith.domain.errors import SecretMissing, TrackerError
 from agentsmith.domain.gates import Gate
 from agentsmith.domain.lifecycle import Status
 from agentsmith.domain.ticket import TicketId
@@ -40,10 +40,10 @@ async def _ask(config: Config, text: str) -> tuple[TicketId, Known | None, Known
         tracker, key = finding.find(text, trackers)
         ticket = tracker.ticket_id(key)
         async with reach.store_if_up(config) as opened:
-            known = await explain.known(opened.store, ticket) if opened else None
+            known = await explain.known(opened.store, ticket, tracker.name) if opened else None
         if known is None or not known.looks:
             # Nobody ever saw it: perhaps because there is none. A tracker that is away keeps nobody from an answer.
-            with contextlib.suppress(TrackerError, TimeoutError):
+            with contextlib.suppress(TrackerError, SecretMissing, TimeoutError):
                 async with asyncio.timeout(_PATIENCE):
                     await finding.read(tracker, key)
         if known is None:
@@ -64,6 +64,9 @@ def _show(ticket: TicketId, known: Known | None, imagined: Known | None, config:
     for name, text in (("decided", known.unpublished), ("stop", known.stop)):
         if text:
             output.say(f"{name:8} {output.clean(text)}")
+    for refusal in known.refused:
+        output.say(f"refused  {refusal.doing}, since {explain.when(refusal.since)}: {output.clean(refusal.said)}")
+        output.say(f"{'':8} {output.clean(refusal.remedy)}")
     if known.looks:
         _show_looks(known.looks)
     else:

@@ -9,7 +9,7 @@ in them.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -20,6 +20,8 @@ from yaml.parser import Parser
 from yaml.reader import Reader, ReaderError
 from yaml.resolver import BaseResolver
 from yaml.scanner import Scanner
+
+from agentsmith.config.lacking import stand_in
 
 LARGEST_FILE: Final = 1024 * 1024
 _DEEPEST: Final = 32
@@ -68,12 +70,19 @@ class Document:
 
     data: dict[str, object] = field(default_factory=dict)
     lines: Mapping[Path, int] = field(default_factory=dict)
-    filled: frozenset[Path] = frozenset()
-    """Values that came, at least in part, from the environment."""
+    filled: Mapping[Path, frozenset[str]] = field(default_factory=dict)
+    """Values that came, at least in part, from the environment, with the names of the variables."""
 
 
-def read_document(raw: bytes, environ: Mapping[str, str]) -> Document:
-    """The mapping in the file; raises BrokenDocument, and nothing else, for any input."""
+def _plainly(problem: Problem) -> str:
+    return problem.text
+
+
+def read_document(raw: bytes, environ: Mapping[str, str], *, told: Callable[[Problem], str] = _plainly) -> Document:
+    """The mapping in the file; raises BrokenDocument, and nothing else, for any input.
+
+    `told` is how a problem is told to people, for secrets that turn out to be needed, and missing, later.
+    """
     text = _decoded(raw)
     try:
         node = _Loader(text).get_single_node()
@@ -87,15 +96,15 @@ def read_document(raw: bytes, environ: Mapping[str, str]) -> Document:
         raise _broken(None, "is not valid YAML") from None
     if node is None:
         return Document()
-    build = _Build(environ)
+    build = _Build(environ, told)
     data = build.value(node, ())
     if data is None and not build.problems:
         return Document()
     if not isinstance(data, dict) and not build.problems:
         raise _broken(node.start_mark.line + 1, "must be a mapping: lines like `label_prefix: agent-smith`")
     if build.problems or not isinstance(data, dict):
-        raise BrokenDocument(*build.problems)
-    return Document(data, build.lines, frozenset(build.filled))
+        raise BrokenDocument(*build.problems, *build.lacking)
+    return Document(data, build.lines, build.filled)
 
 
 def _broken(line: int | None, text: str) -> BrokenDocument:
@@ -160,11 +169,13 @@ class _Unusable(Exception):
 class _Build:
     """One walk over the nodes; keeps going after a problem, so that all are told at once."""
 
-    def __init__(self, environ: Mapping[str, str]) -> None:
+    def __init__(self, environ: Mapping[str, str], told: Callable[[Problem], str]) -> None:
         self.lines: dict[Path, int] = {}
-        self.filled: set[Path] = set()
+        self.filled: dict[Path, frozenset[str]] = {}
         self.problems: list[Problem] = []
+        self.lacking: list[Problem] = []
         self._environ = environ
+        self._told = told
         self._values = 0
 
     def value(self, node: Node, path: Path) -> object:
@@ -244,17 +255,24 @@ class _Build:
             if name is None:
                 raise _Unusable("holds `${` without a name behind it; write `${NAME}`, or `$${` for the text")
             found = self._environ.get(name)
+            self.filled[path] = self.filled.get(path, frozenset()) | {name}
             if found is None and default is None:
-                raise _Unusable(
-                    f"the environment variable {name} is not set; set it, or give a default: ${{{name}:-default}}"
-                )
-            self.filled.add(path)
+                lack = Problem(path, self.lines.get(path), _not_set(name))
+                self.lacking.append(lack)
+                return stand_in(self._told(lack))
             return found or default or ""
 
         return _VARIABLE.sub(fill, text)
 
     def _problem(self, path: Path, node: Node, text: str) -> None:
         self.problems.append(Problem(path, node.start_mark.line + 1, text))
+
+
+def _not_set(name: str) -> str:
+    return (
+        f"the environment variable {name} is not set; set it, write it into the env_file, or give a default: "
+        f"${{{name}:-default}}"
+    )
 
 
 def _belongs_to_shell(path: Path) -> bool:

@@ -7,12 +7,14 @@ import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from pydantic import ValidationError
 
 from agentsmith.config.document import LARGEST_FILE, BrokenDocument, Document, Problem, prefixes, read_document
 from agentsmith.config.document import Path as KeyPath
+from agentsmith.config.env_file import DEFAULT_NAME, read_env_file
+from agentsmith.config.lacking import lacks_in
 from agentsmith.config.models import ENV_PREFIX, NESTING, NO_HOSTS, Config, for_platforms
 from agentsmith.config.names import default_data_dir
 from agentsmith.config.problems import Explainer, dotted, one_line, place, relevant, unknown_key
@@ -23,6 +25,8 @@ from agentsmith.domain.errors import ConfigError
 FILE_VARIABLE: Final = f"{ENV_PREFIX}CONFIG"
 DEFAULT_FILE: Final = Path("agentsmith.yaml")
 BUILT_IN_TRACKER: Final = "local"
+Secrets = Literal["all", "as needed"]
+"""Which of the secrets that the file names have to be there."""
 _MASK: Final = "***"
 _SHORTEST_MASKED: Final = 4
 
@@ -44,15 +48,21 @@ def load(
     hosts: Mapping[str, type[RepositorySettings]] = NO_HOSTS,
     environ: Mapping[str, str] = os.environ,
     flags: Mapping[str, object] | None = None,
+    secrets: Secrets = "all",
 ) -> Config:
     """The configuration; flags (`{"server.port": 9000}`) win over environment, file and defaults.
 
     `platforms` are the kinds of trackers, `hosts` the kinds of repositories, by name.
+    With `secrets` "as needed", those whose variables are not set are missed when they are used (SecretMissing).
     Raises ConfigError, and nothing else: one line per problem, with file and line, key and remedy. No value
     of a secret is ever part of it.
     """
     file = find_file(path, environ)
-    document = _read(file, environ) if file is not None else Document()
+    raw = _read(file) if file is not None else b""
+    beside = _beside(file, raw, environ)
+    variables = read_env_file(beside) if beside is not None else {}
+    environ = {**variables, **environ}
+    document = _parsed(file, raw, environ)
     sources = _Sources(file, document)
     data = _without_nulls(document.data)
     for name, key, value in _from_environment(environ):
@@ -65,11 +75,36 @@ def load(
         sources.flags.add(key)
         _put(data, key, value)
     data.setdefault("data_dir", default_data_dir(environ))
+    if beside is not None:
+        data["env_file"] = beside
     if BUILT_IN_TRACKER in platforms:
         _add_built_in_tracker(data)
-    config = _checked(data, platforms, hosts, sources)
+    model = for_platforms(platforms, hosts)
+    explainer = Explainer(model, data, {TrackerSettings: platforms, RepositorySettings: hosts})
+    _check_lacks(data, sources, explainer if secrets == "as needed" else None)
+    config = _checked(data, model, explainer, sources)
     _check_passed_on(config, environ, sources)
+    used = {name for key, names in document.filled.items() if not explainer.is_secret(key) for name in names}
+    config.hold(variables, shown=used | {name for name in variables if name.startswith(ENV_PREFIX)})
     return config
+
+
+def env_file_of(file: Path, environ: Mapping[str, str] = os.environ) -> Path | None:
+    """The file of variables that belongs to a configuration file; None where there is none, or nobody can tell."""
+    try:
+        return _beside(file, _read(file), environ)
+    except ConfigError:
+        return None
+
+
+def _beside(file: Path | None, raw: bytes, environ: Mapping[str, str]) -> Path | None:
+    """Where the variables are: in the file that is named, else in the one that lies beside the configuration."""
+    folder = file.parent if file is not None else Path()
+    named = environ.get(f"{ENV_PREFIX}ENV_FILE") or _parsed(file, raw, environ).data.get("env_file")
+    if isinstance(named, str) and named.strip() and not lacks_in(named):
+        return folder / os.path.expanduser(named)
+    default = folder / DEFAULT_NAME
+    return default if named is None and file is not None and default.is_file() else None
 
 
 @dataclass(slots=True)
@@ -108,10 +143,11 @@ class _Sources:
         return str(self.file) if self.file is not None else "configuration"
 
 
-def _read(file: Path, environ: Mapping[str, str]) -> Document:
+def _read(file: Path) -> bytes:
+    """The text, read once: it may come out of a pipe."""
     try:
         with file.open("rb") as stream:
-            raw = stream.read(LARGEST_FILE + 1)
+            return stream.read(LARGEST_FILE + 1)
     except FileNotFoundError:
         raise ConfigError(
             f"{file}: there is no such file; check --config and ${FILE_VARIABLE}, or leave both out for the defaults"
@@ -123,8 +159,13 @@ def _read(file: Path, environ: Mapping[str, str]) -> Document:
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not a file name"
         raise ConfigError(f"{file}: cannot be read: {reason}") from None
+
+
+def _parsed(file: Path | None, raw: bytes, environ: Mapping[str, str]) -> Document:
+    if file is None:
+        return Document()
     try:
-        return read_document(raw, environ)
+        return read_document(raw, environ, told=lambda problem: _told(file, problem))
     except BrokenDocument as error:
         raise ConfigError("\n".join(_told(file, problem) for problem in error.problems)) from None
 
@@ -188,20 +229,38 @@ def _put(data: dict[str, Any], key: KeyPath, value: object) -> None:
     data[str(key[-1])] = value
 
 
-def _checked(
-    data: dict[str, Any],
-    platforms: Mapping[str, type[TrackerSettings]],
-    hosts: Mapping[str, type[RepositorySettings]],
-    sources: _Sources,
-) -> Config:
+def _check_lacks(data: Mapping[str, Any], sources: _Sources, lenient: Explainer | None) -> None:
+    """Refuse values whose variables are not set: all, or `lenient` only those that are no secrets."""
+    found = [
+        (key, told)
+        for key, text in _texts(data)
+        for told in lacks_in(text)
+        if lenient is None or not lenient.is_secret(key)
+    ]
+    if found:
+        found.sort(key=lambda lack: sources.position(lack[0]))
+        raise ConfigError("\n".join(dict.fromkeys(told for _, told in found)))
+
+
+def _texts(value: object, path: KeyPath = ()) -> Iterator[tuple[KeyPath, str]]:
+    match value:
+        case str():
+            yield path, value
+        case dict():
+            for key, item in value.items():
+                yield from _texts(item, (*path, key))
+        case list():
+            for index, item in enumerate(value):
+                yield from _texts(item, (*path, index))
+
+
+def _checked(data: dict[str, Any], model: type[Config], explainer: Explainer, sources: _Sources) -> Config:
     known = list(Config.model_fields)
     # Taken out first: BaseSettings would take a key like `_env_file` as an instruction to itself.
     told: list[tuple[KeyPath, str]] = [
         ((key,), unknown_key(key, known)) for key in data if key not in Config.model_fields
     ]
     accepted = {key: value for key, value in data.items() if key in Config.model_fields}
-    model = for_platforms(platforms, hosts)
-    explainer = Explainer(model, accepted, {TrackerSettings: platforms, RepositorySettings: hosts})
     config: Config | None = None
     try:
         config = model(**accepted)

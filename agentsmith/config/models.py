@@ -7,7 +7,7 @@ and knows no platform: the settings of a tracker are a subclass in that platform
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
@@ -19,6 +19,7 @@ from pydantic import (
     BaseModel,
     BeforeValidator,
     Field,
+    PrivateAttr,
     SecretStr,
     SerializeAsAny,
     ValidationError,
@@ -34,6 +35,7 @@ from agentsmith.config.agents import PRESETS as AGENTS
 from agentsmith.config.agents import Agent
 from agentsmith.config.described import Described
 from agentsmith.config.durations import Duration
+from agentsmith.config.lacking import lacks_in
 from agentsmith.config.names import (
     Names,
     PipelineName,
@@ -66,6 +68,8 @@ from agentsmith.config.sections import (
 from agentsmith.domain.lifecycle import DEFAULT_PREFIX, LabelSet
 
 ENV_PREFIX: Final = "AGENTSMITH_"
+_SHORTEST_HIDDEN: Final = 8
+"""Characters; what is shorter stands in too many texts by chance."""
 NESTING: Final = "__"
 Kind = TypeVar("Kind", bound=Section)
 
@@ -81,8 +85,14 @@ class Config(Described, BaseSettings):
         hide_input_in_errors=True,
     )
 
+    _variables: dict[str, str] = PrivateAttr(default_factory=dict)
+    _shown: frozenset[str] = PrivateAttr(default=frozenset())
+
     data_dir: Annotated[Path, AfterValidator(absolute)] = Field(default_factory=lambda: default_data_dir(os.environ))
     """Where the built-in tracker, the server of our own and the workspaces live."""
+    env_file: Path | None = None
+    """Variables that `${NAME}` is filled in from where the environment does not have them; from the folder of the
+    configuration file. Without it, `agentsmith.env` there, if there is one."""
     label_prefix: Annotated[str, AfterValidator(legal_prefix)] = DEFAULT_PREFIX
     """The lifecycle labels are this and the status: `agent-smith:done`."""
     former_label_prefixes: Names = ()
@@ -143,7 +153,10 @@ class Config(Described, BaseSettings):
 
     def secrets(self) -> Iterator[str]:
         """Every secret value, so that logs can be kept free of them (P8); also passwords inside addresses."""
-        for secret in _secrets_in(self):
+        hidden = (value for name, value in self._variables.items() if name not in self._shown)
+        for secret in (*secrets_in(self), *(value for value in hidden if len(value) >= _SHORTEST_HIDDEN)):
+            if lacks_in(secret):
+                continue
             yield secret
             try:
                 password = urlsplit(secret).password
@@ -152,6 +165,15 @@ class Config(Described, BaseSettings):
             if password:
                 yield password
                 yield unquote(password)
+
+    @property
+    def variables(self) -> Mapping[str, str]:
+        """What the env_file holds: for steps that are handed some of it, and for nobody else (P8)."""
+        return self._variables
+
+    def hold(self, variables: Mapping[str, str], *, shown: Iterable[str]) -> None:
+        """Take in what the env_file holds; those `shown` stand where no secret does, the others are hidden."""
+        self._variables, self._shown = dict(variables), frozenset(shown)
 
     def scaled(self, factor: float) -> Self:
         """The same configuration with every duration multiplied, for demos and tests that cannot wait."""
@@ -217,19 +239,20 @@ def _scaled(value: object, factor: float) -> object:
             return value
 
 
-def _secrets_in(value: object) -> Iterator[str]:
+def secrets_in(value: object) -> Iterator[str]:
+    """Every secret in a part of the configuration, and what stands in for those that are missing."""
     match value:
         case SecretStr():
             yield value.get_secret_value()
         case BaseModel():
             for name in type(value).model_fields:
-                yield from _secrets_in(getattr(value, name))
+                yield from secrets_in(getattr(value, name))
         case dict():
             for item in value.values():
-                yield from _secrets_in(item)
+                yield from secrets_in(item)
         case tuple() | list():
             for item in value:
-                yield from _secrets_in(item)
+                yield from secrets_in(item)
 
 
 NO_HOSTS: Final[Mapping[str, type[RepositorySettings]]] = MappingProxyType({})

@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, PlainSerializer, SecretStr, WithJsonSchema
 
+from agentsmith.config.lacking import lacks_in
 from agentsmith.domain.filters import Query
 from agentsmith.domain.lifecycle import Status
 from agentsmith.domain.tracker import Access
@@ -223,6 +224,8 @@ PublicUrl = Annotated[str, AfterValidator(_public_url)]
 def legal_address(secret: SecretStr) -> SecretStr:
     """The address as it is, if it names a Redis that we know how to reach. The address is never quoted."""
     url = secret.get_secret_value()
+    if lacks_in(url):
+        return secret  # whoever wants to use it hears of it
     try:
         parts = urlsplit(url)
         hosts = parts.netloc.rpartition("@")[2]

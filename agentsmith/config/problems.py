@@ -117,6 +117,10 @@ class Explainer:
         elif isinstance(value, str) and self._secret(path):
             yield value
 
+    def is_secret(self, path: Path) -> bool:
+        """Whether what stands there is known to be a secret."""
+        return _holds_secret(self._type_at(path))
+
     def _showable(self, loc: Path, value: object) -> bool:
         # An address may hold a password before its @.
         plain = isinstance(value, str | int | float) and len(str(value)) <= _LONGEST_SHOWN and "@" not in str(value)

@@ -8,6 +8,7 @@ from typing import Annotated, ClassVar, Final, Literal
 from pydantic import AfterValidator, Field, SecretStr, field_validator
 
 from agentsmith.config.durations import Duration, Grace, Size
+from agentsmith.config.lacking import demand
 from agentsmith.config.names import (
     AccessName,
     Names,
@@ -243,7 +244,7 @@ class TrackerSettings(Section):
 
     def webhook_secrets(self) -> tuple[str, ...]:
         """The secrets that a webhook may be signed with."""
-        return tuple(secret.get_secret_value() for secret in self.webhook_secret)
+        return tuple(demand(secret.get_secret_value()) for secret in self.webhook_secret)
 
     def own_repository(self) -> RepositorySettings | None:
         """The code beside the tickets, where the platform keeps both in one place; None where it does not."""

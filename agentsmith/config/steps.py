@@ -27,6 +27,9 @@ _BRANCH: Final = re.compile(r"(?!-)[A-Za-z0-9._/+@-]{1,200}")
 
 Argument = str | tuple[str, ...]
 
+NEEDS_CODE: Final = frozenset({"checkout", "commit", "push", "pull_request"})
+"""The kinds of steps that work on the ticket's repository."""
+
 
 class StepSettings(Section):
     """What a step may be told; a kind adds its own settings in a subclass."""

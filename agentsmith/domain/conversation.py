@@ -5,6 +5,9 @@ T19 `remark` reads one comment of a ticket by the id that a webhook gave it: aut
     What we write ourselves is never a command: `unspoken` sees to that on every way out.
 T20 `acknowledge` lets its writer see, once, that a comment was read: by a reaction where the platform has one. It
     answers whether it was this call, an earlier one, or that there is no way; in that case a short answer is said.
+T22 `remarks` tells every comment that was written since a moment, oldest first, each with author, text and time; those
+    of our own account too. The moment is by our clock: a platform whose clock may differ allows for `CLOCKS_DIFFER`.
+    What is malformed may be left out; any error raises: an outage is not silence (P9).
 """
 
 from __future__ import annotations
@@ -40,14 +43,26 @@ class TakesCommands(Protocol):
         """Let the writer see that the comment was read (T20)."""
 
 
+@runtime_checkable
+class KeepsRemarks(Protocol):
+    """A tracker that can tell what was said on a ticket (T22)."""
+
+    async def remarks(self, ticket: Ticket, *, since: float) -> tuple[Remark, ...]:
+        """Every comment written since then, in seconds since the epoch (T22)."""
+
+
 class Verb(StrEnum):
     """What can be asked for."""
 
     RETRY = "retry"
+    ANSWER = "answer"
+    """The one that has something behind it: what the worker asked for."""
     CANCEL = "cancel"
     WHY = "why"
 
 
+CLOCKS_DIFFER: Final = 5.0
+"""Seconds by which a comment may seem older than it is: clocks differ, and some platforms tell whole seconds only."""
 _MARKUP: Final = r"(?:[^\w\n]|_){0,40}"
 """What may stand at the beginning of a line, or between the slash and the prefix, and be no word."""
 _LINES: Final = re.MULTILINE | re.IGNORECASE
@@ -60,6 +75,8 @@ class Command:
 
     verb: Verb | None
     word: str
+    text: str = ""
+    """What was said besides: behind `answer`, and in the lines below the first."""
 
 
 def unspoken(text: str, labels: LabelSet) -> str:
@@ -77,9 +94,16 @@ def unspoken(text: str, labels: LabelSet) -> str:
 
 
 def command_in(text: str, prefix: str) -> Command | None:
-    """The command that a comment is, if its first line begins with `/agent-smith`; one word says what to do."""
-    head, *words = text.lstrip("\ufeff\u200b").partition("\n")[0].split() or [""]
+    """The command that a comment is, if its first line begins with `/agent-smith`; one word says what to do.
+
+    Behind `answer`, and only there, more may follow.
+    """
+    first, _, below = text.lstrip("\ufeff\u200b").partition("\n")
+    head, *words = first.split() or [""]
     if head.casefold() != f"/{prefix}".casefold():
         return None
+    if words and words[0].casefold() == Verb.ANSWER:
+        said = first.split(maxsplit=2)[2] if len(words) > 1 else ""
+        return Command(Verb.ANSWER, Verb.ANSWER.value, f"{said}\n{below}".strip())
     word = " ".join(words).casefold()
-    return Command(next((verb for verb in Verb if verb == word), None), word)
+    return Command(next((verb for verb in Verb if verb == word), None), word, below.strip())

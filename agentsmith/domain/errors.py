@@ -2,9 +2,11 @@
 
 AgentSmithError
   ConfigError                 the user's configuration or input is wrong; the message names the remedy
+    SecretMissing             a secret is needed that the configuration takes from a variable that is not set
   TrackerError                a tracker did not do what was asked
     Unauthorized              the credential is refused                                not retryable
-    Refused                   the credential is good, but may not do this              not retryable
+    Refused                   what was asked for is not done                           not retryable
+      NotPermitted            the credential is good, but may not do this              not retryable
     TicketNotFound            no such ticket, or no right to see it                    not retryable
     BadAnswer                 the answer was not what the platform documents           not retryable
     RateLimited               the platform asked us to wait until `retry_at`           retryable
@@ -42,6 +44,10 @@ class AgentSmithError(Exception):
 
 class ConfigError(AgentSmithError):
     """The configuration or a command's input is wrong; exit code 2."""
+
+
+class SecretMissing(ConfigError):
+    """A secret is needed now whose variable is not set. Whoever can do without it goes on."""
 
 
 class StoreUnavailable(AgentSmithError):
@@ -96,6 +102,10 @@ class Unauthorized(TrackerError):
 
 class Refused(TrackerError):
     """The credential is valid but lacks the permission, also where the platform drops a write silently."""
+
+
+class NotPermitted(Refused):
+    """Only a person can do something about it, by giving the credential a permission."""
 
 
 class TicketNotFound(TrackerError):

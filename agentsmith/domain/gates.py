@@ -163,11 +163,12 @@ def is_pending(ticket: Ticket, labels: LabelSet) -> GateResult:
     return GateResult(Gate.STATUS, False, f"it is {status.value}", remedy)
 
 
-def is_allowed(who: Labelling | None, deed: str, policy: Policy, circle: str = "") -> GateResult:
+def is_allowed(who: Labelling | None, deed: str, policy: Policy, doubt: str = "") -> GateResult:
     """Pass when the person who set the trigger, or removed a status, may; an unknown person may not (P7)."""
     if who is None:
-        return GateResult(Gate.ACTOR, False, f"nobody is known to have {deed}", "set the trigger again")
-    return may(who, deed, policy, circle)
+        saw = f"nobody is known to have {deed}" + (f": {doubt}" if doubt else "")
+        return GateResult(Gate.ACTOR, False, saw, "set the trigger again")
+    return may(who, deed, policy)
 
 
 def is_retried(by: str) -> GateResult:

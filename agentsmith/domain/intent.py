@@ -35,6 +35,10 @@ class Intent:
     """A person asked for it, so attempts are counted afresh."""
     trigger: str = ""
     """The label that started the run, for the memo."""
+    question: str = ""
+    """What a person was asked, now or before, in the form of `asking.Question`; for the memo, and for later runs."""
+    before: int = 0
+    """Attempts up to the last question, which people are told of and which count for nothing else."""
 
     @property
     def decided(self) -> bool:
@@ -57,6 +61,8 @@ class Intent:
             "text": self.text,
             "by_person": "1" if self.by_person else "",
             "trigger": self.trigger,
+            "question": self.question,
+            "before": str(self.before),
         }
 
     @classmethod
@@ -82,6 +88,8 @@ class Intent:
                 text=fields.get("text", ""),
                 by_person=bool(fields.get("by_person")),
                 trigger=fields.get("trigger", ""),
+                question=fields.get("question", ""),
+                before=int(fields.get("before", "0")),
             )
         except (KeyError, ValueError):
             return None

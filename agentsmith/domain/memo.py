@@ -30,6 +30,9 @@ class Memo:
     branch: str = ""
     """Where its work is, once there was a checkout: what the branch would be called today may differ."""
 
+    question: str = ""
+    """What was asked of people and not answered to a run's end, in the form of `asking.Question`."""
+
     def to_line(self) -> str:
         """One line of JSON without `--`, so that it can stand inside an HTML comment."""
         told = {name: value for name, value in asdict(self).items() if value or name not in _LEFT_OUT}
@@ -68,6 +71,7 @@ _TYPES: Final[dict[str, type | UnionType]] = {
     "ask": str,
     "by": str,
     "branch": str,
+    "question": str,
 }
-_LEFT_OUT: Final = frozenset({"trigger", "ask", "by", "branch"})
+_LEFT_OUT: Final = frozenset({"trigger", "ask", "by", "branch", "question"})
 """What is not written while there is nothing to say."""

@@ -94,9 +94,12 @@ class Gone:
 
 @dataclass(frozen=True, slots=True)
 class Forbidden:
-    """The credential may not write labels; also a 200 that changed nothing."""
+    """The tracker refuses to write the label; also a 200 that changed nothing."""
 
     reason: str
+    lacking: bool = False
+    """Whether the credential lacks a permission, or is refused itself: only a person can do something about that."""
+    signed_in: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +164,15 @@ class DefinesLabels(Protocol):
 
     async def ensure_labels(self) -> tuple[str, ...]:
         """Make the lifecycle labels that are missing; answers those made. Safe to repeat, cheap when none is."""
+
+
+@runtime_checkable
+class NamesPermissions(Protocol):
+    """A tracker whose platform gives permissions to a credential."""
+
+    @property
+    def needs(self) -> str:
+        """The permissions that agentsmith needs, as people find them on the platform."""
 
 
 @runtime_checkable

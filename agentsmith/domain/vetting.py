@@ -49,6 +49,8 @@ class Deed:
     event: str = ""
     """The platform's own name of it, which no other deed has."""
     label: str = ""
+    doubt: str = ""
+    """Why it is not known who it was, where there is more to say than that."""
 
     def __str__(self) -> str:
         return f"{self.kind.value} {self.label!r}" if self.label else self.kind.value
@@ -118,9 +120,9 @@ def last_ask(history: History, labels: LabelSet, me: Actor | None) -> Deed | Non
     return history.deeds[0] if history.deeds else None
 
 
-def ends_rest(deed: Deed, labels: LabelSet) -> bool:
-    """Whether a status that waits for a person was taken off."""
-    return deed.kind is DeedKind.UNLABELLED and labels.status_of(deed.label) in AT_REST
+def ends_rest(deed: Deed, labels: LabelSet, *statuses: Status) -> bool:
+    """Whether a status that waits for a person was taken off; one of these, if some are named."""
+    return deed.kind is DeedKind.UNLABELLED and labels.status_of(deed.label) in (statuses or AT_REST)
 
 
 def changes_since(history: History, ask: Deed) -> tuple[Deed, ...]:

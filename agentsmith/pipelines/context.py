@@ -14,6 +14,7 @@ import structlog
 
 from agentsmith.boottime import boottime
 from agentsmith.config import Agent, Config, Pipeline, Step
+from agentsmith.domain.asking import Wake
 from agentsmith.domain.forge import Forge, PullRequest
 from agentsmith.domain.request import PipelineRequest
 from agentsmith.domain.ticket import Ticket
@@ -119,6 +120,9 @@ class StepContext:
     index: int = 0
     deadline: float = 0.0
     """When the step's time is over, on the boot-time clock."""
+
+    wake: Wake = field(default_factory=Wake)
+    """Why the run begins, and what people said."""
 
     # Left by steps for those after them.
     memory: Memory = field(default_factory=Memory)

@@ -74,7 +74,7 @@ async def carry_out(context: StepContext) -> Outcome:
         states[identity(step, pipeline.steps)] = end.verdict.state
         if end.verdict.goes_on or decided is not None:
             continue
-        decided = outcome_of(step, end, context.limits, attempt=context.request.attempt)
+        decided = outcome_of(step, end, context.limits, attempt=context.request.attempt - context.wake.before)
         if end.verdict.parks or end.verdict is Verdict.STOPPED:
             break
     if decided is None and pipeline.needs_changes and context.checkout is not None and not await context.changed():
@@ -144,7 +144,7 @@ def outcome_of(step: Step, end: StepEnd, limits: Limits, *, attempt: int) -> Out
         case Verdict.TRY_LATER:
             return failed("attempts used up", f"{end.note} But {attempt} attempts are all it gets.")
         case Verdict.QUESTION:
-            return Outcome(Status.WAITING, "question", end.note, output=end.output, step=step.name)
+            return Outcome(Status.WAITING, "question", end.note, output=end.output, step=step.name, question=end.note)
         case Verdict.STOPPED | Verdict.TIMED_OUT | Verdict.NOT_PERMITTED | Verdict.BAD_CONFIGURATION:
             return failed(end.verdict.value)
     return failed("step failed")

@@ -637,7 +637,7 @@ class Guard:
                 env=os.environ,  # which the process that forks guards was given, with nothing secret in it
             )  # fmt: skip
         except (OSError, ValueError, subprocess.SubprocessError) as error:
-            print(f"guard: the farewell failed: {type(error).__name__}", file=sys.stderr)
+            print(f"guard: giving the ticket back failed: {type(error).__name__}", file=sys.stderr)
         kill_all(self.statuses)
 
 

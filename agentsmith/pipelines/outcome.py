@@ -99,3 +99,5 @@ class Outcome:
     """The step that decided it, if one did."""
     ours: bool = False
     """Whether it came of trouble of our own."""
+    question: str = ""
+    """What a person is asked."""

@@ -7,6 +7,7 @@ begins like one of a worker's, so a worker that prints its prompt says nothing b
 
 from __future__ import annotations
 
+import re
 import secrets
 from dataclasses import dataclass
 from typing import Final
@@ -43,6 +44,19 @@ The last attempt ended like this:
 {{ previous_error }}
 {% endif %}
 """
+_ANSWERED: Final = """\
+{% if question %}
+You asked in an earlier attempt:
+{{ question }}
+{% if answers %}
+People who may start work wrote on the ticket since, each after their name and the time:
+{{ answers }}
+{% else %}
+Nobody who may start work wrote anything on the ticket since.
+{% endif %}
+{% endif %}
+"""
+_SHOWS_ANSWERS: Final = re.compile(r"\{[{%][^{}]*\banswers\b")
 _TICKET: Final = """\
 The ticket ({{ ticket.key }}, {{ ticket.url }}), its title first:
 {{ ticket.title }}
@@ -113,6 +127,8 @@ class PromptFacts:
     attempt: int
     wake_reason: str
     previous_error: str
+    question: str = ""
+    answers: str = ""
 
 
 def make_prompt(template: str, facts: PromptFacts) -> str:
@@ -141,5 +157,10 @@ def make_prompt(template: str, facts: PromptFacts) -> str:
         "attempt": facts.attempt,
         "wake_reason": one_line(facts.wake_reason),
         "previous_error": foreign(facts.previous_error),
+        "question": foreign(facts.question),
+        "answers": foreign(facts.answers),
     }
+    # An answer that a person was asked for has to get there, whoever wrote the template.
+    if not _SHOWS_ANSWERS.search(template):
+        template = f"{template.rstrip()}\n\n{_ANSWERED}"
     return _PREAMBLE.format(mark=mark) + render(template, values).strip() + "\n"

@@ -19,6 +19,8 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Final, Self
 
+from agentsmith import privacy
+from agentsmith.domain.asking import Wake
 from agentsmith.domain.errors import MachineTrouble
 from agentsmith.domain.request import PipelineRequest
 from agentsmith.domain.ticket import Ticket, slug
@@ -27,7 +29,7 @@ from agentsmith.pipelines.git.locks import FileLock
 from agentsmith.pipelines.git.places import Places
 from agentsmith.pipelines.guarded import User
 from agentsmith.pipelines.record import FOLDER, LOG
-from agentsmith.pipelines.worker import SAY, prefix, read_text
+from agentsmith.pipelines.worker import SAY, prefix, quoted, read_text
 
 WORKSPACES: Final = "workspaces"
 ALWAYS_PASSED: Final = ("PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "USER", "LOGNAME", "SHELL", "TERM")
@@ -123,6 +125,11 @@ class Workplace:
         return self.run / "prompt.md"
 
     @property
+    def wake_file(self) -> Path:
+        """Why the run begins, and what people said, as JSON."""
+        return self.run / "wake.json"
+
+    @property
     def status_file(self) -> Path:
         """Where a worker may write what it has to say."""
         return self.temporary / "status"
@@ -174,8 +181,10 @@ def lock_of(folder: Path) -> Path:
     return locks / folder.name
 
 
-def environment(request: PipelineRequest, ticket: Ticket, platform: str, place: Workplace) -> dict[str, str]:
-    """What a step learns about its ticket; also writes the ticket file."""
+def environment(
+    request: PipelineRequest, ticket: Ticket, platform: str, place: Workplace, wake: Wake
+) -> dict[str, str]:
+    """What a step learns about its ticket and why it runs; also writes the files of both."""
     text = {
         "id": request.ticket,
         "key": request.key,
@@ -189,6 +198,7 @@ def environment(request: PipelineRequest, ticket: Ticket, platform: str, place: 
         "attempt": request.attempt,
     }
     place.write(place.ticket_file, json.dumps(text, indent=2))
+    place.write(place.wake_file, json.dumps(_told(wake), indent=2))
     return {
         "AGENTSMITH_TICKET_ID": request.ticket,
         "AGENTSMITH_TICKET_KEY": request.key,
@@ -200,6 +210,7 @@ def environment(request: PipelineRequest, ticket: Ticket, platform: str, place: 
         "AGENTSMITH_RUN_ID": request.run,
         "AGENTSMITH_ATTEMPT": str(request.attempt),
         "AGENTSMITH_WAKE_REASON": _variable(request.wake_reason or ""),
+        "AGENTSMITH_WAKE_FILE": str(place.wake_file),
         "AGENTSMITH_STATUS_FILE": str(place.status_file),
         SAY: prefix(),
         **({"TRACEPARENT": request.trace} if request.trace else {}),
@@ -208,8 +219,18 @@ def environment(request: PipelineRequest, ticket: Ticket, platform: str, place: 
     }
 
 
-def passed_on(names: tuple[str, ...], environ: Mapping[str, str] = os.environ) -> dict[str, str]:
+def _told(wake: Wake) -> dict[str, object]:
+    """The wake file. What people wrote says nothing to us if a worker prints it."""
+    return {
+        "reason": wake.reason,
+        "question": quoted(wake.question.text) if wake.question is not None else "",
+        "notes": [{"author": quoted(note.author), "text": quoted(note.text), "at": note.when} for note in wake.notes],
+    }
+
+
+def passed_on(names: tuple[str, ...], environ: Mapping[str, str] | None = None) -> dict[str, str]:
     """The few variables of ours that a step may see: never a credential unless somebody named it (P8)."""
+    environ = privacy.environment() if environ is None else environ
     return {name: environ[name] for name in (*ALWAYS_PASSED, *names) if name in environ}
 
 

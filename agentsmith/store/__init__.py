@@ -8,6 +8,7 @@ from agentsmith.store.intents import Begun, Intents
 from agentsmith.store.leases import LeaderLease, Lease, Trust
 from agentsmith.store.presence import TAKEN_OVER, Cycle, Leader, Presence, Process
 from agentsmith.store.queue import Pushed, Queue
+from agentsmith.store.refusals import Refusal
 from agentsmith.store.run_lease import Acquired, NotAcquired, RunLease, Settled
 from agentsmith.store.runs import Runs
 from agentsmith.store.signals import Signals
@@ -31,6 +32,7 @@ __all__ = [
     "Process",
     "Pushed",
     "Queue",
+    "Refusal",
     "RunLease",
     "Runs",
     "Settled",

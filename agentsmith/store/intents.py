@@ -19,7 +19,7 @@ from agentsmith.store.commands import Commands, Value
 from agentsmith.store.dead_letters import DeadLetter
 from agentsmith.store.entries import new_name
 from agentsmith.store.inbox import INBOX
-from agentsmith.store.keys import FENCE_MS, PUBLISHED_MS, REASONS_AFTER_END_MS, REASONS_MS, WHERE_MS, Keys
+from agentsmith.store.keys import FENCE_MS, PUBLISHED_MS, QUESTION_MS, REASONS_AFTER_END_MS, REASONS_MS, WHERE_MS, Keys
 from agentsmith.store.places import COUNTING, Place
 from agentsmith.store.scripting import Script
 
@@ -118,9 +118,9 @@ _PUBLISHED: Final = Script(
     INBOX
     + f"""
 local intent, intents, fence, published, counters, due, follow_up, inbox, inbox_index, where, reservations, history,
-  reasons, word, pin = unpack(KEYS)
-local ticket, mine, status, fresh_start, due_ms, look, look_topic, wake, whereabouts, retry, retry_topic, name, over =
-  unpack(ARGV)
+  reasons, word, pin, question = unpack(KEYS)
+local ticket, mine, status, fresh_start, due_ms, look, look_topic, wake, whereabouts, retry, retry_topic, name, over,
+  asked = unpack(ARGV)
 if newest(fence) > tonumber(mine) then return 'fenced' end
 redis.call('DEL', intent)
 redis.call('ZREM', intents, ticket)
@@ -128,7 +128,8 @@ redis.call('ZREM', reservations, ticket)
 redis.call('SET', published, status, 'PX', {PUBLISHED_MS})
 if fresh_start == '1' then redis.call('DEL', counters, history) end
 -- What was vetted was vetted for this: whoever asks for the ticket next is looked at anew (P7).
-if over == '1' then redis.call('DEL', pin) end
+if over == '1' then redis.call('DEL', pin, question)
+elseif asked ~= '' then redis.call('SET', question, asked, 'PX', {QUESTION_MS}) end
 if status == 'done' or status == 'failed' then
   redis.call('PEXPIRE', reasons, {REASONS_AFTER_END_MS})
   redis.call('SET', word, status .. ' ' .. text(now_us() / 1000000), 'PX', {REASONS_MS})
@@ -294,13 +295,11 @@ class Intents:
     async def published(
         self, intent: Intent, status: Status | None, *, wake: Signal, wake_now: bool, fresh_start: bool
     ) -> bool:
-        """Note that the label now says so, forget the intent, and signal a follow-up; False when fenced off.
-
-        `wake_now` has the ticket looked at in any case.
-        """
+        """Note that the label says so, and have the ticket looked at if asked for or `wake_now`; False: fenced off."""
         k, t = self._keys, intent.ticket
         keys = [k.intent(t), k.intents, k.fence(t), k.published(t), k.counters(t), k.due, k.follow_up(t), k.inbox]
-        keys += [k.inbox_index, k.where(t), k.reservations, k.history(t), k.reasons(t), k.last_word(t), k.pin(t)]
+        keys += [k.inbox_index, k.where(t), k.reservations, k.history(t), k.reasons(t), k.last_word(t)]
+        keys += [k.pin(t), k.question(t)]
         follow_up = replace(wake, kind=SignalKind.RETRY, cause="asked for again while it was running")
         args: list[Value] = [
             t,
@@ -316,6 +315,7 @@ class Intents:
             follow_up.topic,
             new_name(),
             int(status is None or status.final),
+            intent.question,
         ]
         return str(await _PUBLISHED(self._redis, keys, args)) == "published"
 

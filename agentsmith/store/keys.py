@@ -25,6 +25,7 @@
 | sticky:{ticket}                      | string | the platform's id of our comment                        | 30 days  |
 | branch:{ticket}                      | string | the branch that its work is on                         | 30 days  |
 | pin:{ticket}                         | string | the text that was vetted, until its run is over        | 30 days  |
+| question:{ticket}                    | string | what its worker asked, until a run ended with answers  | 30 days  |
 | stop:{ticket}                        | string | a stop request, until the run ended                    | 7 days   |
 | follow-up:{ticket}                   | string | asked for again while it was running                   | 7 days   |
 | due                                  | zset   | waiting tickets, by the time they are due              | for ever |
@@ -53,6 +54,7 @@
 | quota:{credential}                   | hash   | what a platform's API allows us, and who must wait     | 2 hours  |
 | spent:{credential}                   | hash   | requests by purpose, counted or free                   | 1 day    |
 | credentials                          | zset   | credentials that were used lately                      | 1 day    |
+| refusals                             | hash   | what a tracker refuses us, since when, and what helps  | 30 days  |
 | jira-label-lock:{ticket}             | string | wraps Jira's label write inside the claim window       | 10 s     |
 | epoch                                | string | run id of the server whose state we trust              | for ever |
 | settling                             | string | stands while nothing may be declared dead              | 50 s     |
@@ -76,6 +78,7 @@ COUNTERS_MS: Final = 30 * DAY_MS
 HISTORY_MS: Final = 30 * DAY_MS
 STICKY_MS: Final = 30 * DAY_MS
 PIN_MS: Final = 30 * DAY_MS
+QUESTION_MS: Final = 30 * DAY_MS
 WHERE_MS: Final = 30 * DAY_MS
 STOP_MS: Final = 7 * DAY_MS
 PUBLISHED_MS: Final = HOUR_MS
@@ -92,6 +95,7 @@ COMMAND_MS: Final = 30 * DAY_MS
 PLACES_MS: Final = 30 * DAY_MS
 QUOTA_MS: Final = 2 * HOUR_MS
 LABEL_LOCK_MS: Final = 10_000
+REFUSALS_MS: Final = 30 * DAY_MS
 SPENT_MS: Final = DAY_MS
 PROBE_MS: Final = 60_000
 
@@ -213,6 +217,10 @@ class Keys:
         return self._name("probe")
 
     @property
+    def refusals(self) -> str:
+        return self._name("refusals")
+
+    @property
     def credentials(self) -> str:
         return self._name("credentials")
 
@@ -260,6 +268,9 @@ class Keys:
 
     def pin(self, ticket: TicketId) -> str:
         return self._name("pin", ticket)
+
+    def question(self, ticket: TicketId) -> str:
+        return self._name("question", ticket)
 
     def stop(self, ticket: TicketId) -> str:
         return self._name("stop", ticket)

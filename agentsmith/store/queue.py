@@ -339,6 +339,10 @@ class Queue:
                 if payload:
                     yield payload
 
+    async def next_ones(self, most: int) -> list[str]:
+        """The first requests on the queue, next one first; however long it is."""
+        return list(await self._redis.lrange(self._keys.queue, 0, most - 1))
+
     async def waiting(self) -> list[str]:
         """Every request on the queue, next one first."""
         return list(await self._redis.lrange(self._keys.queue, 0, -1))

@@ -86,6 +86,11 @@ class Reasons:
             for entry in entries
         ]
 
+    async def ended_as(self, ticket: TicketId) -> str | None:
+        """The status that the ticket ended with, if nobody has claimed it since and it is not long ago."""
+        word = await self._redis.get(self._keys.last_word(ticket))
+        return word.partition(" ")[0] if word else None
+
 
 def _gate(told: dict[str, Any]) -> GateResult:
     saw, remedy = str(told.get("saw", "")), str(told.get("remedy", ""))

@@ -21,15 +21,17 @@ from urllib.parse import quote
 
 import structlog
 
+from agentsmith.domain.errors import StoreRefused
 from agentsmith.store.server_binary import ServerUnavailable, find_binary
 from agentsmith.store.server_home import ServerHome
 from agentsmith.store.server_process import ParentDeath, ServerProcess, ping
 
-__all__ = ["EmbeddedServer", "ParentDeath", "ServerUnavailable", "find_binary"]
+__all__ = ["EmbeddedServer", "ParentDeath", "ServerUnavailable", "find_binary", "joined_if_up"]
 
 _POLL = 0.005
 _LOOK_AROUND = 1.0  # for what announces itself by nothing: an orphaned server, a socket that was cleaned away
 _JOIN_WITHIN = 20.0  # longer than a keeper needs to clear away an old server and to start a new one
+_HIDDEN_FOR = 2.0  # a keeper's socket whose folder cannot be seen from here does not appear by waiting
 _STEADY_AFTER = 1.0  # a server that dies younger counts as one that did not start
 _FAILURES_TO_GIVE_UP = 6
 _FIRST_PAUSE = 0.05  # after one failure; doubled with every further one
@@ -86,7 +88,7 @@ class EmbeddedServer:
             return
         self._binary = await asyncio.to_thread(find_binary, self._named_binary)
         self._home.prepare()
-        give_up = time.monotonic() + _JOIN_WITHIN
+        since = time.monotonic()
         while not await self._became_keeper():
             socket = self._home.published_socket()
             answer = await ping(socket) if socket else "silent"
@@ -95,13 +97,9 @@ class EmbeddedServer:
                 log.info("embedded redis joined", socket=str(socket))
                 return
             if answer == "loading":
-                give_up = time.monotonic() + _JOIN_WITHIN
-            elif time.monotonic() > give_up:
-                raise ServerUnavailable(
-                    f"Another process keeps the Redis server of {self._home.data_dir}, but none answers "
-                    f"at {socket or 'a known place'}. Stop that process, or use another data directory: "
-                    "processes that share one must run as the same user on the same machine or container."
-                )
+                since = time.monotonic()
+            elif time.monotonic() - since > _patience(socket) and (keeper := self._home.keeper()):
+                raise self._home.out_of_reach(keeper)
             await asyncio.sleep(_POLL)
 
     async def keep(self) -> None:
@@ -175,6 +173,12 @@ class EmbeddedServer:
             try:
                 reader, writer = await asyncio.open_unix_connection(socket)
             except OSError:
+                now_at = self._home.published_socket()
+                if now_at is not None and now_at != socket and await ping(now_at) == "ready":
+                    raise ServerUnavailable(
+                        f"The Redis server of {self._home.data_dir} was at {socket} and is now at {now_at}, where a "
+                        "newer process put it. Start agentsmith anew."
+                    ) from None
                 await asyncio.sleep(_POLL)
                 continue
             try:
@@ -218,7 +222,7 @@ class EmbeddedServer:
     async def _launch(self) -> None:
         began = time.monotonic()
         try:
-            socket = self._home.publish_socket()
+            socket = self._home.publish_socket(self._socket)
             if self._socket not in (None, socket):
                 raise ServerUnavailable(
                     f"The directory of the server's socket {self._socket} is gone and cannot be made again. "
@@ -236,3 +240,31 @@ class EmbeddedServer:
         self._socket = socket
         milliseconds = round((time.monotonic() - began) * 1000)
         log.info("embedded redis started", pid=self._process.pid, socket=str(socket), ms=milliseconds)
+
+
+def _patience(socket: Path | None) -> float:
+    """For how long a keeper may be about to start its server."""
+    hidden = socket is not None and not socket.parent.exists()
+    return _HIDDEN_FOR if hidden else _JOIN_WITHIN
+
+
+async def joined_if_up(home: ServerHome, *, patience: float | None = None) -> Path | None:
+    """The socket of the server that another process keeps, or None when nobody keeps one. Starts nothing.
+
+    Raises StoreRefused when the server has no room, ServerUnavailable when it cannot be reached.
+    """
+    since = time.monotonic()
+    while (keeper := await asyncio.to_thread(home.keeper)) is not None:
+        socket = home.published_socket()
+        answer = await ping(socket) if socket else "silent"
+        if answer == "ready":
+            return socket
+        if lack := await asyncio.to_thread(home.lack_of_room):
+            raise lack
+        allowed = _patience(socket) if patience is None else patience
+        if time.monotonic() - since > allowed:
+            if answer == "loading":
+                raise StoreRefused(f"our own Redis is still reading its data in {home.folder}", remedy="wait for it")
+            raise home.out_of_reach(keeper)
+        await asyncio.sleep(_POLL)
+    return None

@@ -1,5 +1,9 @@
 """What the embedded server has on disk: its folder, its socket's folder, its configuration, log and locks.
 
+The socket lies in a folder of its own inside the data directory, where everybody who shares that directory finds it
+whatever their /tmp is (a systemd unit may have one of its own); elsewhere only if that path is too long for a socket.
+A link in the data directory says where.
+
 Two locks, both `flock`, both free again the moment their last holder dies:
 
 - `server.lock` is held by the keeper, the one process that may start and stop the server;
@@ -20,6 +24,7 @@ import re
 import shlex
 import shutil
 import signal
+import socket as sockets
 import stat
 import tempfile
 from collections.abc import Iterator
@@ -96,7 +101,50 @@ class ServerHome:
 
     def lock_as_keeper(self) -> int | None:
         """Return the held lock, to be closed to let go, or None while another process is the keeper."""
-        return self._lock(self._keeper_lock)
+        lock = self._lock(self._keeper_lock)
+        if lock is not None:
+            with suppress(OSError):  # a full disk: then nobody is told who we are
+                os.ftruncate(lock, 0)
+                os.pwrite(lock, f"process {os.getpid()} on {sockets.gethostname()}\n".encode(), 0)
+        return lock
+
+    def keeper(self) -> str | None:
+        """Who is the keeper, in words; None while nobody is. ServerUnavailable when this user may not look."""
+        try:
+            with self._keeper_lock.open(encoding="utf-8", errors="replace") as file:
+                try:
+                    fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    return file.readline().strip() or "another process"
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except OSError as error:
+            raise ServerUnavailable(
+                f"Whether a Redis server runs in {self.data_dir} cannot be seen: {error.strerror} "
+                f"({self._keeper_lock}). Run this as the user whom the data directory belongs to, or as root."
+            ) from error
+        return None
+
+    def out_of_reach(self, keeper: str) -> ServerUnavailable:
+        """What to say when there is a keeper, and its server does not answer."""
+        at = self.published_socket()
+        held = f"The Redis server of {self.data_dir} is kept by {keeper}, which holds {self._keeper_lock}"
+        if at is None:
+            return ServerUnavailable(
+                f"{held}, but where its socket is cannot be seen. It may run as another user, or be just starting: "
+                "run this as the user who started it, or try again in a moment."
+            )
+        if not at.parent.exists():
+            return ServerUnavailable(
+                f"{held}, but its socket {at} is not to be seen from here. That process probably has a /tmp of its "
+                "own (PrivateTmp of a systemd unit) or runs in another container: run this there, or start that "
+                "process again, which puts the socket into the data directory if that has a short path."
+            )
+        return ServerUnavailable(
+            f"{held}, but nobody answers at its socket {at}. Processes that share a data directory must run as the "
+            "same user, on the same machine or in the same container. If that one hangs, stop it and start it again; "
+            f"what the server says is in {self.log}."
+        )
 
     def lock_for_server(self) -> int | None:
         """Return the lock to hand to a new server, or None while an older one lives. Only for the keeper."""
@@ -131,12 +179,22 @@ class ServerHome:
             return None
         # A copied data directory brings along a link to the socket of the original; and a folder that was
         # cleaned away may have come back as somebody else's.
-        ours = socket.parent.name == self._private_name and not _why_not_private(socket.parent)
-        return socket if ours else None
+        owner = next((uid for uid in self._owners() if socket.parent.name == self._private_name(uid)), None)
+        return socket if owner is not None and not _why_not_private(socket.parent, owner) else None
 
-    def publish_socket(self) -> Path:
-        """Choose the socket's path, make its private folder, tell other processes. Only for the keeper."""
-        socket = self._choose_socket()
+    def _owners(self) -> Iterator[int]:
+        """Whose server we talk to: our own, and as root, who may look everywhere, that of the directory's owner."""
+        yield os.geteuid()
+        if os.geteuid() == 0:
+            with suppress(OSError):
+                yield self.folder.stat().st_uid
+
+    def publish_socket(self, known: Path | None = None) -> Path:
+        """Choose the socket's path, make its private folder, tell other processes. Only for the keeper.
+
+        `known` is where this process and perhaps others expect it.
+        """
+        socket = self._choose_socket(known)
         fresh = self._link.with_suffix(".new")
         fresh.unlink(missing_ok=True)
         fresh.symlink_to(socket)
@@ -144,7 +202,7 @@ class ServerHome:
         return socket
 
     def remove_socket_folder(self) -> None:
-        """Leave no litter in the temp directory. Only for the keeper, after the server's end."""
+        """Leave no litter. Only for the keeper, after the server's end."""
         if socket := self.published_socket():
             with suppress(OSError):
                 socket.unlink(missing_ok=True)
@@ -186,9 +244,9 @@ class ServerHome:
             f"bash -c {shlex.quote(repair)}, or move it away to start empty."
         )
 
-    @property
-    def _private_name(self) -> str:
-        return f"agentsmith-{os.geteuid()}-{hashlib.sha256(os.fsencode(self.data_dir)).hexdigest()[:16]}"
+    def _private_name(self, owner: int) -> str:
+        # Processes of other releases look for this very name.
+        return f"agentsmith-{owner}-{hashlib.sha256(os.fsencode(self.data_dir)).hexdigest()[:16]}"
 
     def _lock(self, path: Path) -> int | None:
         # Never inherited by accident (Python opens with O_CLOEXEC), and let go by closing alone: LOCK_UN
@@ -209,9 +267,9 @@ class ServerHome:
             ) from error
         return file
 
-    def _choose_socket(self) -> Path:
-        for base in self._socket_bases():
-            socket = base / self._private_name / "redis.sock"
+    def _choose_socket(self, known: Path | None) -> Path:
+        for base in self._socket_bases(known):
+            socket = base / self._private_name(os.geteuid()) / "redis.sock"
             if len(os.fsencode(socket)) > _LONGEST_SOCKET_PATH:
                 continue
             try:
@@ -221,35 +279,59 @@ class ServerHome:
                 pass  # ours from an earlier start, or a squatter's
             except OSError:
                 continue
-            if why := _why_not_private(socket.parent):
+            if why := _why_not_private(socket.parent, os.geteuid()):
                 raise ServerUnavailable(
                     f"The directory for the server's socket, {socket.parent}, {why}, so others could pose as "
                     "the server. Remove it, or set XDG_RUNTIME_DIR to a directory of your own."
                 )
-            return socket
+            if _takes_sockets(socket.parent):
+                return socket
+            with suppress(OSError):
+                socket.parent.rmdir()
         raise ServerUnavailable(
-            "No directory was found for the server's socket: XDG_RUNTIME_DIR and the temp directory cannot "
-            "be written to, or their paths are too long. Set XDG_RUNTIME_DIR to a short path of your own."
+            f"No directory was found for the server's socket: {self.folder}, XDG_RUNTIME_DIR and the temp directory "
+            "cannot be written to, take no sockets, or their paths are too long. Set data_dir or XDG_RUNTIME_DIR to a "
+            "short path of your own."
         )
 
-    def _socket_bases(self) -> Iterator[Path]:
-        # Other daemons may be waiting for the server to come back right where it was.
-        if published := self.published_socket():
+    def _socket_bases(self, known: Path | None) -> Iterator[Path]:
+        if known is not None:
+            yield known.parent.parent
+        # Other daemons may be waiting for the server to come back right where it was. Whoever stops in order takes
+        # the folder away; then a place that not everybody reaches, as earlier releases chose it, is left.
+        published = self.published_socket()
+        if published is not None and published.parent.is_dir():
             yield published.parent.parent
-        if runtime := os.environ.get("XDG_RUNTIME_DIR"):
-            yield Path(runtime).absolute()
+        yield self.folder
+        if published is not None:
+            yield published.parent.parent
+        for variable in ("RUNTIME_DIRECTORY", "XDG_RUNTIME_DIR"):  # of a systemd unit, and of a session
+            if runtime := os.environ.get(variable, "").partition(":")[0]:
+                yield Path(runtime).absolute()
         yield Path(tempfile.gettempdir())
         yield Path("/tmp")  # noqa: S108 - a private folder in it, checked
 
 
-def _why_not_private(folder: Path) -> str | None:
+def _takes_sockets(folder: Path) -> bool:
+    """Some shared folders of virtual machines take files and no sockets."""
+    trial = folder / f"try-{os.getpid()}"
+    with sockets.socket(sockets.AF_UNIX) as socket, suppress(OSError):
+        try:
+            socket.bind(str(trial))
+        finally:
+            trial.unlink(missing_ok=True)
+        return True
+    return False
+
+
+def _why_not_private(folder: Path, owner: int) -> str | None:
     try:
         found = folder.lstat()
     except OSError:
         return None  # nothing there yet
     if not stat.S_ISDIR(found.st_mode):
         return "is not a directory"
-    if found.st_uid != os.geteuid():
+    if found.st_uid != owner:
         return f"belongs to user {found.st_uid}"
     if stat.S_IMODE(found.st_mode) != 0o700:
         return f"has mode {stat.S_IMODE(found.st_mode):o} instead of 700"

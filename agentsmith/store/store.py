@@ -15,9 +15,11 @@ from agentsmith.store.orders import Orders
 from agentsmith.store.pins import Pins
 from agentsmith.store.places import Places
 from agentsmith.store.presence import Presence
+from agentsmith.store.questions import Questions
 from agentsmith.store.queue import Queue
 from agentsmith.store.quota import Quotas
 from agentsmith.store.reasons import Reasons
+from agentsmith.store.refusals import Refusals
 from agentsmith.store.runs import Runs
 from agentsmith.store.scripting import Script
 from agentsmith.store.signals import Signals
@@ -63,7 +65,9 @@ class Store:
         self.places = Places(self.redis, self.keys)
         self.orders = Orders(self.redis, self.keys)
         self.pins = Pins(self.redis, self.keys)
+        self.questions = Questions(self.redis, self.keys)
         self.reasons = Reasons(self.redis, self.keys)
+        self.refusals = Refusals(self.redis, self.keys)
         self.quotas = Quotas(self.redis, self.keys)
         self.presence = Presence(self.redis, self.keys, settle_ms=settle_ms)
 

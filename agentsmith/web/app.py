@@ -45,7 +45,7 @@ class Answers:
         ticket = tracker.ticket_id(key)
         try:
             async with asyncio.timeout(_WITHIN):
-                return JSONResponse(explain.as_data(ticket, await explain.known(self.store, ticket)))
+                return JSONResponse(explain.as_data(ticket, await explain.known(self.store, ticket, tracker.name)))
         except (*AWAY, TimeoutError):
             return JSONResponse(explain.as_data(ticket, None), status_code=503)
 

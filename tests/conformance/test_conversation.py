@@ -1,12 +1,21 @@
-"""T19 and T20: hearing what people say on a ticket, and showing them that it was read. And who belongs where."""
+"""T19, T20 and T22: hearing what people say on a ticket, and showing them that it was read. And who belongs where."""
 
 from __future__ import annotations
 
 import pytest
 
 from agentsmith.boottime import boottime
-from agentsmith.domain.conversation import Acknowledged, TakesCommands
+from agentsmith.domain.conversation import (
+    CLOCKS_DIFFER,
+    Acknowledged,
+    Command,
+    KeepsRemarks,
+    TakesCommands,
+    Verb,
+    command_in,
+)
 from agentsmith.domain.errors import TrackerError
+from agentsmith.domain.memo import Memo
 from agentsmith.domain.ticket import Actor, Ticket
 from agentsmith.domain.tracker import KnowsCircles
 from tests.conformance.harness import Fault, Platform
@@ -134,3 +143,26 @@ async def test_who_belongs_where_is_told(platform: Platform, platform_name: str)
     assert await where("alice", set(), set()) == ""
     nobody = Actor("", "core")
     assert await fresh.belongs_to(nobody, teams=frozenset({"core"}), roles=frozenset({role})) == ""
+
+
+async def test_T22_everything_said_since_a_moment_is_told_with_author_and_time(
+    platform: Platform, ticket: Ticket
+) -> None:
+    tracker = platform.tracker
+    assert isinstance(tracker, KeepsRemarks)
+    assert await tracker.remarks(ticket, since=0) == ()
+    await platform.person_comments(ticket.key, "first\n\nand more", actor="alice")
+    await platform.person_comments(ticket.key, "/agent-smith answer second", actor="bob")
+    await tracker.write_sticky(ticket, "ours", Memo("r", 1), known=None, deadline=soon())
+    told = await tracker.remarks(ticket, since=0)
+    assert [remark.author.name for remark in told[:2]] == ["alice", "bob"]
+    assert told[0].text.split() == ["first", "and", "more"]
+    assert command_in(told[1].text, "agent-smith") == Command(Verb.ANSWER, "answer", "second")
+    assert told[2].author.id == (await tracker.me()).id
+    assert all(remark.at is not None for remark in told)
+    ref = await voice(platform).remark(ticket, told[1].id)
+    assert ref is not None
+    assert (ref.author, ref.text, ref.at) == (told[1].author, told[1].text, told[1].at)
+    newest = max(remark.at.timestamp() for remark in told if remark.at is not None)
+    assert await tracker.remarks(ticket, since=newest + CLOCKS_DIFFER + 1) == ()
+    assert await tracker.remarks(ticket, since=newest)

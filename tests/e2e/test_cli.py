@@ -75,7 +75,11 @@ async def test_status_shows_queue_runs_and_processes(cli: Cli) -> None:
             await cli.new(f"Number {number}", "agent-smith:long")
             label = "agent-smith:in-progress" if number == 1 else "agent-smith:enqueued"
             await cli.wait_for_label(str(number), label)
+        await _child_of(cli, "1")
         seen = cli.json("status")
+        assert seen["queued"] == 2
+        [running] = seen["running"]
+        assert (running["title"], running["pipeline"], bool(running["step"])) == ("Number 1", "long", True)
         assert seen["redis"]["reachable"] is True
         assert [(q["position"], q["key"], q["pipeline"], q["title"]) for q in seen["queue"]] == [
             (1, "2", "long", "Number 2"),
@@ -137,6 +141,11 @@ async def test_cancel_stops_a_run_and_empties_the_queue(cli: Cli) -> None:
             assert "agent-smith:failed" in (await cli.ticket(key)).labels
         told = cli.run("cancel", "1", code=1)
         assert told.stderr == "local/tickets#1 is neither running nor queued: its label says failed\n"
+        closed = await cli.new("Closed")
+        async with cli.desk() as desk:
+            await desk.close(closed, actor="ann")
+            await desk.label(closed, "agent-smith:long", actor="ann")
+        assert "it is closed, and so it will not start" in cli.run("cancel", closed, code=1).stderr
 
 
 async def _child_of(cli: Cli, key: str) -> int:

@@ -216,7 +216,7 @@ async def test_commands_in_comments_on_the_built_in_tracker(
     await comment(key, "/agent-smith cancel")
     await answered(key, "there is nothing to cancel")
     await comment(key, "/agent-smith dance")
-    await answered(key, "one of: retry, cancel, why")
+    await answered(key, "one of: retry, answer, cancel, why")
 
 
 async def test_cancel_in_a_comment_ends_a_run(tmp_path: Path, redis_url: str, namespace: str, daemons: Daemons) -> None:

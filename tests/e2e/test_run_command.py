@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from agentsmith.cli import app, records
+from agentsmith.cli import app, output, records
 from agentsmith.config import Pipeline
 from agentsmith.pipelines.record import FOLDER, LOG, Recorder
 from tests.support.cli import Cli, quiet_logs
@@ -166,6 +166,16 @@ def test_runs_and_their_output_are_found_by_run_and_by_ticket(cli: Cli, capsys: 
     third = ticket(cli)
     assert Said(capsys, "runs", third).out == "it has no runs on this machine\n"
     assert Said(capsys, "runs", third, "--json").data == []
+
+
+def test_the_name_of_a_run_is_never_broken(
+    cli: Cli, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Said(capsys, "run", ticket(cli), "--pipeline", "greet")
+    [run] = Said(capsys, "runs", "--json").data
+    monkeypatch.setattr(output, "fancy", lambda *_: True)
+    monkeypatch.setenv("COLUMNS", "40")
+    assert [line.split()[0] for line in Said(capsys, "runs").out.splitlines()] == ["Run", run["run"]]
 
 
 def test_a_tickets_key_is_never_taken_for_the_beginning_of_a_runs_name(

@@ -95,9 +95,3 @@ def test_why_and_quota_without_a_daemon_say_that_nothing_is_known(cli: Cli) -> N
 
 def test_why_of_what_names_no_ticket_is_bad_input(cli: Cli) -> None:
     assert "name a ticket by its key (3)" in cli.run("why", "seven", code=2).stderr
-
-
-def test_the_bench_compares_the_queue_with_the_raw_server(cli: Cli) -> None:
-    figures = cli.json("bench", "--jobs", "100")
-    assert {"push_to_raw", "take_and_acknowledge_to_raw", "idle_pick_up_to_round_trip"} < figures.keys()
-    assert all(value > 0 for value in figures.values()), figures

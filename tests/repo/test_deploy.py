@@ -53,30 +53,62 @@ def test_only_who_has_the_password_gets_into_redis_and_only_this_machine_reaches
     assert "ports" not in found["services"]["redis"]
     assert found["networks"]["store"] == {"internal": True}
     for name, service in found["services"].items():
-        assert service["secrets"] == ["redis_password"]
+        assert "redis_password" in service["secrets"]
         assert all(port.startswith("127.0.0.1:") for port in service.get("ports", []))
         if name != "redis":
             assert not any("REDIS" in variable for variable in service["environment"]), (
                 "whoever inspects the container would see it"
             )
-            assert service["entrypoint"][0] == "sh", "which every image has"
-            assert "redis://:$$(cat /run/secrets/redis_password)@redis" in service["entrypoint"][-2]
 
 
-def test_the_password_is_in_no_commit_and_in_no_image() -> None:
+def test_compose_hands_secrets_over_in_files_that_only_root_reads() -> None:
+    found = yaml.safe_load((DEPLOY / "compose.yaml").read_text())
+    ours = [service for name, service in found["services"].items() if name != "redis"]
+    for service in ours:
+        assert service["secrets"] == ["redis_password", "environment"]
+        assert (service["user"], service["entrypoint"]) == ("root", ["with-secrets", "agentsmith"])
+        assert "env_file" not in service, "the container's configuration would hold them"
+    assert found["secrets"] == {name: {"file": f"./{name}"} for name in ("redis_password", "environment")}
+    assert "COPY deploy/with-secrets /usr/local/bin/with-secrets" in (DEPLOY / "Dockerfile").read_text()
+    assert os.access(DEPLOY / "with-secrets", os.X_OK)
+
+
+def test_no_secret_is_in_a_commit_or_in_an_image() -> None:
     for file in (".gitignore", ".dockerignore"):
-        assert "deploy/redis_password" in (DEPLOY.parent / file).read_text().splitlines()
+        assert {"deploy/redis_password", "deploy/environment"} <= set((DEPLOY.parent / file).read_text().splitlines())
 
 
-def test_the_entrypoint_hands_the_password_and_the_arguments_on(tmp_path: Path) -> None:
-    script = services()["front"]["entrypoint"][-2].replace("$$", "$").replace("/run/secrets", str(tmp_path))
-    (tmp_path / "redis_password").write_text("s3cret\n")
-    program = tmp_path / "agentsmith"
-    program.write_text('#!/bin/sh\necho "$AGENTSMITH_REDIS__URL" "$@"\n')
+def with_secrets(folder: Path, environment: str) -> subprocess.CompletedProcess[str]:
+    """The container's entry point with these secrets; `setpriv` and `agentsmith` only tell what they were told."""
+    (folder / "redis_password").write_text("s3cret\n")
+    (folder / "environment").write_text(environment)
+    (folder / "with-secrets").write_text(
+        (DEPLOY / "with-secrets").read_text().replace("/run/secrets", shlex.quote(str(folder)))
+    )
+    program = folder / "setpriv"
+    program.write_text('#!/bin/sh\nprintf "%s\\n" "$HOME" "$AGENTSMITH_REDIS__URL" "${TOKEN-}" "${LAST-}" "$$" "$*"\n')
     program.chmod(0o700)
-    command = ["sh", "-c", script, "agentsmith", "up", "--role", "consumer"]
-    told = subprocess.run(command, check=True, capture_output=True, text=True, env={"PATH": f"{tmp_path}:{os.defpath}"})
-    assert told.stdout == "redis://:s3cret@redis:6379/0 up --role consumer\n"
+    command = ["sh", str(folder / "with-secrets"), "agentsmith", "up", "--role", "consumer"]
+    env = {"PATH": f"{folder}:{os.defpath}"}
+    return subprocess.run(command, check=False, capture_output=True, text=True, env=env)
+
+
+def test_the_entry_point_hands_secrets_and_arguments_on_to_one_who_is_not_root(tmp_path: Path) -> None:
+    told = with_secrets(tmp_path, '# of the tracker\n\nTOKEN=a b "$(touch pwned)" `id` = \'\nLAST=no newline')
+    home, redis, token, last, _, words = told.stdout.splitlines()
+    assert (home, redis) == ("/home/agentsmith", "redis://:s3cret@redis:6379/0")
+    assert (token, last) == ('a b "$(touch pwned)" `id` = \'', "no newline"), "nothing in a value is for the shell"
+    assert words.startswith("--reuid=agentsmith --regid=agentsmith --init-groups")
+    assert words.endswith(" agentsmith up --role consumer")
+    assert (told.returncode, told.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("line", ["no equals sign 5eal", "0BAD=5eal", "-p=5eal", "A-B=5eal", "=5eal"])
+def test_the_entry_point_refuses_what_is_no_variable_and_does_not_quote_it(tmp_path: Path, line: str) -> None:
+    told = with_secrets(tmp_path, f"TOKEN=fine\n{line}\n")
+    assert told.returncode == 2
+    assert "each line must be NAME=value" in told.stderr
+    assert "5eal" not in told.stdout + told.stderr
 
 
 @pytest.mark.parametrize("known", [True, False])
@@ -130,7 +162,16 @@ def test_stopping_waits_longer_than_a_drain() -> None:
 def test_the_image_has_what_steps_need() -> None:
     image = (DEPLOY / "Dockerfile").read_text()
     assert re.search(r"^USER (?!root)\w+", image, flags=re.MULTILINE)
-    assert re.search(r"\bgit\b", image)
+    installed = " ".join(re.findall(r"apt-get install .*", image)).split()
+    assert {"git", "openssh-client"} <= set(installed)
+
+
+def test_the_image_has_a_coding_agent_inside_only_if_one_is_named() -> None:
+    image = (DEPLOY / "Dockerfile").read_text()
+    assert re.search(r"^ARG AGENT=$", image, flags=re.MULTILINE)
+    assert 'if [ -n "$AGENT" ]' in image
+    builds = [service["build"] for name, service in services().items() if name != "redis"]
+    assert all(build["args"]["AGENT"] == "${AGENT:-}" for build in builds)
 
 
 def test_nobody_but_the_daemon_holds_the_environment_of_the_container() -> None:

@@ -106,6 +106,17 @@ file.write_text((file.read_text() if file.exists() else "") + "x")
         assert [made.number for made in code.forge.open.values()] == ["1"]
 
 
+@pytest.mark.parametrize(("after", "ends"), [("exit 1", Status.FAILED), ("exit 79", Status.WAITING)])
+async def test_the_comment_links_to_the_pull_request_however_the_run_ended(
+    opened: Open, after: str, ends: Status
+) -> None:
+    steps = [*CODING[:-1], {"pull_request": None, "with": {"draft": True}}, {"run": after}]
+    async with opened(steps) as code:
+        key = await code.carry_through()
+        assert await status(code, key) is ends
+        assert "The draft of the pull request: https://code.example/pulls/1" in await comment(code, key)
+
+
 @pytest.mark.parametrize("where", ["configured", "repository"])
 async def test_a_red_gate_makes_a_draft(opened: Open, where: str) -> None:
     files = {".agentsmith/verify": "#!/bin/sh\necho 1 test failed; exit 1\n"} if where == "repository" else None

@@ -121,7 +121,7 @@ async def test_an_issue_that_people_have_commented_on_costs_one_more(gitlab: Ben
     assert len(gitlab.simulator.counted_requests()) == BUDGET + 1
 
 
-async def test_who_may_what_costs_four_requests_and_then_three(gitlab: Bench) -> None:
+async def test_who_may_what_costs_five_requests_and_then_four(gitlab: Bench) -> None:
     """Whether somebody is a program does not change; what they may do does."""
     tracker = gitlab.tracker()
     iid = gitlab.issue(TRIGGER)
@@ -129,13 +129,14 @@ async def test_who_may_what_costs_four_requests_and_then_three(gitlab: Bench) ->
     mona = gitlab.simulator.hub.world.user("mona").id
     gitlab.sent()
     await tracker.labelled_by(ticket, TRIGGER)
-    history, person, edits, member = gitlab.sent()
+    history, renames, person, edits, member = gitlab.sent()
     assert history == f"GET /issues/{iid}/resource_label_events 200"
+    assert renames == "POST /api/graphql 200"
     assert person == f"GET /users/{mona} 200"
     assert edits == f"GET /issues/{iid}/notes 200"
     assert member == f"GET /members/all/{mona} 200"
     await tracker.labelled_by(ticket, TRIGGER)
-    assert len(gitlab.sent()) == 3
+    assert len(gitlab.sent()) == 4
 
 
 async def test_an_idle_poll_of_one_page_costs_one_request(gitlab: Bench) -> None:

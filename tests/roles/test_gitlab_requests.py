@@ -408,6 +408,7 @@ async def test_who_labelled_is_read_from_the_end_of_the_history(gitlab: Bench) -
     assert [(r.raw_path, r.query) for r in gitlab.recorded()] == [
         (f"{ISSUE}/resource_label_events", "per_page=3"),
         (f"{ISSUE}/resource_label_events", "per_page=3&page=4"),
+        *[("/api/graphql", "")] * 4,
         (f"/api/v4/users/{mona}", ""),
         (f"{ISSUE}/notes", "order_by=updated_at&sort=desc&per_page=3"),
         (f"{ROOT}/members/all/{mona}", ""),

@@ -15,11 +15,14 @@ from agentsmith.config import Consumer as ConsumerSettings
 from agentsmith.config import Duration, Grace, Pipeline
 from agentsmith.config import Run as RunSettings
 from agentsmith.domain.errors import RateLimited
+from agentsmith.domain.intent import Intent
 from agentsmith.domain.lifecycle import Status
 from agentsmith.domain.memo import Memo
 from agentsmith.domain.ticket import Ticket
 from agentsmith.domain.tracker import Sticky
+from agentsmith.publish import Published
 from agentsmith.store import Store
+from agentsmith.ticketlock import holding
 from tests.support.wait import wait_until
 from tests.support.world import World, open_world, world_config
 
@@ -210,6 +213,21 @@ async def test_without_a_link_the_comment_names_the_command(opened: OpenWorld) -
     run = comment.split("Run `")[1].split("`")[0]
     assert f"`agentsmith logs {run}`" in comment
     assert "agentsmith retry" in comment
+
+
+async def test_a_withdrawal_that_comes_late_does_not_touch_the_comment_of_what_has_ended(opened: OpenWorld) -> None:
+    async with opened({"run": "true"}) as world:
+        key = await world.open_ticket()
+        await world.claim(key)
+        await world.run_queue()
+        before, store, ticket = await world.comments(key), world.store, world.ticket_id(key)
+        async with holding(store, "local", ticket) as lock:
+            late = Intent(ticket, "local", key, 0, Status.IN_PROGRESS, None, "r", "withdrawn", "its label is gone")
+            begun = await store.intents.decide(ticket, late, lock_key=lock.key, token=lock.token, look_in=0)
+            told = await world.parts.publisher.publish(replace(late, fence=begun.fence), lock=lock)
+        assert told == Published(Status.DONE)
+        assert await world.statuses(key) == {Status.DONE}
+        assert await world.comments(key) == before
 
 
 async def _until(world: World, key: str, status: Status) -> None:

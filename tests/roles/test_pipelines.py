@@ -217,7 +217,7 @@ async def test_a_question_parks_the_ticket_and_is_asked(opened: OpenWorld, scrip
         statuses, comment, record = await carry_through(world)
     assert statuses == {Status.WAITING}
     assert "Which database?" in comment
-    assert "Answer on the ticket" in comment
+    assert "`/agent-smith answer`" in comment
     assert record.question == "Which database?"
 
 

@@ -22,7 +22,7 @@ from tests.support.stage_world import TRIGGERS, StageWorld, stage_world
 BUDGET = {"github": 9, "gitlab": 8, "azure-devops": 6, "jira": 8}
 """Requests that count against a quota, from the label to done, comment included; look-ups of people apart."""
 IDLE_POLL = {"github": 0, "gitlab": 1, "azure-devops": 1, "jira": 1}
-LOOK_UPS = {"github": 2, "gitlab": 3, "azure-devops": 3, "jira": 3}
+LOOK_UPS = {"github": 2, "gitlab": 4, "azure-devops": 3, "jira": 3}
 """What it costs to find out who set the label and what they may, the first time."""
 TRIGGER = TRIGGERS[1]
 

@@ -208,7 +208,17 @@ async def test_the_same_rules_have_the_same_digest_in_every_process(watched: Wat
 OTHER_VALUES: tuple[object, ...] = (
     *(3, 77, 0.25, True, False, "7s", "70m", "2 GB", "another", "json", "warning", "write", "/elsewhere"),
     *(["another"], "127.0.0.9", "redis://127.0.0.9", "http://127.0.0.9", "always", {"memory": "1 GB"}, "codex"),
-    *("21s", "none", "admin", "anyone", "https://e.org/{run}", ["sudo", "{command}"], {"users": ["ann"]}, "lib"),
+    *(
+        "21s",
+        "none",
+        "admin",
+        "some.env",
+        "anyone",
+        "https://e.org/{run}",
+        ["sudo", "{command}"],
+        {"users": ["ann"]},
+        "lib",
+    ),
     *({"another": {"command": ["echo"]}}, {"hello": {"steps": [{"run": "true"}]}}),
     *([{"label": "another", "pipeline": "hello"}], {"another": {"platform": "git", "url": "https://e.org/a.git"}}),
     {"another": {"platform": "github", "repository": "acme/another", "token": "t0k3n"}},
@@ -231,6 +241,7 @@ def test_every_setting_is_in_force_after_a_reload_or_said_to_need_a_restart(tmp_
         "trackers": {"web": {"platform": "github", "repository": "acme/web", "token": "t0k3n"}},
         "repositories": {"lib": {"platform": "git", "url": "https://example.org/lib.git"}},
     }
+    (tmp_path / "some.env").touch()
     first = load_text(tmp_path, json.dumps(base))
     paths = [
         *settings_of(Config),

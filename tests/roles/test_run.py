@@ -304,6 +304,10 @@ async def test_a_drained_run_is_given_back_and_not_counted(opened: OpenWorld, tm
         [payload] = await world.queued()
         assert PipelineRequest.from_json(payload).ticket == world.ticket_id(key)
         assert await world.store.runs.attempts(world.ticket_id(key)) == 0
+        [comment] = await world.comments(key)
+        assert "is waiting for a free slot" in comment
+        assert "was stopped. It begins again" in comment
+        assert "being worked on" not in comment
 
 
 async def test_P6_a_run_that_lost_its_lease_stops_and_writes_nothing(

@@ -134,7 +134,7 @@ async def test_why_of_what_nobody_looked_at_is_unknown(world: World) -> None:
 async def test_an_unknown_word_is_told_what_there_is(world: World) -> None:
     key = await world.open_ticket()
     await obey(world, await says(world, key, "/agent-smith dance"))
-    assert "retry, cancel, why" in (await world.comments(key))[-1]
+    assert "retry, answer, cancel, why" in (await world.comments(key))[-1]
 
 
 async def test_P7_a_stranger_gets_neither_obedience_nor_an_answer(

@@ -96,19 +96,21 @@ def squat_as_another(folder: Path) -> str:
 async def test_the_sockets_directory_is_squatted(
     tmp_path: Path, runtime_dir: Path, monkeypatch: pytest.MonkeyPatch, squat: object
 ) -> None:
-    async with EmbeddedServer(tmp_path / "data") as server:
+    data = tmp_path / ("far" * 33)  # too long a path for a socket inside
+    async with EmbeddedServer(data) as server:
         folder = Path(server.url.removeprefix("unix://")).parent
+        assert folder.parent == runtime_dir
     assert callable(squat)
     why = squat(folder)
-    (tmp_path / "data" / "redis" / "redis.sock").unlink()
-    message = await refusal(tmp_path / "data")
+    (data / "redis" / "redis.sock").unlink()
+    message = await refusal(data)
     assert f"{folder}, {why}" in message
     assert "Remove it, or set XDG_RUNTIME_DIR" in message
 
     (runtime_dir / "mine").mkdir()
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(runtime_dir / "mine"))
-    (tmp_path / "data" / "redis" / "redis.sock").symlink_to(folder / "redis.sock")
-    async with EmbeddedServer(tmp_path / "data") as server:
+    (data / "redis" / "redis.sock").symlink_to(folder / "redis.sock")
+    async with EmbeddedServer(data) as server:
         assert str(runtime_dir / "mine") in server.url
 
 
@@ -119,7 +121,7 @@ async def test_another_keeper_has_no_server_to_join(tmp_path: Path, monkeypatch:
     lock = home.lock_as_keeper()
     assert lock is not None
     message = await refusal(tmp_path / "data")
-    assert f"Another process keeps the Redis server of {tmp_path / 'data'}, but none answers" in message
+    assert f"The Redis server of {tmp_path / 'data'} is kept by process {os.getpid()} on " in message
     os.close(lock)
 
 
@@ -241,9 +243,8 @@ async def test_a_full_disk_is_waited_out_and_named(small_disk: Path) -> None:
                 return any("no room" in line["event"] for line in logs)
 
             await wait_until(waits, what="the server to be missed")
-            told = await gather(Config(data_dir=data_dir))
-            assert str(data_dir) in told["redis"]["problem"]
-            assert "bytes are free" in told["redis"]["problem"]
+            with pytest.raises(StoreRefused, match=rf"no room .*{data_dir}.* bytes are free"):
+                await gather(Config(data_dir=data_dir))
             junk.unlink()
             socket = Path(server.url.removeprefix("unix://"))
 

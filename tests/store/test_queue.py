@@ -35,6 +35,12 @@ async def test_first_in_first_out(store: Store) -> None:
     assert [await store.queue.take("c1", wait=1) for _ in payloads] == payloads
 
 
+async def test_the_first_are_read_without_the_rest(store: Store) -> None:
+    payloads = await pushed(store, 1, 2, 3)
+    assert await store.queue.next_ones(2) == payloads[:2]
+    assert await store.queue.depth() == 3
+
+
 async def test_a_request_given_back_goes_to_the_front(store: Store) -> None:
     (first,) = await pushed(store, 1)
     assert await store.queue.push(a_request(2), front=True) is Pushed.PUSHED

@@ -120,7 +120,7 @@ def servers_of(data_dir: Path) -> list[int]:
     home = ServerHome(data_dir)
     marks = (
         str(home.folder),
-        home._private_name,
+        home._private_name(os.geteuid()),
     )  # as argument, then in the title that the server gives itself
     return [
         pid

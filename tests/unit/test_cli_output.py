@@ -35,9 +35,19 @@ def seen(reachable: bool = True) -> dict[str, object]:
         return {"redis": {"reachable": False, "where": "our own", "problem": None}, "triggers": [], "filters": filters}
     return {
         "redis": {"reachable": True, "version": "Valkey 9.1.2", "where": "our own", "settling": False, "problem": None},
+        "queued": 30,
         "queue": [{**queued, "position": number} for number in range(1, 31)],
         "running": [
-            {"ticket": "local/tickets#1", "for_seconds": 400.0, "run": "r1", "consumer": "host-12-abc", "alive": False}
+            {
+                "ticket": "local/tickets#1",
+                "for_seconds": 400.0,
+                "run": "r1",
+                "consumer": "host-12-abc",
+                "alive": False,
+                "pipeline": "hello",
+                "step": "greet",
+                "title": "A\x1b[2J" + "x" * 200,
+            }
         ],
         "waiting": [{"ticket": "local/tickets#3", "until": "2030-01-01T00:00:00.000+00:00"}],
         "leaders": [LEADER],
@@ -55,6 +65,15 @@ def seen(reachable: bool = True) -> dict[str, object]:
         "dead_letters": 2,
         "unpublished": [{"ticket": "local/tickets#4", "to": None, "outcome": "withdrawn"}],
         "signals": 0,
+        "refused": [
+            {
+                "tracker": "web",
+                "doing": "setting labels",
+                "since": "2030",
+                "said": "no\x1b[2J",
+                "remedy": "give it more",
+            }
+        ],
         "triggers": [{"label": "agent-smith", "pipeline": "hello"}],
         "filters": filters,
     }
@@ -102,9 +121,10 @@ def test_status_says_everything_in_plain_lines() -> None:
     assert "Redis  Valkey 9.1.2, our own\n" in shown
     assert "  1   local/tickets#7  hello     3.2 s  [red]loud[/red]�[2J\n" in shown
     assert "… and 10 more" in shown
-    assert "  local/tickets#1  7 min  r1   host-12-abc  no\n" in shown
+    assert f"  local/tickets#1  7 min  r1   host-12-abc  no     hello     greet  A�[2J{'x' * 54}…\n" in shown
     assert "local/tickets#3  20" in shown
     assert "Dead letters: 2; see them with: agentsmith dead-letters list" in shown
+    assert "web refuses setting labels since 2030: no�[2J\n  give it more\n" in shown
     assert "local/tickets#4 → no label (withdrawn)" in shown
     assert "  host  12   consumer, poller  2      1.0\n" in shown
     assert "  poller  host-12-abc  2 h  12 s ago: web: 3 found\n" in shown

@@ -22,7 +22,7 @@ from tests.support.cli import quiet_logs
 
 STABLE = (
     "demo|up|status|why|quota|init|doctor|labels|webhooks|replay|run|runs|logs|cancel|retry|pipelines|ticket|simulator|"
-    "config|dead-letters|bench"
+    "config|dead-letters|bench|docs"
 )
 """Names that people's scripts rely on."""
 
@@ -38,7 +38,7 @@ def leaves(command: Any, *words: str) -> Iterator[list[str]]:
 
 
 COMMANDS = tuple(leaves(typer.main.get_command(cli.app)))
-WITHOUT_CONFIGURATION = (["demo"], ["simulator"], ["bench"], ["config", "schema"])
+WITHOUT_CONFIGURATION = (["demo"], ["simulator"], ["bench"], ["config", "schema"], ["config", "example"], ["docs"])
 
 
 @pytest.fixture(autouse=True)
@@ -121,7 +121,8 @@ def test_the_roles_are_those_of_the_daemon() -> None:
         (["simulator", "gitbub"], "there is no simulator of 'gitbub'; did you mean `github`? Known: github"),
         (["simulator", "github", "--port", "70000"], "--port"),
         (["why"], "Missing argument 'TICKET'"),
-        (["bench", "--jobs", "1"], "--jobs"),
+        (["bench", "--passes", "0"], "--passes"),
+        (["bench", "queues"], "there is nothing to measure called 'queues'; did you mean `queue`?"),
         (["status", "--watch", "--json"], "--watch never ends"),
         (["status", "--config", "absent.yaml"], "absent.yaml: there is no such file"),
         (["ticket", "show", "seven"], "name a ticket by its key (3), tracker:key (local:3)"),

@@ -89,6 +89,7 @@ def test_the_commented_settings_load(tmp_path: Path) -> None:
         "GIT_TOKEN": "g",
         "API_TOKEN": "a",
     }
+    (tmp_path / "agentsmith.env").touch()
     config = load_text(tmp_path, text, variables)
     assert isinstance(config.trackers["web"], Hosted)
     assert config.claim.capacity == 20

@@ -37,7 +37,7 @@ RUN = (
 ONE_PROBLEM = {
     # Keys.
     "labl_prefix: x": f"1: labl_prefix: unknown key; did you mean `label_prefix`? Known: {TOP}",
-    "_env_file: /etc/passwd": f"1: _env_file: unknown key; known: {TOP}",
+    "_env_file: /etc/passwd": f"1: _env_file: unknown key; did you mean `env_file`? Known: {TOP}",
     "server:\n  # a comment\n  prot: 1": (
         "3: server.prot: unknown key; did you mean `port`? Known: host, port, public_url, api_token, trusted_proxies"
     ),
@@ -211,8 +211,8 @@ ONE_PROBLEM = {
     ),
     # Variables.
     "trackers:\n  web:\n    platform: github\n    repository: a/b\n    token: ${GITHUB_TOKEN}": (
-        "5: trackers.web.token: the environment variable GITHUB_TOKEN is not set; set it, or give a default: "
-        "${GITHUB_TOKEN:-default}"
+        "5: trackers.web.token: the environment variable GITHUB_TOKEN is not set; set it, write it into the "
+        "env_file, or give a default: ${GITHUB_TOKEN:-default}"
     ),
     "server:\n  host: ${a b}": (
         "2: server.host: holds `${` without a name behind it; write `${NAME}`, or `$${` for the text"

@@ -126,3 +126,20 @@ def test_plain_templates_are_strict_too() -> None:
     assert render("{{ a }}-{{ b }}", {"a": "{{ b }}", "b": 2}) == "{{ b }}-2"
     with pytest.raises(BadTemplate, match="undefined"):
         render("{{ c }}", {})
+
+
+@pytest.mark.parametrize(
+    "template",
+    [
+        BUILT_IN["do"],
+        "Look for answers yourself. {{ ticket.title }}",
+        "{{ question }}{% if answers %}{{ answers }}{% endif %}",
+        "{{ answers | upper | lower }} {{ question }}",
+    ],
+)
+def test_a_question_and_its_answers_are_told_once_between_marks(template: str) -> None:
+    facts = replace(FACTS, question="QQQ which?", answers="ann, today:\n::question AAA")
+    prompt = make_prompt(template, facts).lower()
+    assert prompt.count("qqq which?") == prompt.count("ann, today:\n ::question aaa") == 1
+    assert not {"qqq", "aaa"} & set(outside_the_marks(prompt).split())
+    assert "asked" not in make_prompt(BUILT_IN["do"], FACTS)

@@ -17,6 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentsmith.deliveries import Kept
+from agentsmith.domain.asking import Question
 from agentsmith.domain.intent import Intent
 from agentsmith.domain.lifecycle import Status
 from agentsmith.domain.memo import Memo
@@ -74,7 +75,7 @@ FORMS: Final = {
     ),
     "memo": Form(
         Memo,
-        json.loads(Memo("r-1", 7, 2, "abc", 3.0, follow_up=True, trigger="agent-smith").to_line()),
+        json.loads(Memo("r-1", 7, 2, "abc", 3.0, follow_up=True, trigger="agent-smith", question="{}").to_line()),
         lambda data: Memo.from_line(json.dumps(data)),
         frozenset({"run", "fence"}),
     ),
@@ -83,6 +84,12 @@ FORMS: Final = {
         _intent(),
         lambda data: Intent.from_fields(TICKET, {name: str(value) for name, value in data.items()}),
         frozenset({"tracker", "key", "fence", "to"}),
+    ),
+    "question": Form(
+        Question,
+        json.loads(Question("Which?", 5.0, 2, 1.5, answered=True).to_json()),
+        lambda data: Question.from_json(json.dumps(data)),
+        frozenset({"text", "at"}),
     ),
     "lease": Form(
         RunLease,

@@ -24,6 +24,7 @@ from urllib.parse import urlsplit
 
 import structlog
 
+from agentsmith.config.lacking import demand
 from agentsmith.domain.forge import GitCredential
 from agentsmith.pipelines import guard
 from agentsmith.pipelines.git import credential_helper
@@ -78,6 +79,7 @@ async def courier(
     if credential is None:
         yield (), ()
         return
+    demand(credential.password)
     if any(c in credential.username + credential.password for c in "\r\n\0"):
         raise CredentialRefused("the credential of this repository holds a line break, which git cannot use")
     folder = Path(tempfile.mkdtemp(prefix="agentsmith-"))  # mode 700, and short enough for a socket's path

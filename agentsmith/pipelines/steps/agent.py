@@ -164,4 +164,6 @@ def facts_of(context: StepContext, task: str = "do") -> PromptFacts:
         attempt=request.attempt,
         wake_reason=request.wake_reason or "",
         previous_error=context.memory.previous_error,
+        question=context.wake.question.text if context.wake.question is not None else "",
+        answers="\n\n".join(f"{note.author}, {note.when}:\n{note.text}" for note in context.wake.notes),
     )

@@ -16,9 +16,9 @@ from starlette.responses import JSONResponse, Response
 from agentsmith.simulators.frame import Call, Unsupported
 from agentsmith.simulators.github.access import credential_of
 from agentsmith.simulators.github.answers import read_object
-from agentsmith.simulators.github.graphql_document import BadDocument, Document, Selected, Variable, read
 from agentsmith.simulators.github.graphql_schema import SCHEMA, Failed, Field, Thing, Visit
 from agentsmith.simulators.github.hub import Hub
+from agentsmith.simulators.graphql_document import BadDocument, Document, Selected, Variable, read
 
 
 class GraphqlEndpoint:

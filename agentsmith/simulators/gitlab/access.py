@@ -135,6 +135,10 @@ class Door:
         """Whether label changes by this caller have an effect; without the right they are dropped in silence."""
         return self.level(call, project) >= PLANNER and "silent_permission_loss" not in call.quirks
 
+    def shows(self, call: Call, project: Project, issue: Issue) -> bool:
+        """Whether the caller gets to see an issue that was found some other way than by the path."""
+        return project.issues_enabled and self._sees(call, project) and self._may_see(call, project, issue)
+
     def _sees(self, call: Call, project: Project) -> bool:
         return not project.private or self.level(call, project) >= GUEST
 

@@ -87,9 +87,16 @@ class Changes:
         self, project: Project, name: str, color: str = AUTO_COLOR, description: str | None = None
     ) -> Label:
         """A new label of a project."""
-        label = Label(self.world.next_id(), name, color, description, self.now())
+        now = self.now()
+        label = Label(self.world.next_id(), name, color, description, now, now)
         project.labels[label.id] = label
         return label
+
+    def edit_label(self, project: Project, label: Label, **fields: Any) -> Label:
+        """Rename or recolour: it stays the same label, on every issue that has it and in every line about it."""
+        after = replace(label, updated_at=self.now(), **fields)
+        project.labels[label.id] = after
+        return after
 
     def relabel(
         self, project: Project, issue: Issue, by: By, *, add: Iterable[str] = (), remove: Iterable[str] = ()

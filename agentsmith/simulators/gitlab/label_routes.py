@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from typing import Any
 
 from starlette.responses import JSONResponse, Response
@@ -88,8 +87,7 @@ class LabelRoutes:
             fields["color"] = _color(data["color"])
         if "description" in data:
             fields["description"] = data["description"]
-        project.labels[label.id] = replace(label, **fields)
-        return JSONResponse(self.hub.render(call).label(project.labels[label.id]))
+        return JSONResponse(self.hub.render(call).label(self.hub.changes.edit_label(project, label, **fields)))
 
     def delete(self, call: Call) -> Response:
         """Delete a label, and thereby take it off every issue."""

@@ -143,6 +143,19 @@ class People(Settings):
         return self.labels(project, iid)
 
     @operation
+    def edit_label(
+        self, project: str, label: str, *, name: str | None = None, color: str | None = None, actor: str = "mona"
+    ) -> None:
+        """Rename or recolour a label of the project; GitLab notes nowhere who did it."""
+        del actor
+        where = self.project(project)
+        found = where.label_named(label)
+        if found is None:
+            raise LookupError(f"{project} has no label {label!r}")
+        fields = {key: value for key, value in (("name", name), ("color", color)) if value is not None}
+        self.hub.changes.edit_label(where, found, **fields)
+
+    @operation
     def edit_issue(
         self,
         project: str,

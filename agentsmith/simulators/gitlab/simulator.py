@@ -16,6 +16,7 @@ from agentsmith.simulators.git.smart_http import GitAsked, GitVisit
 from agentsmith.simulators.gitlab.access import Credential, unauthorized
 from agentsmith.simulators.gitlab.account_routes import AccountRoutes
 from agentsmith.simulators.gitlab.code import GitDoor
+from agentsmith.simulators.gitlab.graphql import GraphqlRoutes
 from agentsmith.simulators.gitlab.hook_routes import HookRoutes
 from agentsmith.simulators.gitlab.hub import API, Hub
 from agentsmith.simulators.gitlab.issue_routes import IssueRoutes
@@ -45,6 +46,7 @@ class GitLabSimulator(People, Simulator):
       lost_update             label changes are computed from the version before: a label set meanwhile is lost
       wrong_filter            a listing ignores its label filter
       no_links                404 (or `status` 403) for links, as where the tier has none
+      no_label_dates          GraphQL knows no dates of labels, as before 13.9
     """
 
     name: ClassVar[str] = "gitlab"
@@ -57,6 +59,7 @@ class GitLabSimulator(People, Simulator):
         "lost_update": ("PUT", r"/issues/\d+$"),
         "wrong_filter": ("GET", "/issues$"),
         "no_links": ("GET", "/links$"),
+        "no_label_dates": ("POST", "/graphql$"),
     }
 
     def __init__(
@@ -94,7 +97,7 @@ class GitLabSimulator(People, Simulator):
             HookRoutes(self.hub, self.hooks),
             AccountRoutes(self.hub),
         )
-        return table(*(group.table() for group in groups))
+        return [GraphqlRoutes(self.hub).endpoint, *table(*(group.table() for group in groups))]
 
     def clear_state(self) -> None:
         """No users, no projects, no tokens, no hooks."""

@@ -46,6 +46,8 @@ class Label:
     color: str
     description: str | None
     created_at: datetime
+    updated_at: datetime
+    """When anything about it was changed last: its name, its colour, its description."""
 
     @property
     def scope(self) -> str | None:

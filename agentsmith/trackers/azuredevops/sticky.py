@@ -8,7 +8,7 @@ work item, and a work item has 10,000 of them in its life, so nothing is written
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from typing import Any, Final
 
 from agentsmith.domain.errors import BadAnswer, TicketNotFound
@@ -60,6 +60,18 @@ class Stickies:
         """Our comment on the work item, if there is one and we wrote it."""
         number = self._items.number(ticket.key)
         found: Sticky | None = None
+        async for record in self.records(ticket, deadline=deadline):
+            sticky = await self._ours_in(record, deadline)
+            # Two of ours can only come from a lost answer; the one that the newest run wrote is the one.
+            if sticky is not None and (found is None or _fence(sticky) > _fence(found)):
+                found = sticky
+        if found is not None:
+            self._memory.of(number).comment = _comment_id(found.ref)
+        return found
+
+    async def records(self, ticket: Ticket, *, deadline: float | None = None) -> AsyncIterator[Any]:
+        """Every comment on the work item, as Azure DevOps tells it."""
+        number = self._items.number(ticket.key)
         params = {"api-version": self._version, "$top": str(self._page_size), "order": "asc"}
         seen: set[str] = set()
         while True:
@@ -67,19 +79,13 @@ class Stickies:
             answer = await self._client.get(path, params=params, deadline=deadline)
             page: CommentPage = payloads.read(CommentPage, answer.data, "a list of comments")
             for record in page.comments:
-                sticky = await self._ours_in(record, deadline)
-                # Two of ours can only come from a lost answer; the one that the newest run wrote is the one.
-                if sticky is not None and (found is None or _fence(sticky) > _fence(found)):
-                    found = sticky
+                yield record
             if not page.continuation:
-                break
+                return
             if page.continuation in seen or len(seen) >= _MOST_PAGES:
                 raise BadAnswer(f"Azure DevOps: the comments of work item {number} do not end")
             seen.add(page.continuation)
             params = {**params, "continuationToken": page.continuation}
-        if found is not None:
-            self._memory.of(number).comment = _comment_id(found.ref)
-        return found
 
     async def write(self, ticket: Ticket, text: str, memo: Memo, *, known: Sticky | None, deadline: float) -> Sticky:
         """Make our comment or edit it in place; what stands there already is not written again."""

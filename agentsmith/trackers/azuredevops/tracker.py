@@ -36,6 +36,10 @@ class AzureDevOpsTracker:
     """The work items of one project; see `domain.tracker` for what each method owes."""
 
     platform: Final = "azure-devops"
+    needs: Final = (
+        'the scope "Work Items (Read & write)", and "Edit work items in this node" and "Create tag '
+        'definition" in the project'
+    )
     edits_are_kept: Final = True
     """Each edit of a comment is a revision, and a work item has 10,000 of them in its life."""
 
@@ -173,6 +177,10 @@ class AzureDevOpsTracker:
     async def remark(self, ticket: Ticket, ref: str) -> Remark | None:
         """A comment on the work item (T19)."""
         return await self._voice.remark(self._items.number(ticket.key), ref)
+
+    async def remarks(self, ticket: Ticket, *, since: float) -> tuple[Remark, ...]:
+        """What was said since then (T22)."""
+        return await self._voice.remarks(self._stickies.records(ticket), since=since)
 
     async def acknowledge(self, ticket: Ticket, ref: str, *, deadline: float) -> Acknowledged:
         """A reaction, where the comment can be named (T20)."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from typing import Final
+from collections.abc import AsyncIterator
+from typing import Any, Final
 
 from agentsmith.domain.conversation import Acknowledged
 from agentsmith.domain.ticket import Actor
@@ -13,6 +14,7 @@ from agentsmith.trackers.azuredevops.dialect import API_VERSION
 from agentsmith.trackers.azuredevops.payloads import Comment, Page, Reaction, WorkItem
 from agentsmith.trackers.azuredevops.site import Site
 from agentsmith.trackers.http import ApiClient
+from agentsmith.trackers.http.remarks import readable, told_since
 
 SEEN: Final = "like"
 REACTIONS_VERSION: Final = "7.1-preview.1"
@@ -52,10 +54,22 @@ class Voice:
         if answer.status == 404:
             return None
         comment: Comment = payloads.read(Comment, answer.data, "a comment")
+        return self.heard(comment)
+
+    @staticmethod
+    def heard(comment: Comment) -> Remark | None:
+        """What a comment says."""
         if comment.deleted:
             return None
         author = comment.created_by.to_actor() if comment.created_by else _NOBODY
-        return Remark(ref, author, payloads.plain(comment.text), comment.created_at)
+        return Remark(str(comment.id), author, payloads.plain(comment.text), comment.created_at)
+
+    async def remarks(self, records: AsyncIterator[Any], *, since: float) -> tuple[Remark, ...]:
+        """What was said since then, of all that the platform tells (T22)."""
+        said: list[Remark | None] = []
+        async for comment in readable(records, Comment, payloads.read):
+            said.append(self.heard(comment))
+        return told_since(said, since)
 
     async def acknowledge(self, number: str, ref: str, *, deadline: float) -> Acknowledged:
         """A thumb up. Giving it twice changes nothing and is not told apart, so it is looked for first."""

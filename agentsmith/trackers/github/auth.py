@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from agentsmith.config.lacking import lacks_in
 from agentsmith.domain.errors import ConfigError, Refused
 from agentsmith.trackers.github import payloads
 from agentsmith.trackers.github.payloads import InstallationToken
@@ -56,7 +57,8 @@ class AppKey:
         self._drift = 0.0
         self._last = ""
         self.name = f"{host}:app-{app}"
-        self._sign()  # a key that is none should be heard of at start-up
+        if not lacks_in(private_key):
+            self._sign()  # a key that is none should be heard of at start-up
 
     async def headers(self) -> Mapping[str, str]:
         """A fresh JWT."""

@@ -23,6 +23,7 @@ import structlog
 
 from agentsmith.domain.errors import (
     BadAnswer,
+    NotPermitted,
     RateLimited,
     Refused,
     TicketNotFound,
@@ -153,7 +154,7 @@ class Moves:
                     left = await self._writer.remove(number, label, deadline=deadline)
                     shown = _without(shown, label) if left is None else left
             except Dropped as error:
-                raise Refused(str(error)) from None
+                raise NotPermitted(str(error)) from None
             if keep not in _HELD:
                 await self._let_go(number, deadline)
             return self._after(seen, shown)
@@ -176,7 +177,7 @@ class Moves:
                 for label in todo.remove:
                     shown = await self._without(number, label, shown, deadline)
             except Dropped as error:
-                raise Refused(str(error)) from None
+                raise NotPermitted(str(error)) from None
             return self._after(seen, shown)
 
     async def _without(self, number: str, label: str, shown: Labels, deadline: float) -> Labels:
@@ -295,7 +296,9 @@ def outcome_of(error: Exception) -> MoveOutcome:
             return Gone(text)
         case RateLimited():
             return Limited(error.retry_at or time.time() + 60, text)
-        case Refused() | Unauthorized() | Dropped():
+        case NotPermitted() | Unauthorized() | Dropped():
+            return Forbidden(text, lacking=True, signed_in=not isinstance(error, Unauthorized))
+        case Refused():
             return Forbidden(text)
         case TrackerUnavailable() | BadAnswer():
             return Unknown(text)

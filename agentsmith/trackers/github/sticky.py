@@ -7,7 +7,7 @@ comment that our own account wrote. A comment that may or may not have been made
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -91,26 +91,31 @@ class Stickies:
         """Our comment on the issue, if there is one and we wrote it."""
         number = self._issues.number(ticket.key)
         found: Sticky | None = None
-        path = self._site.path(number, "/comments")
         me = None
-        async for page in self._client.pages(path, params={"per_page": str(self._page_size)}, deadline=deadline):
-            comments: list[Any] = payloads.read(list[Any], page.data, "a list of comments")
-            for record in comments:
-                body = record.get("body") if isinstance(record, dict) else None
-                # Who we are costs a request: asked only once something looks like ours.
-                if not isinstance(body, str) or self._form.read(body) is None:
-                    continue
-                comment: Comment = payloads.read(Comment, record, "a comment")
-                me = me or await self._people.me(deadline=deadline)
-                if comment.user is None or not self._people.same(comment.user, me):
-                    continue
-                sticky = self._sticky(comment)
-                # Two of ours can only come from a lost answer; the one that the newest run wrote is the one.
-                if found is None or _fence(sticky) > _fence(found):
-                    found = sticky
+        async for record in self.records(ticket, deadline=deadline):
+            body = record.get("body") if isinstance(record, dict) else None
+            # Who we are costs a request: asked only once something looks like ours.
+            if not isinstance(body, str) or self._form.read(body) is None:
+                continue
+            comment: Comment = payloads.read(Comment, record, "a comment")
+            me = me or await self._people.me(deadline=deadline)
+            if comment.user is None or not self._people.same(comment.user, me):
+                continue
+            sticky = self._sticky(comment)
+            # Two of ours can only come from a lost answer; the one that the newest run wrote is the one.
+            if found is None or _fence(sticky) > _fence(found):
+                found = sticky
         if found is not None:
             self._notes.of(number).comment = _comment_id(found.ref)
         return found
+
+    async def records(self, ticket: Ticket, *, deadline: float | None = None) -> AsyncIterator[Any]:
+        """Every comment on the issue, as GitHub tells it."""
+        path = self._site.path(self._issues.number(ticket.key), "/comments")
+        async for page in self._client.pages(path, params={"per_page": str(self._page_size)}, deadline=deadline):
+            comments: list[Any] = payloads.read(list[Any], page.data, "a list of comments")
+            for record in comments:
+                yield record
 
     async def write(self, ticket: Ticket, text: str, memo: Memo, *, known: Sticky | None, deadline: float) -> Sticky:
         """Make our comment or edit it in place; what stands there already is not written again."""

@@ -50,6 +50,10 @@ class GitHubTracker:
     """The issues of one repository; see `domain.tracker` for what each method owes."""
 
     platform: Final = "github"
+    needs: Final = (
+        'the permission "Issues: Read and write" (a fine-grained token or an app) or the scope repo (a '
+        "classic token), and the role Triage or more in the repository"
+    )
 
     def __init__(
         self,
@@ -184,6 +188,10 @@ class GitHubTracker:
     async def remark(self, ticket: Ticket, ref: str) -> Remark | None:
         """A comment on the issue (T19)."""
         return await self._voice.remark(self._issues.number(ticket.key), ref)
+
+    async def remarks(self, ticket: Ticket, *, since: float) -> tuple[Remark, ...]:
+        """What was said since then (T22)."""
+        return await self._voice.remarks(self._stickies.records(ticket), since=since)
 
     async def acknowledge(self, ticket: Ticket, ref: str, *, deadline: float) -> Acknowledged:  # noqa: ARG002
         """A reaction (T20)."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import AsyncIterator
+from typing import Any, Final
 
 from agentsmith.domain.conversation import Acknowledged
 from agentsmith.domain.ticket import Actor
@@ -11,6 +12,7 @@ from agentsmith.trackers.github import payloads
 from agentsmith.trackers.github.payloads import Comment
 from agentsmith.trackers.github.site import Site
 from agentsmith.trackers.http import ApiClient
+from agentsmith.trackers.http.remarks import readable, told_since
 
 SEEN: Final = "eyes"
 
@@ -29,10 +31,20 @@ class Voice:
         if answer.status == 404:
             return None
         comment: Comment = payloads.read(Comment, answer.data, "a comment")
-        if comment.issue_url.rpartition("/")[2] != number:
-            return None
+        return self.heard(comment) if comment.issue_url.rpartition("/")[2] == number else None
+
+    @staticmethod
+    def heard(comment: Comment) -> Remark:
+        """What a comment says."""
         author = comment.user.to_actor() if comment.user else Actor("", "ghost")
-        return Remark(ref, author, comment.body or "", comment.created_at)
+        return Remark(str(comment.id), author, comment.body or "", comment.created_at)
+
+    async def remarks(self, records: AsyncIterator[Any], *, since: float) -> tuple[Remark, ...]:
+        """What was said since then, of all that the platform tells (T22)."""
+        said: list[Remark | None] = []
+        async for comment in readable(records, Comment, payloads.read):
+            said.append(self.heard(comment))
+        return told_since(said, since)
 
     async def acknowledge(self, ref: str, *, deadline: float) -> Acknowledged:
         """Two eyes under the comment; GitHub tells whether they were there."""

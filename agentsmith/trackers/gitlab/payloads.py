@@ -118,19 +118,49 @@ class MergeRequest(Record):
 
 
 class EventLabel(Record):
-    """A label as the history names it."""
+    """A label as the history names it: with the name that it has today, whatever it was then."""
 
+    id: int | None = None
     name: str
 
 
 class LabelEvent(Record):
     """One line of an issue's label history; `label` is null once the label was deleted."""
 
-    id: int = 0
+    id: int
     action: str
     created_at: Moment
     user: User | None = None
     label: EventLabel | None = None
+    resource_id: int | None = None
+    """The issue by its number in the whole of GitLab."""
+
+
+class DatedLabel(Record):
+    """A label as GraphQL knows it: `gid://gitlab/ProjectLabel/12`."""
+
+    id: str = Field(pattern=r"^gid://gitlab/[A-Za-z]+/[0-9]{1,18}$")
+    created_at: Moment = Field(alias="createdAt")
+    updated_at: Moment = Field(alias="updatedAt")
+
+    @property
+    def number(self) -> int:
+        """By which label events name it."""
+        return int(self.id.rpartition("/")[2])
+
+
+class PageInfo(Record):
+    """Where a list of GraphQL goes on."""
+
+    more: bool = Field(alias="hasNextPage")
+    end: str | None = Field(default=None, alias="endCursor")
+
+
+class DatedLabels(Record):
+    """Labels of an issue."""
+
+    info: PageInfo = Field(alias="pageInfo")
+    nodes: tuple[DatedLabel, ...] = Field(strict=False)
 
 
 class MemberRole(Record):

@@ -17,6 +17,7 @@ from agentsmith.domain.vetting import Deed, DeedKind, History, in_order, since_s
 from agentsmith.trackers.gitlab import payloads
 from agentsmith.trackers.gitlab.paging import onward
 from agentsmith.trackers.gitlab.payloads import LabelEvent, Member, Note, User
+from agentsmith.trackers.gitlab.renames import UNTOLD, Renames
 from agentsmith.trackers.gitlab.site import Site
 from agentsmith.trackers.gitlab.spelling import Spelling
 from agentsmith.trackers.http import Answer, ApiClient, spending_for
@@ -59,6 +60,7 @@ class People:
         self._site = site
         self._spelling = spelling
         self._page_size = page_size
+        self._renames = Renames(client, site, page_size=page_size)
         self._me: Actor | None = None
         self._my_id: str | None = None
         self._asking = asyncio.Lock()
@@ -98,18 +100,40 @@ class People:
             return History() if edits is None else History(in_order((*deeds, *edits)))
 
     async def _since(self, iid: str, wanted: str) -> tuple[Deed, ...]:
-        """The labels that came and went since the label was put on; none where we do not get to see so far back."""
+        """The labels that came and went since the label was put on; none where we do not get to see so far back.
+
+        Nobody counts as having set a label that was changed since: it may have had another name then.
+        """
+        events: dict[str, LabelEvent] = {}
         path = self._site.path(iid, "/resource_label_events")
         first = await self._client.get(path, params={"per_page": str(self._page_size)})
         answer, page = await self._newest(first, path)
-        deeds = self._deeds(answer)
+        deeds = self._deeds(answer, events)
         found = self._found(deeds, wanted)
         for older in range(page - 1, max(0, page - _MOST_PAGES), -1):
             if found is not None:
                 break
-            deeds = (*self._deeds(first if older == 1 else await self._page(path, older)), *deeds)
+            deeds = (*self._deeds(first if older == 1 else await self._page(path, older), events), *deeds)
             found = self._found(deeds, wanted)
-        return tuple([replace(deed, actor=await self._whole(deed.actor)) for deed in found or ()])
+        certain = await self._without_renamed(found, events) if found else ()
+        return tuple([replace(deed, actor=await self._whole(deed.actor)) for deed in certain])
+
+    async def _without_renamed(self, deeds: tuple[Deed, ...], events: dict[str, LabelEvent]) -> tuple[Deed, ...]:
+        """The same, where who set a label is left out if that label may have had another name at that time.
+
+        The first of them set the label that everything is about, so that it has to be told of that one; another may
+        be gone from the issue.
+        """
+        issue = events[deeds[0].event].resource_id
+        dates = None if issue is None else await self._renames.dates(issue)
+        known = []
+        for deed in deeds:
+            label = events[deed.event].label
+            told = dates.get(label.id) if dates is not None and label is not None and label.id is not None else None
+            doubt = told.doubt(deed.at) if told is not None else UNTOLD if deed is deeds[0] or dates is None else ""
+            doubtful = doubt and deed.kind is DeedKind.LABELLED
+            known.append(replace(deed, actor=None, doubt=doubt) if doubtful else deed)
+        return tuple(known)
 
     def _found(self, deeds: tuple[Deed, ...], wanted: str) -> tuple[Deed, ...] | None:
         return since_set(deeds, lambda name: self._spelling.canonical(name) == wanted)
@@ -117,8 +141,8 @@ class People:
     async def _whole(self, actor: Actor | None) -> Actor | None:
         return None if actor is None else replace(actor, bot=await self._is_bot(actor))
 
-    def _deeds(self, answer: Answer) -> tuple[Deed, ...]:
-        """The label events of a page; those of labels that were deleted tell nothing."""
+    def _deeds(self, answer: Answer, events: dict[str, LabelEvent]) -> tuple[Deed, ...]:
+        """What the label events of a page tell, which are noted in `events`; those of deleted labels tell nothing."""
         records: list[Any] = payloads.read(list[Any], answer.data, "a list of label events")
         found = []
         for record in records:
@@ -128,6 +152,7 @@ class People:
                 continue
             event: LabelEvent = payloads.read(LabelEvent, record, "a label event")
             actor = event.user.to_actor() if event.user is not None else None
+            events[str(event.id)] = event
             name = self._spelling.canonical(event.label.name) if event.label is not None else ""
             found.append(Deed(_ACTIONS[event.action], actor, event.created_at, str(event.id), name))
         return tuple(found)

@@ -56,6 +56,11 @@ class Site:
         return f"{parts.scheme}://{self.host}{folder}"
 
     @property
+    def graphql_url(self) -> str:
+        """The GraphQL address that belongs to the API root."""
+        return self.base_url.rstrip("/").removesuffix("/v4") + "/graphql"
+
+    @property
     def named(self) -> bool:
         """Whether the project is known by its path; git, unlike the API, finds none by its id."""
         return not _ID.fullmatch(self.project)

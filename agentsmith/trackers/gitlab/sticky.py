@@ -8,7 +8,7 @@ character stands before the slash, also inside code blocks, where GitLab's own r
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from typing import Any, Final
 
 from agentsmith.domain.errors import TicketNotFound
@@ -72,33 +72,38 @@ class Stickies:
     async def read(self, ticket: Ticket, *, deadline: float | None = None) -> Sticky | None:
         """Our comment on the issue, if there is one and we wrote it."""
         iid = self._issues.iid(ticket.key)
+        found: Sticky | None = None
+        async for record in self.records(ticket, deadline=deadline):
+            body = record.get("body") if isinstance(record, dict) else None
+            # A comment that is malformed in a way that does not concern us may stay so.
+            if not isinstance(body, str) or self._form.read(body) is None:
+                continue
+            note: Note = payloads.read(Note, record, "a comment")
+            if note.system or note.author is None:
+                continue
+            if str(note.author.id) != await self._people.my_id(deadline=deadline):
+                continue
+            sticky = self._sticky(note)
+            # Two of ours can only come from a lost answer; the one that the newest run wrote is the one.
+            if found is None or _fence(sticky) > _fence(found):
+                found = sticky
+        if found is not None:
+            self._memory.of(iid).comment = str(_note_id(found.ref))
+        return found
+
+    async def records(self, ticket: Ticket, *, deadline: float | None = None) -> AsyncIterator[Any]:
+        """Every comment on the issue, as GitLab tells it."""
         params = {
             "sort": "asc",
             "order_by": "created_at",
             "activity_filter": "only_comments",
             "per_page": str(self._page_size),
         }
-        found: Sticky | None = None
-        path = self._site.path(iid, "/notes")
+        path = self._site.path(self._issues.iid(ticket.key), "/notes")
         async for page in self._client.pages(path, params=params, next_page=onward(params), deadline=deadline):
             records: list[Any] = payloads.read(list[Any], page.data, "a list of comments")
             for record in records:
-                body = record.get("body") if isinstance(record, dict) else None
-                # A comment that is malformed in a way that does not concern us may stay so.
-                if not isinstance(body, str) or self._form.read(body) is None:
-                    continue
-                note: Note = payloads.read(Note, record, "a comment")
-                if note.system or note.author is None:
-                    continue
-                if str(note.author.id) != await self._people.my_id(deadline=deadline):
-                    continue
-                sticky = self._sticky(note)
-                # Two of ours can only come from a lost answer; the one that the newest run wrote is the one.
-                if found is None or _fence(sticky) > _fence(found):
-                    found = sticky
-        if found is not None:
-            self._memory.of(iid).comment = str(_note_id(found.ref))
-        return found
+                yield record
 
     async def write(self, ticket: Ticket, text: str, memo: Memo, *, known: Sticky | None, deadline: float) -> Sticky:
         """Make our comment or edit it in place; what stands there already is not written again."""

@@ -50,6 +50,7 @@ class GitLabTracker:
     """The issues of one project; see `domain.tracker` for what each method owes."""
 
     platform: Final = "gitlab"
+    needs: Final = "the scope api, and the role Planner, Reporter or more in the project"
 
     def __init__(
         self,
@@ -172,6 +173,10 @@ class GitLabTracker:
     async def remark(self, ticket: Ticket, ref: str) -> Remark | None:
         """A comment on the issue (T19)."""
         return await self._voice.remark(self._issues.iid(ticket.key), ref)
+
+    async def remarks(self, ticket: Ticket, *, since: float) -> tuple[Remark, ...]:
+        """What was said since then (T22)."""
+        return await self._voice.remarks(self._stickies.records(ticket), since=since)
 
     async def acknowledge(self, ticket: Ticket, ref: str, *, deadline: float) -> Acknowledged:
         """A reaction (T20)."""

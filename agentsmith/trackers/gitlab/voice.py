@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from typing import Final
+from collections.abc import AsyncIterator
+from typing import Any, Final
 
 from agentsmith.domain.conversation import Acknowledged
 from agentsmith.domain.errors import TicketNotFound
@@ -15,6 +16,7 @@ from agentsmith.trackers.gitlab.payloads import GHOST, Note
 from agentsmith.trackers.gitlab.people import People
 from agentsmith.trackers.gitlab.site import Site
 from agentsmith.trackers.http import ApiClient
+from agentsmith.trackers.http.remarks import readable, told_since
 
 SEEN: Final = "eyes"
 _REF: Final = re.compile(r"[1-9][0-9]{0,17}")
@@ -34,10 +36,21 @@ class Voice:
         if answer.status == 404:
             return None
         note: Note = payloads.read(Note, answer.data, "a comment")
+        return await self.heard(note)
+
+    async def heard(self, note: Note) -> Remark | None:
+        """What a comment says."""
         if note.system:
             return None
         author = await self._people.known(note.author) if note.author else Actor("", GHOST)
-        return Remark(ref, author, note.body or "", note.created_at)
+        return Remark(str(note.id), author, note.body or "", note.created_at)
+
+    async def remarks(self, records: AsyncIterator[Any], *, since: float) -> tuple[Remark, ...]:
+        """What was said since then, of all that the platform tells (T22)."""
+        said: list[Remark | None] = []
+        async for comment in readable(records, Note, payloads.read):
+            said.append(await self.heard(comment))
+        return told_since(said, since)
 
     async def acknowledge(self, iid: str, ref: str, *, deadline: float) -> Acknowledged:
         """Two eyes under the comment; GitLab answers 404 where they are there already."""

@@ -11,6 +11,7 @@ from typing import Any, Final
 import httpx
 import structlog
 
+from agentsmith.config.lacking import demand
 from agentsmith.domain.errors import (
     BadAnswer,
     RateLimited,
@@ -210,6 +211,8 @@ class ApiClient:
             raise StoreUnavailable(f"{call.told} was not sent: nobody said whether it may go") from None
 
     async def _auth(self, call: Call) -> Mapping[str, str]:
+        for secret in self._credential.secrets():
+            demand(secret)
         try:
             async with asyncio.timeout(max(0.0, call.finish - self._pace.now())):
                 return await self._credential.headers()

@@ -6,6 +6,7 @@ import time
 from typing import Final
 
 from agentsmith.domain.errors import (
+    NotPermitted,
     RateLimited,
     Refused,
     TicketNotFound,
@@ -18,7 +19,7 @@ _UNTOLD_WAIT: Final = 60.0
 """Seconds to stay away where a limit named no time."""
 
 
-class Dropped(Refused):
+class Dropped(NotPermitted):
     """The platform answered with success and did not do it: the credential may not write labels."""
 
 
@@ -30,6 +31,8 @@ def outcome_of(error: TrackerError) -> MoveOutcome:
             return Gone(text)
         case RateLimited():
             return Limited(error.retry_at or time.time() + _UNTOLD_WAIT, text)
-        case Refused() | Unauthorized():
+        case NotPermitted() | Unauthorized():
+            return Forbidden(text, lacking=True, signed_in=isinstance(error, NotPermitted))
+        case Refused():
             return Forbidden(text)
     return Unknown(text)

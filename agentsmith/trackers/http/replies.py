@@ -11,6 +11,7 @@ import httpx
 
 from agentsmith.domain.errors import (
     BadAnswer,
+    NotPermitted,
     Refused,
     TrackerError,
     TrackerUnavailable,
@@ -115,5 +116,5 @@ def error_for(reply: Reply, told: str, *, said: str, missing: type[TrackerError]
     if reply.status in REDIRECTS:
         return Redirected(text)
     if reply.status >= 400:
-        return Refused(text)
+        return NotPermitted(text) if reply.status == 403 else Refused(text)
     return BadAnswer(f"{text}, which is not expected here")

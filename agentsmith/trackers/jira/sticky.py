@@ -7,7 +7,7 @@ account wrote. A comment that may or may not have been made is looked for, never
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from typing import Any, Final
 
 from agentsmith.domain.errors import TicketNotFound
@@ -55,22 +55,27 @@ class Stickies:
         """Our comment on the issue, if there is one and we wrote it."""
         key = self._issues.key(ticket.key)
         found: Sticky | None = None
-        start = 0
-        while True:
-            params = {"startAt": str(start), "maxResults": str(self._page_size), "expand": "properties"}
-            answer = await self._client.get(self._site.issue(key, "/comment"), params=params, deadline=deadline)
-            records: list[Any] = payloads.listed(answer.data, "comments", "a list of comments")
-            for record in records:
-                sticky = await self._recognised(record, deadline)
-                # Two of ours can only come from a lost answer; the one that the newest run wrote is the one.
-                if sticky is not None and (found is None or _fence(sticky) > _fence(found)):
-                    found = sticky
-            start += len(records)
-            if not records or start >= (payloads.number(answer.data, "total") or 0):
-                break
+        async for record in self.records(ticket, deadline=deadline):
+            sticky = await self._recognised(record, deadline)
+            # Two of ours can only come from a lost answer; the one that the newest run wrote is the one.
+            if sticky is not None and (found is None or _fence(sticky) > _fence(found)):
+                found = sticky
         if found is not None:
             self._memory.of(key).comment = _comment_id(found.ref)
         return found
+
+    async def records(self, ticket: Ticket, *, deadline: float | None = None) -> AsyncIterator[Any]:
+        """Every comment on the issue, as Jira tells it."""
+        path, start = self._site.issue(self._issues.key(ticket.key), "/comment"), 0
+        while True:
+            params = {"startAt": str(start), "maxResults": str(self._page_size), "expand": "properties"}
+            answer = await self._client.get(path, params=params, deadline=deadline)
+            records: list[Any] = payloads.listed(answer.data, "comments", "a list of comments")
+            for record in records:
+                yield record
+            start += len(records)
+            if not records or start >= (payloads.number(answer.data, "total") or 0):
+                return
 
     async def write(self, ticket: Ticket, text: str, memo: Memo, *, known: Sticky | None, deadline: float) -> Sticky:
         """Make our comment or edit it in place; what stands there already is not written again."""

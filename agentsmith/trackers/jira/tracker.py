@@ -42,6 +42,10 @@ class JiraTracker:
     """The issues of one project; see `domain.tracker` for what each method owes."""
 
     platform: Final = "jira"
+    needs: Final = (
+        '"Browse projects", "Edit issues", "Add comments" and "Edit own comments" in the project (a '
+        "scoped token: read:jira-work and write:jira-work)"
+    )
 
     def __init__(
         self,
@@ -182,6 +186,10 @@ class JiraTracker:
     async def remark(self, ticket: Ticket, ref: str) -> Remark | None:
         """A comment on the issue (T19)."""
         return await self._voice.remark(self._issues.key(ticket.key), ref)
+
+    async def remarks(self, ticket: Ticket, *, since: float) -> tuple[Remark, ...]:
+        """What was said since then (T22)."""
+        return await self._voice.remarks(self._stickies.records(ticket), since=since)
 
     async def acknowledge(self, ticket: Ticket, ref: str, *, deadline: float) -> Acknowledged:  # noqa: ARG002
         """Jira has no reactions (T20)."""

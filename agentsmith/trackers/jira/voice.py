@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
-from typing import Final
+from collections.abc import AsyncIterator
+from typing import Any, Final
 
 from agentsmith.domain.ticket import Actor
 from agentsmith.domain.webhook import Remark
 from agentsmith.trackers.http import ApiClient
+from agentsmith.trackers.http.remarks import readable, told_since
 from agentsmith.trackers.jira import payloads
 from agentsmith.trackers.jira.payloads import Comment
 from agentsmith.trackers.jira.site import Site
@@ -30,5 +32,16 @@ class Voice:
         if answer.status == 404:
             return None
         comment: Comment = payloads.read(Comment, answer.data, "a comment")
+        return self.heard(comment)
+
+    def heard(self, comment: Comment) -> Remark:
+        """What a comment says."""
         author = comment.author.to_actor() if comment.author else Actor("", "")
-        return Remark(ref, author, self._form.text(comment.body), comment.created)
+        return Remark(comment.id, author, self._form.text(comment.body), comment.created)
+
+    async def remarks(self, records: AsyncIterator[Any], *, since: float) -> tuple[Remark, ...]:
+        """What was said since then, of all that the platform tells (T22)."""
+        said: list[Remark | None] = []
+        async for comment in readable(records, Comment, payloads.read):
+            said.append(self.heard(comment))
+        return told_since(said, since)

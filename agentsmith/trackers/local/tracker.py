@@ -232,6 +232,15 @@ class LocalTracker:
 
         return await self.database.read(work)
 
+    async def remarks(self, ticket: Ticket, *, since: float) -> tuple[Remark, ...]:
+        """What was said since then (T22); the file's times are by our own clock."""
+
+        def work(con: sqlite3.Connection) -> tuple[Remark, ...]:
+            said = [(c, datetime.fromisoformat(c.created_at)) for c in self._book.comments(con, ticket.key)]
+            return tuple(Remark(str(c.id), c.author, c.body, at) for c, at in said if at.timestamp() >= since)
+
+        return await self.database.read(work)
+
     async def acknowledge(self, ticket: Ticket, ref: str, *, deadline: float) -> Acknowledged:  # noqa: ARG002
         """There are no reactions in a file (T20)."""
         return Acknowledged.NO_WAY
