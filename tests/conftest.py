@@ -35,6 +35,7 @@ from redis.asyncio import Redis
 
 from agentsmith.store import Store
 from tests.support.declared_keys import complaints
+from tests.support.delays import delay_scripts
 from tests.support.hermetic import make_hermetic
 from tests.support.order import long_first
 from tests.support.redis_server import RedisServer, Tenant
@@ -58,6 +59,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Begin with what is marked `long`, after the plugin that shuffles."""
     workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
     items[:] = long_first(items, lambda item: item.get_closest_marker("long") is not None, workers)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def late_scripts() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        delay_scripts(patch)
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -505,6 +505,8 @@ async def test_P5_a_tracker_that_never_answers_does_not_delay_the_recovery_of_ot
             key = await world.open_ticket()
             await killed(world, key)
             await wait_until(partial(shows, world, key, Status.PENDING), what="the ticket to be brought back")
+            # The label comes first, and then the signal that has it claimed again.
+            await wait_until(partial(waits, world), what="the signal")
             await finish(world, key)
     finally:
         working.cancel()
@@ -514,3 +516,7 @@ async def test_P5_a_tracker_that_never_answers_does_not_delay_the_recovery_of_ot
 
 async def shows(world: World, key: str, status: Status) -> bool:
     return await world.statuses(key) == {status}
+
+
+async def waits(world: World) -> bool:
+    return await world.store.signals.count() > 0

@@ -1,0 +1,34 @@
+"""Delays in front of and behind every step in Redis, so that nobody can count on how soon one step follows another.
+
+Off by default. `AGENTSMITH_TEST_DELAYS=0.02` puts up to 20 ms on each side of every script: a test that waits for the
+first of two steps (a label) and then counts on the second (the signal that follows it) fails then, and not once a month.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from agentsmith.store.commands import Commands, Value
+from agentsmith.store.scripting import Script
+
+
+def delay_scripts(patch: pytest.MonkeyPatch) -> None:
+    """Make every script of this process begin and end late, if the environment says by how much at most."""
+    longest = float(os.environ.get("AGENTSMITH_TEST_DELAYS", "0"))
+    if not longest:
+        return
+    run = Script.__call__
+
+    async def late(self: Script, redis: Commands, keys: Sequence[str], args: Sequence[Value] = ()) -> Any:
+        await asyncio.sleep(random.uniform(0, longest))
+        answer = await run(self, redis, keys, args)
+        await asyncio.sleep(random.uniform(0, longest))
+        return answer
+
+    patch.setattr(Script, "__call__", late)
