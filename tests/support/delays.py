@@ -1,7 +1,7 @@
 """Delays in front of and behind every step in Redis, so that nobody can count on how soon one step follows another.
 
 Off by default. `AGENTSMITH_TEST_DELAYS=0.02` puts up to 20 ms on each side of every script: a test that waits for the
-first of two steps (a label) and then counts on the second (the signal that follows it) fails then, and not once a month.
+first of two steps (a label) and counts on the second (the signal that follows it) fails then, and not once a month.
 """
 
 from __future__ import annotations
