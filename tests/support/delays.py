@@ -26,9 +26,9 @@ def delay_scripts(patch: pytest.MonkeyPatch) -> None:
     run = Script.__call__
 
     async def late(self: Script, redis: Commands, keys: Sequence[str], args: Sequence[Value] = ()) -> Any:
-        await asyncio.sleep(random.uniform(0, longest))
+        await asyncio.sleep(random.uniform(0, longest))  # time: this is what delays are
         answer = await run(self, redis, keys, args)
-        await asyncio.sleep(random.uniform(0, longest))
+        await asyncio.sleep(random.uniform(0, longest))  # time: this is what delays are
         return answer
 
     patch.setattr(Script, "__call__", late)
