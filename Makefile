@@ -16,7 +16,7 @@ SCRATCH = $(or $(MEMORY),$(TMPDIR),/tmp)
 # The tests start hundreds of processes: let each find what the first one compiled, whatever the shell prefers.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test live check collected simulate crashes races intake chaos failovers mutants bench docs fmt install clean \
+.PHONY: demo test live check collected simulate crashes races intake chaos delays failovers mutants bench docs fmt install clean \
   pin-images
 
 demo: $(STAMP)
@@ -56,6 +56,10 @@ mutants: $(STAMP)
 crashes: $(STAMP)
 	AGENTSMITH_CRASH_FULL=1 $(BIN)/pytest -q -n $(WORKERS) --dist worksteal \
 	  tests/e2e/test_crash_matrix.py tests/e2e/test_kill_at_steps.py tests/git/test_healing.py
+
+# The tests of one process with every step in Redis late: finds those that count on how soon one follows another.
+delays: $(STAMP)
+	AGENTSMITH_TEST_DELAYS=0.02 $(BIN)/pytest -q -n $(WORKERS) --dist worksteal tests/roles tests/store tests/conformance
 
 # Two writers race for each label, a thousand rounds of each race on every platform: never two winners.
 races: $(STAMP)

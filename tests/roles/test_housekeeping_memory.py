@@ -212,6 +212,7 @@ async def test_a_follow_up_survives_on_the_ticket(tmp_path: Path, store: Store, 
         await world.consumer.restore()
         (tmp_path / "go").touch()
         await wait_until(lambda: _shows(world, key, Status.PENDING), what="it to be asked for once more")
+        await wait_until(lambda: _signalled(world), what="the signal that has it claimed again")
         assert not (await world.memo(key)).follow_up
         await world.drain_signals()
         await wait_until(lambda: _shows(world, key, Status.DONE), what="the second run")
@@ -222,6 +223,10 @@ async def test_a_follow_up_survives_on_the_ticket(tmp_path: Path, store: Store, 
 
 async def _shows(world: World, key: str, status: Status) -> bool:
     return await world.statuses(key) == {status}
+
+
+async def _signalled(world: World) -> bool:
+    return await world.store.signals.count() > 0
 
 
 # Tickets of other installations.

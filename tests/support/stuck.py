@@ -43,7 +43,13 @@ async def brought_back(world: World) -> None:
 
 
 async def finish(world: World, key: str) -> None:
-    """Let claim and consumer do their work; the ticket has to be done then."""
+    """Let claim and consumer do their work, once whoever brought the ticket back let go of it; it is done then."""
+    lock = world.store.keys.claim_lock("local", world.ticket_id(key))
+
+    async def left_alone() -> bool:
+        return not await world.store.redis.exists(lock)
+
+    await wait_until(left_alone, what="the ticket to be let go of")
     await world.drain_signals()
     await world.run_queue()
     assert await world.statuses(key) == {Status.DONE}
