@@ -20,7 +20,7 @@ from agentsmith.domain.tracker import Access
 from agentsmith.store import Store
 from agentsmith.ticketlock import holding
 from tests.support.stores import MakeStore
-from tests.support.stuck import brought_back, finish, killed, started_by
+from tests.support.stuck import brought_back, finish, killed, let_go, started_by
 from tests.support.wait import wait_until
 from tests.support.world import TRIGGER, World, open_world, sh, world_config
 
@@ -213,6 +213,7 @@ async def test_a_follow_up_survives_on_the_ticket(tmp_path: Path, store: Store, 
         (tmp_path / "go").touch()
         await wait_until(lambda: _shows(world, key, Status.PENDING), what="it to be asked for once more")
         await wait_until(lambda: _signalled(world), what="the signal that has it claimed again")
+        await let_go(world, key)
         assert not (await world.memo(key)).follow_up
         await world.drain_signals()
         await wait_until(lambda: _shows(world, key, Status.DONE), what="the second run")

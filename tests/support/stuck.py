@@ -44,12 +44,21 @@ async def brought_back(world: World) -> None:
 
 async def finish(world: World, key: str) -> None:
     """Let claim and consumer do their work, once whoever brought the ticket back let go of it; it is done then."""
-    lock = world.store.keys.claim_lock("local", world.ticket_id(key))
-
-    async def left_alone() -> bool:
-        return not await world.store.redis.exists(lock)
-
-    await wait_until(left_alone, what="the ticket to be let go of")
+    await let_go(world, key)
     await world.drain_signals()
     await world.run_queue()
-    assert await world.statuses(key) == {Status.DONE}
+
+    async def done() -> bool:  # soon, if housekeeping that works beside has to publish it
+        return await world.statuses(key) == {Status.DONE}
+
+    await wait_until(done, what="the ticket to be done")
+
+
+async def let_go(world: World, key: str) -> None:
+    """Wait until nobody holds the ticket's lock."""
+    lock = world.store.keys.claim_lock("local", world.ticket_id(key))
+
+    async def free() -> bool:
+        return not await world.store.redis.exists(lock)
+
+    await wait_until(free, what="the ticket to be let go of")
