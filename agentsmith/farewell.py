@@ -15,7 +15,7 @@ from agentsmith import privacy
 from agentsmith.boottime import boottime
 from agentsmith.domain.ticket import TicketId
 from agentsmith.pipelines.guarded import Farewell
-from agentsmith.store import AWAY, LeaseTimes, RunLease, Store
+from agentsmith.store import AWAY, Key, LeaseTimes, RunLease, Store
 
 _KEEP_TRYING: Final = 100.0
 
@@ -40,7 +40,7 @@ async def _release(told: dict[str, object]) -> None:
     async with Store(str(told["url"]), times=times, namespace=str(told["namespace"])) as store:
         while boottime() < give_up:
             try:
-                await store.runs.release_dead(lease, lock_key=str(told["lock"]))
+                await store.runs.release_dead(lease, lock_key=Key(str(told["lock"])))
             except AWAY as error:
                 await asyncio.sleep(store.outage.noticed(error))
             else:

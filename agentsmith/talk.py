@@ -26,8 +26,7 @@ from agentsmith.domain.webhook import Remark
 from agentsmith.look import under_lock
 from agentsmith.recover import Recovery
 from agentsmith.rulebook import Rulebook
-from agentsmith.store import Lease, Store
-from agentsmith.store.orders import Order
+from agentsmith.store import Lease, Seen, Store
 
 log = structlog.get_logger()
 
@@ -78,10 +77,10 @@ class Talk:
         if self._shadow:
             return WouldClaim(f"{shown!r} would be carried out; a shadow writes nothing")
         known = await self._store.orders.begin(tracker.name, remark.id)
-        if known is Order.DONE:
+        if known is Seen.DONE:
             return AlreadyClaimed(f"{shown!r} was carried out before")
         seen = await self._acknowledge(voice, ticket, remark, lock)
-        if known is Order.NEW and seen is Acknowledged.BEFORE:
+        if known is Seen.NEW and seen is Acknowledged.BEFORE:
             # Redis forgot it, the ticket did not.
             await self._store.orders.done(tracker.name, remark.id)
             return AlreadyClaimed(f"{shown!r} was carried out before")

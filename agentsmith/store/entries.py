@@ -13,17 +13,6 @@ from typing import Final
 
 _NAME: Final = re.compile(r'\{"entry":"([^"]*)",')
 
-ENTRIES: Final = """
-local function name_of(entry) return entry:match('^{"entry":"([^"]*)",') or '' end
-local function named(entry, name)
-  -- Whatever is no object is nobody's message; it is left as it is, to be buried.
-  if entry:sub(1, 2) ~= '{"' then return entry end
-  local text = entry:gsub('^{"entry":"[^"]*",', '{')
-  return '{"entry":"' .. name .. '",' .. text:sub(2)
-end
-local function same_message(one, other) return named(one, '') == named(other, '') end
-"""
-
 
 def new_name() -> str:
     """A name that no entry had before."""

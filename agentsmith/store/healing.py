@@ -6,17 +6,10 @@ keep its ticket waiting for ever, and nobody would see why.
 
 from __future__ import annotations
 
-from typing import Final
-
 from agentsmith.domain.ticket import TicketId
 from agentsmith.store.commands import Commands
 from agentsmith.store.keys import Keys
-from agentsmith.store.scripting import Script
-
-_ALIGN: Final = Script("""
-if redis.call('EXISTS', KEYS[1]) == 0 then return redis.call('ZREM', KEYS[2], ARGV[1]) end
-return redis.call('ZADD', KEYS[2], 'NX', now_us() / 1000, ARGV[1])
-""")
+from agentsmith.store.scripts import healing as scripts
 
 
 async def align_intents(redis: Commands, keys: Keys) -> int:
@@ -32,5 +25,9 @@ async def align_intents(redis: Commands, keys: Keys) -> int:
         tickets.update(key.removeprefix(family) for key in found)
     count = 0
     for ticket in sorted(tickets):
-        count += int(await _ALIGN(redis, [keys.intent(TicketId(ticket)), keys.intents], [ticket]))
+        count += int(
+            await scripts.Align(
+                intent=keys.intent(TicketId(ticket)), intents=keys.intents, ticket=TicketId(ticket)
+            ).run(redis)
+        )
     return count

@@ -9,167 +9,17 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Final
 
 from agentsmith.domain.intent import Intent
 from agentsmith.domain.lifecycle import Status
 from agentsmith.domain.signal import Signal, SignalKind, Taken
 from agentsmith.domain.ticket import TicketId
-from agentsmith.store.commands import Commands, Value
+from agentsmith.store.commands import Commands
 from agentsmith.store.dead_letters import DeadLetter
 from agentsmith.store.entries import new_name
-from agentsmith.store.inbox import INBOX
-from agentsmith.store.keys import FENCE_MS, PUBLISHED_MS, QUESTION_MS, REASONS_AFTER_END_MS, REASONS_MS, WHERE_MS, Keys
-from agentsmith.store.places import COUNTING, Place
-from agentsmith.store.scripting import Script
-
-RECORD: Final = """
-local function record(intent, intents, ticket, fence, look_in, fields)
-  redis.call('DEL', intent)
-  redis.call('HSET', intent, 'fence', text(fence), unpack(fields))
-  redis.call('ZADD', intents, now_us() / 1000 + look_in, ticket)
-end
-local function from(first)
-  local rest = {}
-  for i = first, #ARGV do rest[#rest + 1] = ARGV[i] end
-  return rest
-end
-"""
-_BEGIN_CLAIM: Final = Script(
-    RECORD
-    + COUNTING
-    + """
-local lock, fence, heartbeat, index, intent, intents, claims, reservations, running = unpack(KEYS)
-local ticket, token, loop_limit, loop_window, lock_ms = unpack(ARGV)
-local places = #KEYS - 9
-local now = now_us()
-if redis.call('GET', lock) ~= token then return {'unlocked', 0} end
-if (redis.call('HGET', intent, 'outcome') or '') ~= '' then return {'unpublished', 0} end
-if redis.call('EXISTS', heartbeat) == 1 then return {'leased', 0} end
-if redis.call('HEXISTS', index, ticket) == 1 then return {'queued', 0} end
-redis.call('ZREMRANGEBYSCORE', claims, '-inf', now - tonumber(loop_window) * 1000)
-local recent = redis.call('ZCARD', claims)
-if recent >= tonumber(loop_limit) then
-  return {'loop', recent, recent, redis.call('ZRANGE', claims, 0, 0, 'WITHSCORES')[2] or '0'}
-end
-redis.call('ZREMRANGEBYSCORE', reservations, '-inf', now / 1000)
-for i = 1, places do
-  local limit = tonumber(ARGV[5 + i])
-  redis.call('HDEL', KEYS[9 + i], ticket)
-  local count = taken(KEYS[9 + i], limit, index, running, reservations)
-  if limit and count >= limit then return {'full', count, recent, i} end
-end
--- Longer than the slowest tracker takes; whoever finds the claim dead gives the place back at once.
-redis.call('ZADD', reservations, now / 1000 + 10 * tonumber(lock_ms), ticket)
-for i = 1, places do occupy(KEYS[9 + i], ticket) end
-local mine = raise_fence(fence)
-record(intent, intents, ticket, mine, tonumber(lock_ms), from(6 + places))
-return {'begun', text(mine), recent}
-"""
-)
-_DECIDE: Final = Script(
-    RECORD
-    + INBOX
-    + """
-local lock, fence, heartbeat, intent, intents, running, suspects, released, due, epoch, settling_key, index, queue,
-  dead, signals, inbox_index = unpack(KEYS)
-local ticket, token, settle, look_in, unqueue, letter, signal = unpack(ARGV)
-if redis.call('GET', lock) ~= token then return {'unlocked', 0} end
-if (redis.call('HGET', intent, 'outcome') or '') ~= '' then return {'unpublished', 0} end
-if tonumber(settle) > 0 and settling(epoch, settling_key, settle) then return {'settling', 0} end
-if redis.call('EXISTS', heartbeat) == 1 then return {'leased', 0} end
--- A consumer may take what is queued in any moment, lock or not: recovery leaves such a ticket to it, or unqueues it.
-if tonumber(settle) > 0 and unqueue ~= '1' and redis.call('HEXISTS', index, ticket) == 1 then return {'queued', 0} end
-if unqueue == '1' then
-  local payload = redis.call('HGET', index, ticket)
-  if not payload or redis.call('LREM', queue, 1, payload) == 0 then return {'in-flight', 0} end
-  redis.call('HDEL', index, ticket)
-end
--- Whoever slept over its signal, or crashed, does not ask a second time for what others have granted.
-if signal ~= '' and not put_away(signals, inbox_index, signal) then return {'put back', 0} end
-redis.call('HDEL', running, ticket)
-redis.call('ZREM', suspects, ticket)
-redis.call('ZREM', released, ticket)
-redis.call('ZREM', due, ticket)
-local mine = raise_fence(fence)
-if letter ~= '' then redis.call('RPUSH', dead, letter) end
-if #ARGV > 7 then record(intent, intents, ticket, mine, tonumber(look_in), from(8)) end
-return {'decided', text(mine)}
-"""
-)
-_ADOPT: Final = Script("""
-local lock, fence, intent, intents, heartbeat = unpack(KEYS)
-local ticket, token, look_in = unpack(ARGV)
-if redis.call('GET', lock) ~= token then return {} end
--- A live run settles the ticket itself; raising the fence now would only kill it.
-if redis.call('EXISTS', heartbeat) == 1 then
-  redis.call('ZADD', intents, now_us() / 1000 + tonumber(look_in), ticket)
-  return {}
-end
-if redis.call('EXISTS', intent) == 0 then
-  redis.call('ZREM', intents, ticket)
-  return {}
-end
-redis.call('HSET', intent, 'fence', text(raise_fence(fence)))
-redis.call('ZADD', intents, now_us() / 1000 + tonumber(look_in), ticket)
-return redis.call('HGETALL', intent)
-""")
-_PUBLISHED: Final = Script(
-    INBOX
-    + f"""
-local intent, intents, fence, published, counters, due, follow_up, inbox, inbox_index, where, reservations, history,
-  reasons, word, pin, question = unpack(KEYS)
-local ticket, mine, status, fresh_start, due_ms, look, look_topic, wake, whereabouts, retry, retry_topic, name, over,
-  asked = unpack(ARGV)
-if newest(fence) > tonumber(mine) then return 'fenced' end
-redis.call('DEL', intent)
-redis.call('ZREM', intents, ticket)
-redis.call('ZREM', reservations, ticket)
-redis.call('SET', published, status, 'PX', {PUBLISHED_MS})
-if fresh_start == '1' then redis.call('DEL', counters, history) end
--- What was vetted was vetted for this: whoever asks for the ticket next is looked at anew (P7).
-if over == '1' then redis.call('DEL', pin, question)
-elseif asked ~= '' then redis.call('SET', question, asked, 'PX', {QUESTION_MS}) end
-if status == 'done' or status == 'failed' then
-  redis.call('PEXPIRE', reasons, {REASONS_AFTER_END_MS})
-  redis.call('SET', word, status .. ' ' .. text(now_us() / 1000000), 'PX', {REASONS_MS})
-end
-if due_ms ~= '' then
-  redis.call('ZADD', due, due_ms, ticket)
-  redis.call('SET', where, whereabouts, 'PX', {WHERE_MS})
-end
-local asked_again = redis.call('DEL', follow_up) == 1
-if wake == '1' then
-  deliver(inbox, inbox_index, look_topic, look, false, name)
-elseif asked_again and status ~= 'pending' then
-  deliver(inbox, inbox_index, retry_topic, retry, false, name)
-end
-return 'published'
-"""
-)
-_RESTORE_WAITING: Final = Script(f"""
-local fence, due, where = unpack(KEYS)
-local ticket, known, due_ms, whereabouts = unpack(ARGV)
--- The fence says that Redis knows the ticket again; a newer one means that somebody took it on meanwhile.
-if not redis.call('SET', fence, known, 'NX', 'PX', {FENCE_MS}) then return 0 end
-if due_ms ~= '' then
-  redis.call('ZADD', due, due_ms, ticket)
-  redis.call('SET', where, whereabouts, 'PX', {WHERE_MS})
-end
-return 1
-""")
-_POSTPONE: Final = Script("""
-redis.call('ZADD', KEYS[1], 'XX', now_us() / 1000 + tonumber(ARGV[2]), ARGV[1])
-""")
-_DROP_INTENT: Final = Script("""
-local intent, intents, fence, reservations = unpack(KEYS)
-local ticket, mine = unpack(ARGV)
-if redis.call('HGET', intent, 'fence') ~= mine then return 0 end
-redis.call('DEL', intent)
-redis.call('ZREM', intents, ticket)
-redis.call('ZREM', reservations, ticket)
-return 1
-""")
+from agentsmith.store.keys import PUBLISHED_MS, WHERE_MS, Key, Keys
+from agentsmith.store.places import Place
+from agentsmith.store.scripts import intents as scripts
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +47,7 @@ class Intents:
         self,
         intent: Intent,
         *,
-        lock_key: str,
+        lock_key: Key,
         token: str,
         loop_limit: int,
         loop_window: float,
@@ -206,37 +56,41 @@ class Intents:
     ) -> Begun:
         """Reserve room, raise the fence and note the claim; the caller holds the ticket's lock."""
         k, t = self._keys, intent.ticket
-        keys = [
-            lock_key,
-            k.fence(t),
-            k.heartbeat(t),
-            k.queue_index,
-            k.intent(t),
-            k.intents,
-            k.claims(t),
-            k.reservations,
-            k.running,
-            *(k.places(place.name) for place in places),
-        ]
-        window, lock_ms = round(loop_window * 1000), round(lock_ttl * 1000)
-        limits = ["" if place.limit is None else place.limit for place in places]
-        args: list[Value] = [t, token, loop_limit, window, lock_ms, *limits, *flat_fields(intent)]
-        word, figure, *more = await _BEGIN_CLAIM(self._redis, keys, args)
-        match word, more:
-            case "begun", [claims]:
-                return Begun(word, fence=int(figure), claims=int(claims))
-            case "loop", [claims, first]:
-                return Begun(word, count=int(figure), claims=int(claims), first_claim=float(first) / 1e6)
-            case "full", [claims, which]:
-                return Begun(word, count=int(figure), claims=int(claims), full=places[which - 1])
-        return Begun(word, count=int(figure))
+        answer = await scripts.BeginClaim(
+            lock=lock_key,
+            fence=k.fence(t),
+            heartbeat=k.heartbeat(t),
+            index=k.queue_index,
+            intent=k.intent(t),
+            intents=k.intents,
+            claims=k.claims(t),
+            reservations=k.reservations,
+            running=k.running,
+            places=[k.places(place.name) for place in places],
+            ticket=t,
+            token=token,
+            loop_limit=loop_limit,
+            loop_window=round(loop_window * 1000),
+            lock_ms=round(lock_ttl * 1000),
+            limits=json.dumps([place.limit for place in places]),
+            fields=flat_fields(intent),
+        ).run(self._redis)
+        begun = Begun(answer.word, claims=answer.claims)
+        match answer.word:
+            case "begun":
+                return replace(begun, fence=answer.figure)
+            case "loop":
+                return replace(begun, count=answer.figure, first_claim=answer.detail / 1e6)
+            case "full":
+                return replace(begun, count=answer.figure, full=places[int(answer.detail) - 1])
+        return begun
 
     async def decide(
         self,
         ticket: TicketId,
         intent: Intent | None,
         *,
-        lock_key: str,
+        lock_key: Key,
         token: str,
         look_in: float,
         after_settling: bool = False,
@@ -252,43 +106,47 @@ class Intents:
         dealt with by this, in the same step; `put back` says that it is no longer in its taker's hands.
         """
         k = self._keys
-        keys = [
-            lock_key,
-            k.fence(ticket),
-            k.heartbeat(ticket),
-            k.intent(ticket),
-            k.intents,
-            k.running,
-            k.suspects,
-            k.released,
-            k.due,
-            k.epoch,
-            k.settling,
-            k.queue_index,
-            k.queue,
-            k.dead_letters,
-            k.inbox_processing(taken.taker if taken is not None else ""),
-            k.inbox_index,
-        ]
-        settle = self._settle_ms if after_settling else 0
-        args = [
-            ticket,
-            token,
-            settle,
-            round(look_in * 1000),
-            int(unqueue),
-            letter.to_json() if letter else "",
-            taken.payload if taken is not None else "",
-            *(flat_fields(intent) if intent else ()),
-        ]
-        word, figure = await _DECIDE(self._redis, keys, args)
-        return Begun(word, fence=int(figure))
+        answer = await scripts.Decide(
+            lock=lock_key,
+            fence=k.fence(ticket),
+            heartbeat=k.heartbeat(ticket),
+            intent=k.intent(ticket),
+            intents=k.intents,
+            running=k.running,
+            suspects=k.suspects,
+            released=k.released,
+            due=k.due,
+            epoch=k.epoch,
+            settling_key=k.settling,
+            index=k.queue_index,
+            queue=k.queue,
+            dead=k.dead_letters,
+            signals=k.inbox_processing(taken.taker if taken is not None else ""),
+            inbox_index=k.inbox_index,
+            ticket=ticket,
+            token=token,
+            settle=self._settle_ms if after_settling else 0,
+            look_in=round(look_in * 1000),
+            unqueue=unqueue,
+            letter=letter.to_json() if letter else "",
+            signal=taken.payload if taken is not None else "",
+            fields=flat_fields(intent) if intent else [],
+        ).run(self._redis)
+        return Begun(answer.word, fence=answer.fence)
 
-    async def adopt(self, ticket: TicketId, *, lock_key: str, token: str, look_in: float) -> Intent | None:
+    async def adopt(self, ticket: TicketId, *, lock_key: Key, token: str, look_in: float) -> Intent | None:
         """Take an unpublished intent over under a new fence; None when there is nothing to take."""
         k = self._keys
-        keys = [lock_key, k.fence(ticket), k.intent(ticket), k.intents, k.heartbeat(ticket)]
-        flat = await _ADOPT(self._redis, keys, [ticket, token, round(look_in * 1000)])
+        flat = await scripts.Adopt(
+            lock=lock_key,
+            fence=k.fence(ticket),
+            intent=k.intent(ticket),
+            intents=k.intents,
+            heartbeat=k.heartbeat(ticket),
+            ticket=ticket,
+            token=token,
+            look_in=round(look_in * 1000),
+        ).run(self._redis)
         fields = dict(zip(flat[::2], flat[1::2], strict=True))
         return Intent.from_fields(ticket, fields) if fields else None
 
@@ -297,40 +155,60 @@ class Intents:
     ) -> bool:
         """Note that the label says so, and have the ticket looked at if asked for or `wake_now`; False: fenced off."""
         k, t = self._keys, intent.ticket
-        keys = [k.intent(t), k.intents, k.fence(t), k.published(t), k.counters(t), k.due, k.follow_up(t), k.inbox]
-        keys += [k.inbox_index, k.where(t), k.reservations, k.history(t), k.reasons(t), k.last_word(t)]
-        keys += [k.pin(t), k.question(t)]
         follow_up = replace(wake, kind=SignalKind.RETRY, cause="asked for again while it was running")
-        args: list[Value] = [
-            t,
-            intent.fence,
-            (status or Status.PENDING).value,
-            int(fresh_start),
-            str(round(intent.due * 1000)) if intent.due is not None else "",
-            wake.to_json(),
-            wake.topic,
-            int(wake_now),
-            json.dumps([intent.tracker, intent.key]),
-            follow_up.to_json(),
-            follow_up.topic,
-            new_name(),
-            int(status is None or status.final),
-            intent.question,
-        ]
-        return str(await _PUBLISHED(self._redis, keys, args)) == "published"
+        word = await scripts.Published(
+            intent=k.intent(t),
+            intents=k.intents,
+            fence=k.fence(t),
+            published=k.published(t),
+            counters=k.counters(t),
+            due=k.due,
+            follow_up=k.follow_up(t),
+            inbox=k.inbox,
+            inbox_index=k.inbox_index,
+            where=k.where(t),
+            reservations=k.reservations,
+            history=k.history(t),
+            reasons=k.reasons(t),
+            word=k.last_word(t),
+            pin=k.pin(t),
+            question=k.question(t),
+            ticket=t,
+            mine=intent.fence,
+            status=(status or Status.PENDING).value,
+            fresh_start=fresh_start,
+            due_ms=str(round(intent.due * 1000)) if intent.due is not None else "",
+            look=wake.to_json(),
+            look_topic=wake.topic,
+            wake=wake_now,
+            whereabouts=json.dumps([intent.tracker, intent.key]),
+            retry=follow_up.to_json(),
+            retry_topic=follow_up.topic,
+            name=new_name(),
+            over=status is None or status.final,
+            asked=intent.question,
+        ).run(self._redis)
+        return word == "published"
 
     async def restore_waiting(self, ticket: TicketId, tracker: str, key: str, *, fence: int, due: float | None) -> bool:
         """Remember a parked ticket that Redis forgot, and its time; False when it is known after all."""
         k = self._keys
-        keys = [k.fence(ticket), k.due, k.where(ticket)]
-        at = str(round(due * 1000)) if due is not None else ""
-        return bool(await _RESTORE_WAITING(self._redis, keys, [ticket, fence, at, json.dumps([tracker, key])]))
+        return await scripts.RestoreWaiting(
+            fence=k.fence(ticket),
+            due=k.due,
+            where=k.where(ticket),
+            ticket=ticket,
+            known=fence,
+            due_ms=str(round(due * 1000)) if due is not None else "",
+            whereabouts=json.dumps([tracker, key]),
+        ).run(self._redis)
 
     async def drop(self, ticket: TicketId, fence: int) -> bool:
         """Forget a claim that did not come about."""
         k = self._keys
-        keys = [k.intent(ticket), k.intents, k.fence(ticket), k.reservations]
-        return bool(await _DROP_INTENT(self._redis, keys, [ticket, str(fence)]))
+        return await scripts.DropIntent(
+            intent=k.intent(ticket), intents=k.intents, reservations=k.reservations, ticket=ticket, mine=fence
+        ).run(self._redis)
 
     async def of(self, ticket: TicketId) -> Intent | None:
         """The ticket's intent, if there is one."""
@@ -344,7 +222,7 @@ class Intents:
 
     async def postpone(self, ticket: TicketId, *, wait: float) -> None:
         """Look at this intent again no earlier than in `wait` seconds, by Redis' clock: ours may be wrong."""
-        await _POSTPONE(self._redis, [self._keys.intents], [ticket, round(wait * 1000)])
+        await scripts.Postpone(intents=self._keys.intents, ticket=ticket, wait_ms=round(wait * 1000)).run(self._redis)
 
     async def due(self, *, now: float) -> list[tuple[TicketId, str, str]]:
         """Waiting tickets whose time has come, with tracker and key."""

@@ -66,9 +66,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NewType
 
 from agentsmith.domain.ticket import TicketId
+
+Key = NewType("Key", str)
+"""The whole name of a key in Redis, as `Keys` builds it."""
 
 HOUR_MS: Final = 3_600_000
 DAY_MS: Final = 24 * HOUR_MS
@@ -130,198 +133,198 @@ class Keys:
 
     namespace: str = "agentsmith"
 
-    def _name(self, *parts: str) -> str:
-        return ":".join((self.namespace, *parts))
+    def _name(self, *parts: str) -> Key:
+        return Key(":".join((self.namespace, *parts)))
 
     @property
-    def queue(self) -> str:
+    def queue(self) -> Key:
         return self._name("queue", "jobs")
 
     @property
-    def queue_index(self) -> str:
+    def queue_index(self) -> Key:
         return self._name("queue", "index")
 
     @property
-    def dead_letters(self) -> str:
+    def dead_letters(self) -> Key:
         return self._name("dead-letters")
 
     @property
-    def running(self) -> str:
+    def running(self) -> Key:
         return self._name("running")
 
     @property
-    def released(self) -> str:
+    def released(self) -> Key:
         return self._name("released")
 
     @property
-    def suspects(self) -> str:
+    def suspects(self) -> Key:
         return self._name("suspects")
 
     @property
-    def reservations(self) -> str:
+    def reservations(self) -> Key:
         return self._name("reservations")
 
     @property
-    def intents(self) -> str:
+    def intents(self) -> Key:
         return self._name("intents")
 
     @property
-    def due(self) -> str:
+    def due(self) -> Key:
         return self._name("due")
 
     @property
-    def inbox(self) -> str:
+    def inbox(self) -> Key:
         return self._name("signals", "inbox")
 
     @property
-    def inbox_index(self) -> str:
+    def inbox_index(self) -> Key:
         return self._name("signals", "index")
 
     @property
-    def inbox_later(self) -> str:
+    def inbox_later(self) -> Key:
         return self._name("signals", "later")
 
     @property
-    def later_payloads(self) -> str:
+    def later_payloads(self) -> Key:
         return self._name("signals", "later-payloads")
 
     @property
-    def held(self) -> str:
+    def held(self) -> Key:
         return self._name("signals", "held")
 
     @property
-    def held_payloads(self) -> str:
+    def held_payloads(self) -> Key:
         return self._name("signals", "held-payloads")
 
     @property
-    def held_lines(self) -> str:
+    def held_lines(self) -> Key:
         return self._name("signals", "held-lines")
 
-    def held_line(self, places: str) -> str:
+    def held_line(self, places: str) -> Key:
         return self._name("signals", "held-line", places)
 
     @property
-    def consumers(self) -> str:
+    def consumers(self) -> Key:
         return self._name("consumers")
 
     @property
-    def epoch(self) -> str:
+    def epoch(self) -> Key:
         return self._name("epoch")
 
     @property
-    def settling(self) -> str:
+    def settling(self) -> Key:
         return self._name("settling")
 
     @property
-    def probe(self) -> str:
+    def probe(self) -> Key:
         return self._name("probe")
 
     @property
-    def refusals(self) -> str:
+    def refusals(self) -> Key:
         return self._name("refusals")
 
     @property
-    def credentials(self) -> str:
+    def credentials(self) -> Key:
         return self._name("credentials")
 
-    def quota(self, credential: str) -> str:
+    def quota(self, credential: str) -> Key:
         return self._name("quota", credential)
 
-    def spent(self, credential: str) -> str:
+    def spent(self, credential: str) -> Key:
         return self._name("spent", credential)
 
-    def claim_lock(self, platform: str, ticket: TicketId) -> str:
+    def claim_lock(self, platform: str, ticket: TicketId) -> Key:
         return self._name("claim-lock", platform, ticket)
 
-    def heartbeat(self, ticket: TicketId) -> str:
+    def heartbeat(self, ticket: TicketId) -> Key:
         return self._name("heartbeat", ticket)
 
-    def fence(self, ticket: TicketId) -> str:
+    def fence(self, ticket: TicketId) -> Key:
         return self._name("fence", ticket)
 
-    def ended(self, ticket: TicketId) -> str:
+    def ended(self, ticket: TicketId) -> Key:
         return self._name("ended", ticket)
 
-    def unrenewed(self, ticket: TicketId) -> str:
+    def unrenewed(self, ticket: TicketId) -> Key:
         return self._name("unrenewed", ticket)
 
-    def counters(self, ticket: TicketId) -> str:
+    def counters(self, ticket: TicketId) -> Key:
         return self._name("counters", ticket)
 
-    def history(self, ticket: TicketId) -> str:
+    def history(self, ticket: TicketId) -> Key:
         return self._name("history", ticket)
 
-    def claims(self, ticket: TicketId) -> str:
+    def claims(self, ticket: TicketId) -> Key:
         return self._name("claims", ticket)
 
-    def intent(self, ticket: TicketId) -> str:
+    def intent(self, ticket: TicketId) -> Key:
         return self._name("intent", ticket)
 
-    def published(self, ticket: TicketId) -> str:
+    def published(self, ticket: TicketId) -> Key:
         return self._name("published", ticket)
 
-    def sticky(self, ticket: TicketId) -> str:
+    def sticky(self, ticket: TicketId) -> Key:
         return self._name("sticky", ticket)
 
-    def branch(self, ticket: TicketId) -> str:
+    def branch(self, ticket: TicketId) -> Key:
         return self._name("branch", ticket)
 
-    def pin(self, ticket: TicketId) -> str:
+    def pin(self, ticket: TicketId) -> Key:
         return self._name("pin", ticket)
 
-    def question(self, ticket: TicketId) -> str:
+    def question(self, ticket: TicketId) -> Key:
         return self._name("question", ticket)
 
-    def stop(self, ticket: TicketId) -> str:
+    def stop(self, ticket: TicketId) -> Key:
         return self._name("stop", ticket)
 
-    def follow_up(self, ticket: TicketId) -> str:
+    def follow_up(self, ticket: TicketId) -> Key:
         return self._name("follow-up", ticket)
 
-    def where(self, ticket: TicketId) -> str:
+    def where(self, ticket: TicketId) -> Key:
         return self._name("where", ticket)
 
-    def jira_label_lock(self, ticket: TicketId) -> str:
+    def jira_label_lock(self, ticket: TicketId) -> Key:
         return self._name("jira-label-lock", ticket)
 
-    def delivery(self, tracker: str, delivery: str) -> str:
+    def delivery(self, tracker: str, delivery: str) -> Key:
         return self._name("delivery", tracker, delivery)
 
-    def deliveries(self, tracker: str) -> str:
+    def deliveries(self, tracker: str) -> Key:
         return self._name("deliveries", tracker)
 
-    def announced(self, ticket: TicketId) -> str:
+    def announced(self, ticket: TicketId) -> Key:
         return self._name("announced", ticket)
 
-    def command(self, tracker: str, remark: str) -> str:
+    def command(self, tracker: str, remark: str) -> Key:
         return self._name("command", tracker, remark)
 
-    def places(self, what: str) -> str:
+    def places(self, what: str) -> Key:
         return self._name("places", what)
 
-    def reasons(self, ticket: TicketId) -> str:
+    def reasons(self, ticket: TicketId) -> Key:
         return self._name("reasons", ticket)
 
-    def last_word(self, ticket: TicketId) -> str:
+    def last_word(self, ticket: TicketId) -> Key:
         return self._name("last-word", ticket)
 
-    def rejected(self, ticket: TicketId) -> str:
+    def rejected(self, ticket: TicketId) -> Key:
         return self._name("rejected", ticket)
 
-    def queue_processing(self, consumer: str) -> str:
+    def queue_processing(self, consumer: str) -> Key:
         return self._name("queue", "processing", consumer)
 
-    def inbox_processing(self, consumer: str) -> str:
+    def inbox_processing(self, consumer: str) -> Key:
         return self._name("signals", "processing", consumer)
 
-    def consumer(self, consumer: str) -> str:
+    def consumer(self, consumer: str) -> Key:
         return self._name("consumer", consumer)
 
-    def leader(self, role: str) -> str:
+    def leader(self, role: str) -> Key:
         return self._name("leader", role)
 
-    def leader_fence(self, role: str) -> str:
+    def leader_fence(self, role: str) -> Key:
         return self._name("leader-fence", role)
 
-    def leader_cycle(self, role: str) -> str:
+    def leader_cycle(self, role: str) -> Key:
         return self._name("leader-cycle", role)

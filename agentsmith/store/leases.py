@@ -9,53 +9,12 @@ from __future__ import annotations
 import json
 import time
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Literal
 
 from agentsmith.boottime import boottime
 from agentsmith.store.commands import Commands
-from agentsmith.store.scripting import Script
-
-_TAKE: Final = Script("""
-if redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then return 1 end
-if redis.call('GET', KEYS[1]) == ARGV[1] then
-  redis.call('PEXPIRE', KEYS[1], ARGV[2])
-  return 1
-end
-return 0
-""")
-_TAKE_FENCED: Final = Script("""
-if newest(KEYS[2]) > tonumber(ARGV[3]) then return 'fenced' end
-if redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) or redis.call('GET', KEYS[1]) == ARGV[1] then
-  redis.call('PEXPIRE', KEYS[1], ARGV[2])
-  return 'held'
-end
-return 'busy'
-""")
-_RENEW: Final = Script("""
-if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
-return redis.call('PEXPIRE', KEYS[1], ARGV[2])
-""")
-_RELEASE: Final = Script("""
-if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
-return redis.call('DEL', KEYS[1])
-""")
-
-_LEAD: Final = Script("""
-local leader, fence = unpack(KEYS)
-local holder, ttl = unpack(ARGV)
-local held = redis.call('GET', leader)
-if held then
-  -- Our own, if only the answer to the first call was lost.
-  local ok, known = pcall(cjson.decode, held)
-  if not (ok and type(known) == 'table' and known.holder == holder) then return '' end
-  redis.call('PEXPIRE', leader, ttl)
-  return held
-end
-local value = cjson.encode({
-  holder = holder, fence = text(raise_fence(fence)), since = text(now_us() / 1000)})
-redis.call('SET', leader, value, 'PX', ttl)
-return value
-""")
+from agentsmith.store.keys import Key
+from agentsmith.store.scripts import leases as scripts
 
 
 @dataclass(slots=True)
@@ -99,7 +58,7 @@ class Lease:
     """A held key. Renewal and release compare the token, so a late message cannot harm a newer owner."""
 
     redis: Commands
-    key: str
+    key: Key
     token: str
     ttl: float
     margin: float
@@ -112,15 +71,17 @@ class Lease:
     async def take(self) -> bool:
         """Take the key if it is free or already ours."""
         sent = boottime()
-        if not await _TAKE(self.redis, [self.key], [self.token, _ms(self.ttl)]):
+        if not await scripts.Take(lock=self.key, token=self.token, ttl=_ms(self.ttl)).run(self.redis):
             return False
         self.trust.renewed(sent_at=sent)
         return True
 
-    async def take_fenced(self, fence_key: str, fence: int) -> str:
-        """Take the key unless a newer fence stands: `held`, `busy` or `fenced`."""
+    async def take_fenced(self, fence_key: Key, fence: int) -> Literal["held", "busy", "fenced"]:
+        """Take the key unless a newer fence stands."""
         sent = boottime()
-        word = str(await _TAKE_FENCED(self.redis, [self.key, fence_key], [self.token, _ms(self.ttl), fence]))
+        word = await scripts.TakeFenced(
+            lock=self.key, fence=fence_key, token=self.token, ttl=_ms(self.ttl), mine=fence
+        ).run(self.redis)
         if word == "held":
             self.trust.renewed(sent_at=sent)
         return word
@@ -128,7 +89,7 @@ class Lease:
     async def renew(self) -> bool:
         """Extend the lease; False, and no more trust, when somebody else holds the key."""
         sent = boottime()
-        if await _RENEW(self.redis, [self.key], [self.token, _ms(self.ttl)]):
+        if await scripts.Renew(lock=self.key, token=self.token, ttl=_ms(self.ttl)).run(self.redis):
             self.trust.renewed(sent_at=sent)
             return True
         self.trust.end()
@@ -137,7 +98,7 @@ class Lease:
     async def release(self) -> None:
         """Give the key up if it is still ours."""
         self.trust.end()
-        await _RELEASE(self.redis, [self.key], [self.token])
+        await scripts.Release(lock=self.key, token=self.token).run(self.redis)
 
 
 @dataclass(slots=True)
@@ -147,8 +108,8 @@ class LeaderLease(Lease):
     The key holds the whole term, so that a late message of an earlier term, even one of our own, cannot harm this one.
     """
 
-    fence_key: str = ""
-    fence: int = 0
+    fence_key: Key = field(kw_only=True)
+    fence: int = field(init=False, default=0)
     """Of the term that was last taken."""
     holder: str = field(init=False)
 
@@ -159,7 +120,9 @@ class LeaderLease(Lease):
     async def take(self) -> bool:
         """Begin a term if nobody leads; go on with ours if it still stands."""
         sent = boottime()
-        value = str(await _LEAD(self.redis, [self.key, self.fence_key], [self.holder, _ms(self.ttl)]))
+        value = await scripts.Lead(leader=self.key, fence=self.fence_key, holder=self.holder, ttl=_ms(self.ttl)).run(
+            self.redis
+        )
         if not value:
             return False
         self.token, self.fence = value, int(json.loads(value)["fence"])

@@ -6,29 +6,10 @@ the ticket's lock: of two who hear of the same comment only one is at it.
 
 from __future__ import annotations
 
-from enum import StrEnum
-from typing import Final
-
 from agentsmith.store.commands import Commands
 from agentsmith.store.keys import COMMAND_MS, Keys
-from agentsmith.store.scripting import Script
-
-_BEGIN: Final = Script(f"""
-local known = redis.call('GET', KEYS[1])
-if known then return known end
-redis.call('SET', KEYS[1], 'begun', 'PX', {COMMAND_MS})
-return 'new'
-""")
-
-
-class Order(StrEnum):
-    """What is known of a command."""
-
-    NEW = "new"
-    """Never heard of; it counts as begun now."""
-    BEGUN = "begun"
-    """Somebody began with it and did not come to its end."""
-    DONE = "done"
+from agentsmith.store.scripts import seen_commands as scripts
+from agentsmith.store.scripts.seen_commands import Seen
 
 
 class Orders:
@@ -37,10 +18,10 @@ class Orders:
     def __init__(self, redis: Commands, keys: Keys) -> None:
         self._redis, self._keys = redis, keys
 
-    async def begin(self, tracker: str, remark: str) -> Order:
+    async def begin(self, tracker: str, remark: str) -> Seen:
         """What is known of the command in this comment; from now on it is begun."""
-        return Order(await _BEGIN(self._redis, [self._keys.command(tracker, remark)]))
+        return await scripts.Begin(command=self._keys.command(tracker, remark)).run(self._redis)
 
     async def done(self, tracker: str, remark: str) -> None:
         """The command was carried out, or is not to be."""
-        await self._redis.set(self._keys.command(tracker, remark), Order.DONE.value, px=COMMAND_MS)
+        await self._redis.set(self._keys.command(tracker, remark), Seen.DONE.value, px=COMMAND_MS)

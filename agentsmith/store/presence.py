@@ -6,37 +6,12 @@ import functools
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
-from typing import Any, Final
+from typing import Any
 
 from agentsmith.domain.ticket import TicketId
-from agentsmith.store.commands import Commands, Value
-from agentsmith.store.keys import CYCLE_MS, Keys
-from agentsmith.store.scripting import Script
-
-TAKEN_OVER: Final = "somebody took the ticket over"
-"""Why a run is to stop whose fence is no longer the newest; any other reason is a person's."""
-
-_TICK: Final = Script(f"""
-local alive, consumers, epoch, settling_key = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
-local consumer, about, ttl, settle = unpack(ARGV)
-settling(epoch, settling_key, settle)
-redis.call('SET', alive, about, 'PX', ttl)
-redis.call('ZADD', consumers, 'NX', now_us() / 1000, consumer)
-local stops = {{}}
-for i = 1, #ARGV - 4 do
-  local stop, fence, mine = KEYS[3 + 2 * i], KEYS[4 + 2 * i], tonumber(ARGV[4 + i])
-  stops[i] = newest(fence) > mine and '{TAKEN_OVER}' or redis.call('GET', stop) or ''
-end
-return {{redis.call('GET', epoch), stops}}
-""")
-_NOTE_CYCLE: Final = Script(f"""
-local cycle, fence = unpack(KEYS)
-local mine, what = unpack(ARGV)
-if tonumber(mine) > 0 and newest(fence) > tonumber(mine) then return 0 end
-redis.call('SET', cycle, cjson.encode({{at = text(now_us() / 1000), what = what}}), 'PX', {CYCLE_MS})
-return 1
-""")
-_SETTLING: Final = Script("return settling(KEYS[1], KEYS[2], ARGV[1]) and 1 or 0")
+from agentsmith.store.commands import Commands
+from agentsmith.store.keys import Keys
+from agentsmith.store.scripts import presence as scripts
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,11 +73,19 @@ class Presence:
     async def tick(self, process: Process, *, ttl: float, running: Mapping[TicketId, int]) -> Tick:
         """Say that the process is alive and learn which of its runs, each with its fence, are to stop."""
         k = self._keys
-        asked = [key for ticket in running for key in (k.stop(ticket), k.fence(ticket))]
-        keys = [k.consumer(process.name), k.consumers, k.epoch, k.settling, *asked]
-        args: list[Value] = [process.name, _told_by(process), round(ttl * 1000), self._settle_ms, *running.values()]
-        epoch, stops = await _TICK(self._redis, keys, args)
-        return Tick(epoch, {t: stop for t, stop in zip(running, stops, strict=True) if stop})
+        told = await scripts.Tick(
+            alive=k.consumer(process.name),
+            consumers=k.consumers,
+            epoch=k.epoch,
+            settling_key=k.settling,
+            stops_and_fences=[key for ticket in running for key in (k.stop(ticket), k.fence(ticket))],
+            consumer=process.name,
+            about=_told_by(process),
+            ttl=round(ttl * 1000),
+            settle=self._settle_ms,
+            mine=list(running.values()),
+        ).run(self._redis)
+        return Tick(told.epoch, {t: stop for t, stop in zip(running, told.stops, strict=True) if stop})
 
     async def leave(self, process: str) -> None:
         """The process ends and holds nothing any more."""
@@ -124,7 +107,8 @@ class Presence:
 
     async def settling(self) -> bool:
         """Whether nothing may be declared dead for now."""
-        return bool(await _SETTLING(self._redis, [self._keys.epoch, self._keys.settling], [self._settle_ms]))
+        k = self._keys
+        return await scripts.Settling(epoch=k.epoch, settling_key=k.settling, settle=self._settle_ms).run(self._redis)
 
     async def find_owners(self) -> int:
         """Get to know processes that own a list and never ticked, or not since Redis was emptied; answers how many.
@@ -144,8 +128,10 @@ class Presence:
 
     async def note_cycle(self, role: str, what: str, *, fence: int = 0) -> bool:
         """The leader of `role` finished a cycle in the term of `fence`; False when a newer term has begun."""
-        keys = [self._keys.leader_cycle(role), self._keys.leader_fence(role)]
-        return bool(await _NOTE_CYCLE(self._redis, keys, [fence, what]))
+        k = self._keys
+        return await scripts.NoteCycle(
+            cycle=k.leader_cycle(role), fence=k.leader_fence(role), mine=fence, what=what
+        ).run(self._redis)
 
     async def last_cycle(self, role: str) -> Cycle | None:
         """What the leader of `role` last noted."""

@@ -13,27 +13,10 @@ from typing import Any, Final
 
 from agentsmith.domain.gates import Gate, GateResult
 from agentsmith.domain.ticket import TicketId
-from agentsmith.store.commands import Commands, Value
-from agentsmith.store.keys import REASONS_AFTER_END_MS, REASONS_MS, Keys
-from agentsmith.store.scripting import Script
+from agentsmith.store.commands import Commands
+from agentsmith.store.keys import Keys
+from agentsmith.store.scripts import reasons as scripts
 
-_KEPT: Final = 30
-_NOTE: Final = Script(f"""
-local reasons, word = unpack(KEYS)
-local head, seen, now, idle, claimed = unpack(ARGV)
-local last = redis.call('LINDEX', reasons, -1)
--- A look that saw the same as the one before only moves its time: a year of polls is one line.
-if last and string.sub(last, -#seen) == seen then
-  redis.call('LSET', reasons, -1, (string.gsub(last, '"last":[%d.]+', '"last":' .. now, 1)))
-else
-  redis.call('RPUSH', reasons, '{{"last":' .. now .. ',"first":' .. now .. head .. seen)
-  redis.call('LTRIM', reasons, -{_KEPT}, -1)
-end
-if claimed == '1' then redis.call('DEL', word) end
--- A look that only saw that the ticket has ended is no reason to keep the account for longer.
-local brief = idle == '1' and redis.call('EXISTS', word) == 1
-redis.call('PEXPIRE', reasons, brief and {REASONS_AFTER_END_MS} or {REASONS_MS})
-""")
 ENDED: Final = "Ended"
 """The outcome of a look of which only the last word is left."""
 
@@ -64,8 +47,15 @@ class Reasons:
         # What was seen comes last, so that the script can compare it without a copy of its own.
         head, seen = (_part(cause=cause), _part(outcome=outcome, why=why, gates=told) + "}")
         idle = all(result.passed or result.gate is Gate.STATUS for result in gates) and outcome != "Claimed"
-        args: list[Value] = [head, seen, f"{at:.3f}", int(idle), int(outcome == "Claimed")]
-        await _NOTE(self._redis, [self._keys.reasons(ticket), self._keys.last_word(ticket)], args)
+        await scripts.Note(
+            reasons=self._keys.reasons(ticket),
+            word=self._keys.last_word(ticket),
+            head=head,
+            seen=seen,
+            now=f"{at:.3f}",
+            idle=idle,
+            claimed=outcome == "Claimed",
+        ).run(self._redis)
 
     async def of(self, ticket: TicketId) -> list[Look]:
         """What is remembered about the ticket, oldest first."""

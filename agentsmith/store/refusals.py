@@ -7,17 +7,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from agentsmith.store.commands import Commands
-from agentsmith.store.keys import REFUSALS_MS, Keys
-from agentsmith.store.scripting import Script
+from agentsmith.store.keys import Keys
+from agentsmith.store.scripts import refusals as scripts
 
-_NOTE: Final = Script(f"""
-local refusals = KEYS[1]
-local field, told = unpack(ARGV)
-local new = redis.call('HSETNX', refusals, field, told)
-redis.call('PEXPIRE', refusals, {REFUSALS_MS})
-return new
-""")
-_CLEAR: Final = Script("return redis.call('HDEL', KEYS[1], unpack(ARGV))")
 _BETWEEN: Final = "\n"
 """Stands in no tracker's name."""
 
@@ -43,11 +35,12 @@ class Refusals:
         """Remember it; True when nobody had noted it yet."""
         told = json.dumps({"since": refusal.since, "said": refusal.said, "remedy": refusal.remedy})
         field = f"{refusal.tracker}{_BETWEEN}{refusal.doing}"
-        return bool(await _NOTE(self._redis, [self._keys.refusals], [field, told]))
+        return await scripts.Note(refusals=self._keys.refusals, field=field, told=told).run(self._redis)
 
     async def clear(self, tracker: str, *doings: str) -> bool:
         """They work; True when one of them did not before."""
-        return bool(await _CLEAR(self._redis, [self._keys.refusals], [f"{tracker}{_BETWEEN}{it}" for it in doings]))
+        kinds = [f"{tracker}{_BETWEEN}{it}" for it in doings]
+        return await scripts.Clear(refusals=self._keys.refusals, kinds=kinds).run(self._redis)
 
     async def standing(self) -> list[Refusal]:
         """All that is refused now, oldest first."""

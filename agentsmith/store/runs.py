@@ -5,216 +5,20 @@ Every acquisition gets the next fence, and every later step is refused once a ne
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Literal
 
 from agentsmith.boottime import boottime
 from agentsmith.domain.intent import Intent
 from agentsmith.domain.recovery import Life
 from agentsmith.domain.request import PipelineRequest
 from agentsmith.domain.ticket import TicketId
-from agentsmith.store.commands import Commands, Value
+from agentsmith.store.commands import Commands
 from agentsmith.store.dead_letters import DeadLetter
-from agentsmith.store.entries import ENTRIES
-from agentsmith.store.intents import RECORD, flat_fields
-from agentsmith.store.keys import COUNTERS_MS, ENDED_MS, FENCE_MS, HISTORY_MS, UNRENEWED_MS, Keys
+from agentsmith.store.intents import flat_fields
+from agentsmith.store.keys import Key, Keys
 from agentsmith.store.run_lease import Acquired, NotAcquired, RunLease, Settled
-from agentsmith.store.scripting import Script
+from agentsmith.store.scripts import runs as scripts
 from agentsmith.store.wishes import Wishes
-
-HISTORY_KEPT: Final = 5
-
-_ACQUIRE: Final = Script(
-    ENTRIES
-    + f"""
-local processing, index, heartbeat, fence, running, counters, suspects, released = unpack(KEYS)
-local ticket, payload, run, consumer, tracker, key, ttl, limit, asked_by, labelled, trigger = unpack(ARGV)
-if not redis.call('LPOS', processing, payload) then return {{'superseded'}} end
-if redis.call('HGET', index, ticket) ~= payload then return {{'superseded'}} end
-local held, entry = redis.call('GET', heartbeat), name_of(payload)
-if held then
-  -- Our own lease, if only an answer was lost; but not that of our earlier run, whose request was put back.
-  local lease = cjson.decode(held)
-  if lease.run == run and lease.consumer == consumer and (lease.entry or '') == entry then
-    redis.call('PEXPIRE', heartbeat, ttl)
-    return {{'acquired', lease.fence, held, redis.call('HGET', counters, 'attempts') or '0',
-      redis.call('HGET', counters, 'deliveries') or '1'}}
-  end
-  return {{'leased'}}
-end
-local deliveries = redis.call('HINCRBY', counters, 'deliveries', 1)
-redis.call('PEXPIRE', counters, {COUNTERS_MS})
-if deliveries > tonumber(limit) then return {{'poison', tostring(deliveries)}} end
-local mine = text(raise_fence(fence))
-local since = text(now_us() / 1000)
-local value = cjson.encode({{
-  run = run, consumer = consumer, tracker = tracker, key = key, fence = mine, since = since,
-  asked_by = asked_by ~= '' and asked_by or nil, labelled = labelled ~= '' and labelled or nil,
-  trigger = trigger ~= '' and trigger or nil, entry = entry ~= '' and entry or nil}})
-redis.call('SET', heartbeat, value, 'PX', ttl)
-redis.call('HSET', running, ticket, value)
-redis.call('ZREM', suspects, ticket)
-redis.call('ZREM', released, ticket)
-return {{'acquired', mine, value, redis.call('HGET', counters, 'attempts') or '0', tostring(deliveries)}}
-"""
-)
-_RENEW: Final = Script("""
-local heartbeat, fence, running, ended, unrenewed = unpack(KEYS)
-local ticket, mine, value, ttl = unpack(ARGV)
-local newest_fence = newest(fence)
--- A renewal that was overtaken on its way by the end of the run must not bring the lease back.
-if newest_fence > tonumber(mine) or redis.call('GET', ended) == mine then return 'lost' end
-local held = redis.call('GET', heartbeat)
-if held == value then
-  redis.call('PEXPIRE', heartbeat, ttl)
-  return 'renewed'
-end
-if held then return 'lost' end
--- A missing heartbeat alone is not a loss: nobody took over, so it is put back.
-redis.call('SET', heartbeat, value, 'PX', ttl)
-redis.call('HSET', running, ticket, value)
-redis.call('DEL', unrenewed)
-if newest_fence < tonumber(mine) then redis.call('SET', fence, mine, 'PX', ARGV[5]) end
-return 'restored'
-""")
-_START: Final = Script(f"""
-local counters, fence, heartbeat = unpack(KEYS)
-local mine, value, limit = unpack(ARGV)
-if newest(fence) > tonumber(mine) or redis.call('GET', heartbeat) ~= value then return {{'lost', 0}} end
-local attempts = redis.call('HINCRBY', counters, 'attempts', 1)
-redis.call('HSET', counters, 'deliveries', 0)
-redis.call('PEXPIRE', counters, {COUNTERS_MS})
-if attempts > tonumber(limit) then return {{'poison', attempts}} end
-return {{'started', attempts}}
-""")
-_MAY_WRITE: Final = Script("""
-local heartbeat, fence, ended = unpack(KEYS)
-local mine, value = unpack(ARGV)
-if newest(fence) > tonumber(mine) or redis.call('GET', ended) == mine then return 0 end
-local held = redis.call('GET', heartbeat)
--- A missing heartbeat alone is not a loss: the next renewal puts it back.
-if held and held ~= value then return 0 end
-return 1
-""")
-_SETTLE: Final = Script(
-    RECORD
-    + ENTRIES
-    + f"""
-local heartbeat, fence, running, intent, intents, stop, counters, processing, index, ended, queue, dead = unpack(KEYS)
-local ticket, mine, value, look_in, uncount, fence_ms, payload, letter = unpack(ARGV)
-local held = redis.call('GET', heartbeat)
-if newest(fence) > tonumber(mine) or (held and held ~= value) then
-  -- Settled already, if only the answer to the first call was lost.
-  if redis.call('HGET', intent, 'fence') == mine then return 'settled' end
-  return 'fenced'
-end
-if newest(fence) < tonumber(mine) then redis.call('SET', fence, mine, 'PX', fence_ms) end
-redis.call('DEL', heartbeat, stop)
-redis.call('SET', ended, mine, 'PX', {ENDED_MS})
-local first_time = redis.call('HDEL', running, ticket) == 1
-if redis.call('EXISTS', counters) == 1 then
-  -- Whoever settles did not die of the request; only deliveries in a row that nobody lived to tell of are poison.
-  redis.call('HDEL', counters, 'deliveries')
-  if uncount == '1' and first_time then redis.call('HINCRBY', counters, 'attempts', -1) end
-end
-local in_hand = redis.call('LREM', processing, 1, payload) > 0
-local waiting = redis.call('HGET', index, ticket)
-if waiting and same_message(waiting, payload) then
-  redis.call('HDEL', index, ticket)
-  -- We were taken for dead meanwhile, and it was put back, under another name: nobody may begin what has just ended.
-  if not in_hand or waiting ~= payload then redis.call('LREM', queue, 1, waiting) end
-end
-if letter ~= '' and first_time then redis.call('RPUSH', dead, letter) end
-if #ARGV > 8 then record(intent, intents, ticket, tonumber(mine), tonumber(look_in), from(9)) end
-return 'settled'
-"""
-)
-_SETTLE_AGAIN: Final = Script(
-    RECORD
-    + f"""
-local heartbeat, fence, running, intent, intents, processing, index, ended, queue, epoch, settling_key = unpack(KEYS)
-local ticket, mine, value, run, fence_ms, settle = unpack(ARGV)
-if redis.call('GET', ended) == mine then return 'known' end
-local held, newest_fence = redis.call('GET', heartbeat), newest(fence)
-if newest_fence > tonumber(mine) or (held and held ~= value) then return 'fenced' end
--- Nothing is known of the ticket: whoever runs it by now has not put its lease back yet.
-if newest_fence == 0 and settling(epoch, settling_key, settle) then return 'settling' end
-if newest_fence < tonumber(mine) then redis.call('SET', fence, mine, 'PX', fence_ms) end
-redis.call('DEL', heartbeat)
-redis.call('SET', ended, mine, 'PX', {ENDED_MS})
-redis.call('HDEL', running, ticket)
-local waiting = redis.call('HGET', index, ticket)
-if waiting and cjson.decode(waiting).run == run then
-  redis.call('HDEL', index, ticket)
-  redis.call('LREM', queue, 1, waiting)
-  redis.call('LREM', processing, 1, waiting)
-end
-if #ARGV > 6 then record(intent, intents, ticket, tonumber(mine), 0, from(7)) end
-return 'settled'
-"""
-)
-_RELEASE_DEAD: Final = Script(f"""
-local heartbeat, running, released, lock, ended = unpack(KEYS)
-local ticket, mine, value, holder = unpack(ARGV)
-if (redis.call('GET', lock) or ''):sub(1, #holder) == holder then redis.call('DEL', lock) end
-if redis.call('HGET', running, ticket) ~= value then return 0 end
-local held = redis.call('GET', heartbeat)
-if held and held ~= value then return 0 end
-redis.call('DEL', heartbeat)
-redis.call('SET', ended, mine, 'PX', {ENDED_MS})
-redis.call('ZADD', released, now_us() / 1000, ticket)
-return 1
-""")
-_LOOK: Final = Script(f"""
-local heartbeat, running, suspects, released, epoch, settling_key, unrenewed = unpack(KEYS)
-local ticket, consumer_of, renew_ms, lapse_ms, settle, patient = unpack(ARGV)
-if redis.call('EXISTS', heartbeat) == 1 then
-  redis.call('ZREM', suspects, ticket)
-  return 'alive'
-end
-if settling(epoch, settling_key, settle) then return 'settling' end
-if patient == '0' or redis.call('ZSCORE', released, ticket) then return 'dead' end
-local value = redis.call('HGET', running, ticket)
-local now = now_us() / 1000
-local lease = value and cjson.decode(value)
-if lease and redis.call('EXISTS', consumer_of .. lease.consumer) == 1 then
-  redis.call('ZREM', suspects, ticket)
-  -- Whoever carries the run out puts its heartbeat back at once; after the time of a lease nobody can any more.
-  local since, fence = (redis.call('GET', unrenewed) or ''):match('^(%d+) (%d+)$')
-  if fence ~= lease.fence then
-    redis.call('SET', unrenewed, text(now) .. ' ' .. lease.fence, 'PX', {UNRENEWED_MS})
-    return 'alive'
-  end
-  return now - tonumber(since) < tonumber(lapse_ms) and 'alive' or 'dead'
-end
-local first = redis.call('ZSCORE', suspects, ticket)
-if not first then
-  redis.call('ZADD', suspects, now, ticket)
-  return 'suspected'
-end
-if now - tonumber(first) < tonumber(renew_ms) then return 'suspected' end
-return 'dead'
-""")
-_FORGET_SUSPICION: Final = Script("""
-local heartbeat, running, suspects, released = unpack(KEYS)
--- The guard may have let the lease go since the ticket was looked at: then the mark is all that tells of it.
-if redis.call('EXISTS', heartbeat) == 0 and redis.call('HEXISTS', running, ARGV[1]) == 1 then return end
-for _, marks in ipairs({suspects, released}) do redis.call('ZREM', marks, ARGV[1]) end
-""")
-_FORGET: Final = Script("""
-local heartbeat, running, suspects, released = unpack(KEYS)
-for _, marks in ipairs({suspects, released}) do redis.call('ZREM', marks, ARGV[1]) end
--- A run that lives after all puts its lease back, and itself with it.
-if redis.call('EXISTS', heartbeat) == 0 then redis.call('HDEL', running, ARGV[1]) end
-""")
-_NOTE_HISTORY: Final = Script(f"""
-redis.call('RPUSH', KEYS[1], ARGV[1])
-redis.call('LTRIM', KEYS[1], -{HISTORY_KEPT}, -1)
-redis.call('PEXPIRE', KEYS[1], {HISTORY_MS})
-""")
-_RESTORE_ATTEMPTS: Final = Script(f"""
-if redis.call('HSETNX', KEYS[1], 'attempts', ARGV[1]) == 1 then redis.call('PEXPIRE', KEYS[1], {COUNTERS_MS}) end
-return redis.call('HGET', KEYS[1], 'attempts')
-""")
 
 
 class Runs(Wishes):
@@ -229,34 +33,66 @@ class Runs(Wishes):
     ) -> Acquired | NotAcquired:
         """Turn a taken request into a lease, counting the delivery."""
         k, t = self._keys, request.ticket
-        keys = [k.queue_processing(consumer), k.queue_index, k.heartbeat(t), k.fence(t), k.running, k.counters(t)]
-        keys += [k.suspects, k.released]
-        about: list[Value] = [t, payload, request.run, consumer, request.tracker, request.key]
-        args: list[Value] = [*about, _ms(ttl), max_deliveries, request.asked_by or "", request.labelled or ""]
-        args.append(request.wanted.trigger)
         sent_at = boottime()
-        word, *rest = await _ACQUIRE(self._redis, keys, args)
-        if word != "acquired":
-            return NotAcquired(word, int(rest[0]) if rest else 0)
-        return Acquired(RunLease.parse(t, rest[1]), int(rest[2]), int(rest[3]), sent_at)
+        answer = await scripts.Acquire(
+            processing=k.queue_processing(consumer),
+            index=k.queue_index,
+            heartbeat=k.heartbeat(t),
+            fence=k.fence(t),
+            running=k.running,
+            counters=k.counters(t),
+            suspects=k.suspects,
+            released=k.released,
+            ticket=t,
+            payload=payload,
+            run_id=request.run,
+            consumer=consumer,
+            tracker=request.tracker,
+            key=request.key,
+            ttl=_ms(ttl),
+            limit=max_deliveries,
+            asked_by=request.asked_by or "",
+            labelled=request.labelled or "",
+            trigger=request.wanted.trigger,
+        ).run(self._redis)
+        if answer.word != "acquired":
+            return NotAcquired(answer.word, answer.figure)
+        return Acquired(RunLease.parse(t, answer.value), answer.attempts, answer.deliveries, sent_at)
 
-    async def renew(self, lease: RunLease, *, ttl: float) -> str:
-        """Extend the lease: `renewed`, `restored` after Redis had lost it, or `lost`."""
+    async def renew(self, lease: RunLease, *, ttl: float) -> Literal["renewed", "restored", "lost"]:
+        """Extend the lease: `restored` after Redis had lost it."""
         k, t = self._keys, lease.ticket
-        keys = [k.heartbeat(t), k.fence(t), k.running, k.ended(t), k.unrenewed(t)]
-        return str(await _RENEW(self._redis, keys, [t, lease.fence, lease.value, _ms(ttl), FENCE_MS]))
+        return await scripts.Renew(
+            heartbeat=k.heartbeat(t),
+            fence=k.fence(t),
+            running=k.running,
+            ended=k.ended(t),
+            unrenewed=k.unrenewed(t),
+            ticket=t,
+            mine=lease.fence,
+            value=lease.value,
+            ttl=_ms(ttl),
+        ).run(self._redis)
 
     async def may_write(self, lease: RunLease) -> bool:
         """Begin-write: whether nobody took the ticket over (P6)."""
         k, t = self._keys, lease.ticket
-        return bool(await _MAY_WRITE(self._redis, [k.heartbeat(t), k.fence(t), k.ended(t)], [lease.fence, lease.value]))
+        return await scripts.MayWrite(
+            heartbeat=k.heartbeat(t), fence=k.fence(t), ended=k.ended(t), mine=lease.fence, value=lease.value
+        ).run(self._redis)
 
-    async def start(self, lease: RunLease, *, max_attempts: int) -> tuple[str, int]:
-        """Count an attempt: `started`, `poison` or `lost`, and the number of attempts."""
+    async def start(self, lease: RunLease, *, max_attempts: int) -> tuple[Literal["started", "poison", "lost"], int]:
+        """Count an attempt; answers the number of attempts too."""
         k, t = self._keys, lease.ticket
-        keys = [k.counters(t), k.fence(t), k.heartbeat(t)]
-        word, attempts = await _START(self._redis, keys, [lease.fence, lease.value, max_attempts])
-        return word, int(attempts)
+        answer = await scripts.Start(
+            counters=k.counters(t),
+            fence=k.fence(t),
+            heartbeat=k.heartbeat(t),
+            mine=lease.fence,
+            value=lease.value,
+            limit=max_attempts,
+        ).run(self._redis)
+        return answer.word, answer.attempts
 
     async def settle(
         self,
@@ -274,40 +110,94 @@ class Runs(Wishes):
         lease goes and nothing is published. A ticket that is given up leaves a `letter` in the same step.
         """
         k, t = self._keys, lease.ticket
-        keys = [k.heartbeat(t), k.fence(t), k.running, k.intent(t), k.intents, k.stop(t), k.counters(t)]
-        keys += [k.queue_processing(lease.consumer), k.queue_index, k.ended(t), k.queue, k.dead_letters]
-        head: list[Value] = [t, lease.fence, lease.value, _ms(look_in), int(uncount), FENCE_MS, payload]
-        head.append(letter.to_json() if letter else "")
-        word = await _SETTLE(self._redis, keys, [*head, *(flat_fields(intent) if intent else ())])
-        return str(word) == "settled"
+        word = await scripts.Settle(
+            heartbeat=k.heartbeat(t),
+            fence=k.fence(t),
+            running=k.running,
+            intent=k.intent(t),
+            intents=k.intents,
+            stop=k.stop(t),
+            counters=k.counters(t),
+            processing=k.queue_processing(lease.consumer),
+            index=k.queue_index,
+            ended=k.ended(t),
+            queue=k.queue,
+            dead=k.dead_letters,
+            ticket=t,
+            mine=lease.fence,
+            value=lease.value,
+            look_in=_ms(look_in),
+            uncount=uncount,
+            payload=payload,
+            letter=letter.to_json() if letter else "",
+            fields=flat_fields(intent) if intent else [],
+        ).run(self._redis)
+        return word == "settled"
 
-    async def settle_again(self, end: Settled) -> str:
-        """End a run once more if Redis lost that it ended: `settled`, `known`, `fenced`, or `settling` for not yet.
+    async def settle_again(self, end: Settled) -> Literal["settled", "known", "fenced", "settling"]:
+        """End a run once more if Redis lost that it ended; `settling` says: not yet.
 
         Nobody else does its work again then, and what is not known to be published is to be published still.
         """
         k, lease, t = self._keys, end.lease, end.lease.ticket
-        keys = [k.heartbeat(t), k.fence(t), k.running, k.intent(t), k.intents, k.queue_processing(lease.consumer)]
-        keys += [k.queue_index, k.ended(t), k.queue, k.epoch, k.settling]
-        head: list[Value] = [t, lease.fence, lease.value, lease.run, FENCE_MS, self._settle_ms]
-        return str(await _SETTLE_AGAIN(self._redis, keys, [*head, *(flat_fields(end.intent) if end.intent else ())]))
+        return await scripts.SettleAgain(
+            heartbeat=k.heartbeat(t),
+            fence=k.fence(t),
+            running=k.running,
+            intent=k.intent(t),
+            intents=k.intents,
+            processing=k.queue_processing(lease.consumer),
+            index=k.queue_index,
+            ended=k.ended(t),
+            queue=k.queue,
+            epoch=k.epoch,
+            settling_key=k.settling,
+            ticket=t,
+            mine=lease.fence,
+            value=lease.value,
+            run_id=lease.run,
+            settle=self._settle_ms,
+            fields=flat_fields(end.intent) if end.intent else [],
+        ).run(self._redis)
 
-    async def release_dead(self, lease: RunLease, *, lock_key: str) -> bool:
+    async def release_dead(self, lease: RunLease, *, lock_key: Key) -> bool:
         """The guard's farewell: the run is over and its children are gone; housekeeping may have the ticket."""
         k, t = self._keys, lease.ticket
-        keys = [k.heartbeat(t), k.running, k.released, lock_key, k.ended(t)]
-        return bool(await _RELEASE_DEAD(self._redis, keys, [t, lease.fence, lease.value, lease.lock_holder]))
+        return await scripts.ReleaseDead(
+            heartbeat=k.heartbeat(t),
+            running=k.running,
+            released=k.released,
+            lock=lock_key,
+            ended=k.ended(t),
+            ticket=t,
+            mine=lease.fence,
+            value=lease.value,
+            holder=lease.lock_holder,
+        ).run(self._redis)
 
     async def look(self, ticket: TicketId, *, patient: bool) -> Life:
         """Whether the ticket's run lives. `patient` asks for two looks before calling it dead."""
         k = self._keys
-        keys = [k.heartbeat(ticket), k.running, k.suspects, k.released, k.epoch, k.settling, k.unrenewed(ticket)]
-        args: list[Value] = [ticket, k.consumer(""), self._renew_ms, self._lapse_ms, self._settle_ms, int(patient)]
-        return Life(await _LOOK(self._redis, keys, args))
+        return await scripts.Look(
+            heartbeat=k.heartbeat(ticket),
+            running=k.running,
+            suspects=k.suspects,
+            released=k.released,
+            epoch=k.epoch,
+            settling_key=k.settling,
+            unrenewed=k.unrenewed(ticket),
+            ticket=ticket,
+            consumer_of=k.consumer(""),
+            renew_ms=self._renew_ms,
+            lapse_ms=self._lapse_ms,
+            settle=self._settle_ms,
+            patient=patient,
+        ).run(self._redis)
 
     async def restore_attempts(self, ticket: TicketId, attempts: int) -> int:
         """Remember attempts that the ticket's memo tells of, if Redis forgot them; answers the count."""
-        return int(await _RESTORE_ATTEMPTS(self._redis, [self._keys.counters(ticket)], [attempts]))
+        counters = self._keys.counters(ticket)
+        return await scripts.RestoreAttempts(counters=counters, attempts=attempts).run(self._redis)
 
     async def remembers(self, ticket: TicketId) -> bool:
         """Whether Redis knows the ticket; else it is new here, or Redis lost its memory."""
@@ -315,7 +205,7 @@ class Runs(Wishes):
 
     async def note_history(self, ticket: TicketId, line: str) -> None:
         """Remember what befell the ticket's run, to be told on the ticket; only the latest few are kept."""
-        await _NOTE_HISTORY(self._redis, [self._keys.history(ticket)], [line])
+        await scripts.NoteHistory(history=self._keys.history(ticket), line=line).run(self._redis)
 
     async def history(self, ticket: TicketId) -> list[str]:
         """What befell the ticket's runs since its last final status, oldest first."""
@@ -352,12 +242,16 @@ class Runs(Wishes):
     async def forget_suspicion(self, ticket: TicketId) -> None:
         """The ticket needs no recovery (any more); nothing is forgotten of a run that may have ended just now."""
         k = self._keys
-        await _FORGET_SUSPICION(self._redis, [k.heartbeat(ticket), k.running, k.suspects, k.released], [ticket])
+        await scripts.ForgetSuspicion(
+            heartbeat=k.heartbeat(ticket), running=k.running, suspects=k.suspects, released=k.released, ticket=ticket
+        ).run(self._redis)
 
     async def forget(self, ticket: TicketId) -> None:
         """The ticket's run is dead, and nothing is to be done about it."""
         k = self._keys
-        await _FORGET(self._redis, [k.heartbeat(ticket), k.running, k.suspects, k.released], [ticket])
+        await scripts.Forget(
+            heartbeat=k.heartbeat(ticket), running=k.running, suspects=k.suspects, released=k.released, ticket=ticket
+        ).run(self._redis)
 
 
 def _ms(seconds: float) -> int:

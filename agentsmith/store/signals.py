@@ -14,224 +14,18 @@ import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Final
+from typing import Final, Literal
 
 from agentsmith.domain.signal import Signal, SignalKind
 from agentsmith.domain.ticket import TicketId
-from agentsmith.store.commands import Commands, Value
+from agentsmith.store.commands import Commands
 from agentsmith.store.entries import name_in, new_name
-from agentsmith.store.inbox import INBOX
-from agentsmith.store.keys import ANNOUNCED_MS, DELIVERIES_MS, DELIVERY_MS, REJECTED_MS, Keys
+from agentsmith.store.keys import DELIVERY_MS, REJECTED_MS, Keys
 from agentsmith.store.leases import Lease
-from agentsmith.store.places import COUNTING
-from agentsmith.store.scripting import Script
+from agentsmith.store.scripts import signals as scripts
 
-DELIVERIES_KEPT: Final = 100
-"""Deliveries of one tracker that can be replayed."""
-_SEND: Final = Script(
-    INBOX
-    + """
-local inbox, index, leader = unpack(KEYS)
--- Whoever no longer leads has nothing to say: it may have slept over half the world.
-if leader and redis.call('GET', leader) ~= ARGV[1] then return -1 end
-local sent = 0
-for i = 3, #ARGV, 3 do
-  local name = ARGV[2] .. '.' .. i
-  if deliver(inbox, index, ARGV[i], ARGV[i + 1], ARGV[i + 2] == '1', name) then sent = sent + 1 end
-end
-return sent
-"""
-)
-_HAND_OVER: Final = Script(
-    INBOX
-    + f"""
-local seen, inbox, index, announced, deliveries = unpack(KEYS)
-local topic, payload, keep, delivery, labelled, name = unpack(ARGV)
-if tonumber(keep) > 0 and not redis.call('SET', seen, '1', 'NX', 'PX', keep) then return 'seen' end
-redis.call('SET', announced, text(now_us() / 1000), 'PX', {ANNOUNCED_MS})
-if delivery ~= '' then
-  redis.call('RPUSH', deliveries, delivery)
-  redis.call('LTRIM', deliveries, -{DELIVERIES_KEPT}, -1)
-  redis.call('PEXPIRE', deliveries, {DELIVERIES_MS})
-end
-return deliver(inbox, index, topic, payload, labelled == '1', name) and 'accepted' or 'merged'
-"""
-)
-_OPENED: Final = Script(
-    INBOX
-    + """
-local index = KEYS[1]
-local topic, name = unpack(ARGV)
-local mark = redis.call('HGET', index, topic)
-if not mark or not owns(name, mark) then return 0 end
-redis.call('HDEL', index, topic)
-return mark:find('labelled', 1, true) and 1 or 0
-"""
-)
-_ACKNOWLEDGE: Final = Script(INBOX + "return put_away(KEYS[1], KEYS[2], ARGV[1]) and 1 or 0")
-_LINES: Final = """
--- Those who want room in the same places stand in one line: who wants it where there is some is not behind others.
-local function line(entry) return cjson.encode(cjson.decode(entry).places) end
-"""
-_HOLD: Final = Script(
-    INBOX
-    + _LINES
-    + """
-local processing, index, held, payloads, lines = unpack(KEYS)
-local taken, topic, entry, line_of = unpack(ARGV)
-if not put_away(processing, index, taken) then return 0 end
-redis.call('ZADD', held, 'NX', now_us() / 1000, topic)
-local before = redis.call('HGET', payloads, topic)
-if before then redis.call('ZREM', line_of .. line(before), topic) end
-redis.call('HSET', payloads, topic, entry)
-redis.call('HSET', lines, line(entry), '1')
-redis.call('ZADD', line_of .. line(entry), redis.call('ZSCORE', held, topic), topic)
-return 1
-"""
-)
-_HELD: Final = Script("""
-local found = {}
-for _, topic in ipairs(ARGV) do
-  if redis.call('ZSCORE', KEYS[1], topic) then found[#found + 1] = topic end
-end
-return found
-""")
 _HOLDABLE: Final = (SignalKind.LOOK, SignalKind.RETRY)
 """What may be held back for want of room; a command is obeyed or not."""
-_LATER: Final = Script(
-    INBOX
-    + """
-local processing, index, later, payloads = unpack(KEYS)
-local taken, topic, again, wait_ms = unpack(ARGV)
-if not put_away(processing, index, taken) then return 0 end
-local waits = redis.call('HGET', payloads, topic)
--- Whatever the one that waits was told beyond this one must not be forgotten.
-if not (waits and cjson.decode(waits).labelled) then redis.call('HSET', payloads, topic, again) end
-redis.call('ZADD', later, 'LT', now_us() / 1000 + tonumber(wait_ms), topic)
-return 1
-"""
-)
-_SEND_LATER: Final = Script("""
-local later, payloads = unpack(KEYS)
-local topic, payload, wait_ms = unpack(ARGV)
-local at = now_us() / 1000 + tonumber(wait_ms)
--- Under a name of its own: that somebody looks earlier is no reason not to look then.
-local name = text(at) .. ' ' .. topic
-redis.call('HSET', payloads, name, payload)
-redis.call('ZADD', later, at, name)
-""")
-_RIPEN: Final = Script(
-    INBOX
-    + COUNTING
-    + _LINES
-    + """
-local inbox, later, later_payloads, held, payloads, inbox_index, index, running, reservations, lines = unpack(KEYS)
-local line_of = ARGV[4]
-local count = 0
-local function comes(topic, payload)
-  count = count + 1
-  deliver(inbox, inbox_index, topic, payload, cjson.decode(payload).labelled, ARGV[3] .. '.' .. count)
-end
-local ripe = redis.call('ZRANGEBYSCORE', later, '-inf', now_us() / 1000, 'LIMIT', 0, 1000)
-for _, name in ipairs(ripe) do
-  local payload = redis.call('HGET', later_payloads, name)
-  redis.call('ZREM', later, name)
-  redis.call('HDEL', later_payloads, name)
-  -- Without a payload nothing is known of it; it must not keep the others from coming.
-  if payload then comes(name:match('^%d+ (.*)$') or name, payload) end
-end
-local room = {}
-local function has_room(place, limit)
-  if not limit then return true end
-  if not room[place] then
-    room[place] = limit - taken(ARGV[1] .. place, limit, index, running, reservations)
-  end
-  return room[place] > 0
-end
-local function oldest(told)
-  local found = redis.call('ZRANGE', line_of .. told, 0, 0, 'WITHSCORES')
-  return found[1], tonumber(found[2])
-end
-local standing = 0
-for _, told in ipairs(redis.call('HKEYS', lines)) do standing = standing + redis.call('ZCARD', line_of .. told) end
-if standing ~= redis.call('ZCARD', held) then
-  -- A release that knows no lines held some back, or let some go.
-  for _, told in ipairs(redis.call('HKEYS', lines)) do
-    for _, topic in ipairs(redis.call('ZRANGE', line_of .. told, 0, -1)) do
-      if not redis.call('ZSCORE', held, topic) then redis.call('ZREM', line_of .. told, topic) end
-    end
-  end
-  for _, topic in ipairs(redis.call('ZRANGE', held, 0, -1)) do
-    local entry = redis.call('HGET', payloads, topic)
-    if entry then
-      redis.call('HSET', lines, line(entry), '1')
-      redis.call('ZADD', line_of .. line(entry), redis.call('ZSCORE', held, topic), topic)
-    else
-      redis.call('ZREM', held, topic)
-    end
-  end
-end
-local heads, limits = {}, cjson.decode(ARGV[2])
-for _, told in ipairs(redis.call('HKEYS', lines)) do
-  local topic, since = oldest(told)
-  if topic then
-    heads[#heads + 1] = {line = told, places = cjson.decode(told), topic = topic, since = since}
-  else
-    redis.call('HDEL', lines, told)
-  end
-end
--- The oldest of all for whom there is room, again and again; where a line's first finds none, nobody in it does.
-for _ = 1, 1000 do
-  local chosen
-  for _, head in ipairs(heads) do
-    if head.topic and (not chosen or head.since < chosen.since) then
-      local free = true
-      for _, place in ipairs(head.places) do free = free and has_room(place, limits[place]) end
-      if free then chosen = head else head.topic = nil end
-    end
-  end
-  if not chosen then break end
-  local found = redis.call('HGET', payloads, chosen.topic)
-  redis.call('ZREM', held, chosen.topic)
-  redis.call('ZREM', line_of .. chosen.line, chosen.topic)
-  redis.call('HDEL', payloads, chosen.topic)
-  if found then
-    for _, place in ipairs(chosen.places) do room[place] = room[place] and room[place] - 1 end
-    comes(chosen.topic, cjson.decode(found).payload)
-  end
-  chosen.topic, chosen.since = oldest(chosen.line)
-end
-local first = redis.call('ZRANGE', later, 0, 0, 'WITHSCORES')
-local soon = first[2] and math.max(0, tonumber(first[2]) - now_us() / 1000)
--- Nobody says when there is room: while somebody waits for it, it is looked for.
-if redis.call('ZCARD', held) > 0 then soon = math.min(soon or 250, 250) end
-return soon and tostring(soon) or '-1'
-"""
-)
-_PUT_BACK: Final = Script(
-    INBOX
-    + """
-local inbox, processing, index, alive, epoch, settling_key = unpack(KEYS)
-if redis.call('EXISTS', alive) == 1 or settling(epoch, settling_key, ARGV[1]) then return -1 end
-local count = 0
-local entry = redis.call('RPOP', processing)
-while entry do
-  count = count + 1
-  local topic, name = topic_of(entry), ARGV[2] .. '.' .. count
-  local mark = redis.call('HGET', index, topic)
-  if topic ~= '' and (not mark or owns(name_of(entry), mark)) then
-    redis.call('HSET', index, topic, name .. (mark and mark:match('%+.*$') or ''))
-  end
-  redis.call('LPUSH', inbox, named(entry, name))
-  entry = redis.call('RPOP', processing)
-end
-return count
-"""
-)
-_UNMARK: Final = Script("""
-if redis.call('HGET', KEYS[1], ARGV[1]) ~= ARGV[2] then return 0 end
-return redis.call('HDEL', KEYS[1], ARGV[1])
-""")
 
 
 class Signals:
@@ -248,12 +42,20 @@ class Signals:
         flat = [part for signal in signals for part in (signal.topic, signal.to_json(), str(int(signal.labelled)))]
         if not flat:
             return 0
-        keys = [self._keys.inbox, self._keys.inbox_index, *([leading.key] if leading else ())]
-        sent = int(await _SEND(self._redis, keys, [leading.token if leading else "", new_name(), *flat]))
+        sent = await scripts.Send(
+            inbox=self._keys.inbox,
+            index=self._keys.inbox_index,
+            leading=[leading.key] if leading else [],
+            term=leading.token if leading else "",
+            name=new_name(),
+            signals=flat,
+        ).run(self._redis)
         return sent if sent >= 0 else None
 
-    async def hand_over(self, signal: Signal, *, delivery: str, keep: str = "") -> str:
-        """Take a webhook's signal in, once per delivery: `accepted`, `merged` or `seen`.
+    async def hand_over(
+        self, signal: Signal, *, delivery: str, keep: str = ""
+    ) -> Literal["accepted", "merged", "seen"]:
+        """Take a webhook's signal in, once per delivery.
 
         The delivery counts as seen only if the signal stands in the inbox, in one step: what failed may be sent again.
         `keep` is what is remembered of the delivery, so that it can be replayed.
@@ -261,10 +63,19 @@ class Signals:
         k = self._keys
         named = hashlib.sha256(delivery.encode("utf-8", "replace")).hexdigest()[:32]
         tracker = signal.tracker
-        keys = [k.delivery(tracker, named), k.inbox, k.inbox_index, k.announced(signal.ticket), k.deliveries(tracker)]
-        remembered = DELIVERY_MS if delivery else 0
-        args: list[Value] = [signal.topic, signal.to_json(), remembered, keep, int(signal.labelled), new_name()]
-        return str(await _HAND_OVER(self._redis, keys, args))
+        return await scripts.HandOver(
+            seen=k.delivery(tracker, named),
+            inbox=k.inbox,
+            index=k.inbox_index,
+            announced=k.announced(signal.ticket),
+            deliveries=k.deliveries(tracker),
+            topic=signal.topic,
+            payload=signal.to_json(),
+            seen_ms=DELIVERY_MS if delivery else 0,
+            delivery=keep,
+            labelled=signal.labelled,
+            name=new_name(),
+        ).run(self._redis)
 
     async def kept(self, tracker: str) -> list[str]:
         """The latest deliveries that were handed over, oldest first, as `hand_over` was told to keep them."""
@@ -281,12 +92,17 @@ class Signals:
 
     async def opened(self, signal: Signal) -> Signal:
         """The signal with all that was merged into it; from now on others are not. Call before reading the ticket."""
-        noted = await _OPENED(self._redis, [self._keys.inbox_index], [signal.topic, signal.entry])
+        noted = await scripts.Opened(index=self._keys.inbox_index, topic=signal.topic, name=signal.entry).run(
+            self._redis
+        )
         return replace(signal, labelled=True) if noted else signal
 
     async def acknowledge(self, consumer: str, payload: str) -> None:
         """The signal was dealt with."""
-        await _ACKNOWLEDGE(self._redis, [self._keys.inbox_processing(consumer), self._keys.inbox_index], [payload])
+        k = self._keys
+        await scripts.Acknowledge(processing=k.inbox_processing(consumer), index=k.inbox_index, entry=payload).run(
+            self._redis
+        )
 
     async def later(self, consumer: str, payload: str, signal: Signal, *, wait: float) -> None:
         """What was taken as `payload` could not be dealt with: it comes back as `signal` in `wait` seconds.
@@ -294,26 +110,47 @@ class Signals:
         Several that are put off come back as one, when the first of them would.
         """
         k = self._keys
-        keys = [k.inbox_processing(consumer), k.inbox_index, k.inbox_later, k.later_payloads]
-        await _LATER(self._redis, keys, [payload, signal.topic, signal.to_json(), round(wait * 1000)])
+        await scripts.Later(
+            processing=k.inbox_processing(consumer),
+            index=k.inbox_index,
+            later=k.inbox_later,
+            payloads=k.later_payloads,
+            taken=payload,
+            topic=signal.topic,
+            again=signal.to_json(),
+            wait_ms=round(wait * 1000),
+        ).run(self._redis)
 
     async def hold(self, consumer: str, payload: str, signal: Signal, *, places: Sequence[str]) -> None:
         """There is no room for the ticket: keep the signal until there is; `ripen` sees to that."""
         k = self._keys
-        keys = [k.inbox_processing(consumer), k.inbox_index, k.held, k.held_payloads, k.held_lines]
-        entry = json.dumps({"payload": signal.to_json(), "places": list(places)})
-        await _HOLD(self._redis, keys, [payload, signal.topic, entry, k.held_line("")])
+        await scripts.Hold(
+            processing=k.inbox_processing(consumer),
+            index=k.inbox_index,
+            held=k.held,
+            payloads=k.held_payloads,
+            lines=k.held_lines,
+            taken=payload,
+            topic=signal.topic,
+            entry=json.dumps({"payload": signal.to_json(), "places": list(places)}),
+            line_of=k.held_line(""),
+        ).run(self._redis)
 
     async def held(self, tickets: Sequence[TicketId]) -> frozenset[TicketId]:
         """Those of the tickets that wait for room."""
         asked = [f"{kind.value}:{ticket}" for ticket in tickets for kind in _HOLDABLE]
-        waiting = set(await _HELD(self._redis, [self._keys.held], asked)) if asked else set()
+        waiting = set(await scripts.Held(held=self._keys.held, topics=asked).run(self._redis)) if asked else set()
         return frozenset(t for t in tickets if any(f"{kind.value}:{t}" in waiting for kind in _HOLDABLE))
 
     async def send_later(self, signal: Signal, *, wait: float) -> None:
         """Put a signal into the inbox once `wait` seconds have passed."""
-        keys = [self._keys.inbox_later, self._keys.later_payloads]
-        await _SEND_LATER(self._redis, keys, [signal.topic, signal.to_json(), round(wait * 1000)])
+        await scripts.SendLater(
+            later=self._keys.inbox_later,
+            payloads=self._keys.later_payloads,
+            topic=signal.topic,
+            payload=signal.to_json(),
+            wait_ms=round(wait * 1000),
+        ).run(self._redis)
 
     async def ripen(self, limits: Mapping[str, int] | None = None) -> float | None:
         """Move signals whose time has come into the inbox, and those for which there is room within `limits` by now.
@@ -321,10 +158,22 @@ class Signals:
         Answers the seconds until the next look is worth while.
         """
         k = self._keys
-        later = [k.inbox_later, k.later_payloads]
-        keys = [k.inbox, *later, k.held, k.held_payloads, k.inbox_index, k.queue_index, k.running]
-        args = [k.places(""), json.dumps(dict(limits or {})), new_name(), k.held_line("")]
-        left = float(await _RIPEN(self._redis, [*keys, k.reservations, k.held_lines], args))
+        left = await scripts.Ripen(
+            inbox=k.inbox,
+            later=k.inbox_later,
+            later_payloads=k.later_payloads,
+            held=k.held,
+            payloads=k.held_payloads,
+            inbox_index=k.inbox_index,
+            index=k.queue_index,
+            running=k.running,
+            reservations=k.reservations,
+            lines=k.held_lines,
+            places_of=k.places(""),
+            limits=json.dumps(dict(limits or {})),
+            name=new_name(),
+            line_of=k.held_line(""),
+        ).run(self._redis)
         return left / 1000 if left >= 0 else None
 
     async def in_hand(self, consumer: str) -> list[str]:
@@ -334,8 +183,16 @@ class Signals:
     async def put_back(self, consumer: str) -> int:
         """Return a dead taker's signals to the inbox, under new names; -1 when it may be alive."""
         k = self._keys
-        keys = [k.inbox, k.inbox_processing(consumer), k.inbox_index, k.consumer(consumer), k.epoch, k.settling]
-        return int(await _PUT_BACK(self._redis, keys, [self._settle_ms, new_name()]))
+        return await scripts.PutBack(
+            inbox=k.inbox,
+            processing=k.inbox_processing(consumer),
+            index=k.inbox_index,
+            alive=k.consumer(consumer),
+            epoch=k.epoch,
+            settling_key=k.settling,
+            settle=self._settle_ms,
+            name=new_name(),
+        ).run(self._redis)
 
     async def heal(self, consumers: Iterable[str]) -> int:
         """Forget marks whose entry is neither in the inbox nor in the hands of any of these; answers how many.
@@ -349,7 +206,7 @@ class Signals:
         waiting = {name_in(entry) for key in lists for entry in await self._redis.lrange(key, 0, -1)}
         gone = [(topic, mark) for topic, mark in marks.items() if mark.partition("+")[0] not in waiting]
         for topic, mark in gone:
-            await _UNMARK(self._redis, [self._keys.inbox_index], [topic, mark])
+            await scripts.Unmark(index=self._keys.inbox_index, topic=topic, mark=mark).run(self._redis)
         return len(gone)
 
     async def note_rejected(self, ticket: TicketId, revision: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 from agentsmith.domain.ticket import TicketId
 from agentsmith.store.commands import Commands
@@ -21,15 +21,8 @@ from agentsmith.store.quota import Quotas
 from agentsmith.store.reasons import Reasons
 from agentsmith.store.refusals import Refusals
 from agentsmith.store.runs import Runs
-from agentsmith.store.scripting import Script
+from agentsmith.store.scripts import server as scripts
 from agentsmith.store.signals import Signals
-
-_DEPTHS: Final = Script("""
-local counts = {}
-for i, key in ipairs(KEYS) do counts[i] = redis.call(ARGV[i], key) end
-return counts
-""")
-_NOW: Final = Script("return text(now_us())")
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,12 +109,14 @@ class Store:
             "unpublished": ("ZCARD", k.intents),
             "dead letters": ("LLEN", k.dead_letters),
         }
-        counts = await _DEPTHS(self.redis, [key for _, key in kinds.values()], [word for word, _ in kinds.values()])
-        return dict(zip(kinds, map(int, counts), strict=True))
+        counts = await scripts.Depths(
+            counted=[key for _, key in kinds.values()], counted_by=[command for command, _ in kinds.values()]
+        ).run(self.redis)
+        return dict(zip(kinds, counts, strict=True))
 
     async def clock(self) -> float:
         """What time the server thinks it is, in seconds since the epoch."""
-        return int(await _NOW(self.redis, [])) / 1_000_000
+        return await scripts.Now().run(self.redis) / 1_000_000
 
     async def replication(self) -> tuple[int, bool]:
         """How many replicas follow the server, and whether it takes no writes without some of them."""

@@ -2,23 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from agentsmith.domain.ticket import TicketId
 from agentsmith.store.commands import Commands
 from agentsmith.store.keys import STOP_MS, Keys
-from agentsmith.store.scripting import Script
-
-_REQUEST_STOP: Final = Script(f"""
-local stop, heartbeat, running, index, ended, fence = unpack(KEYS)
-local ticket, reason = unpack(ARGV)
-local runs = redis.call('EXISTS', heartbeat) + redis.call('HEXISTS', running, ticket)
-local known = runs + redis.call('HEXISTS', index, ticket)
--- The last run has ended and nothing waits: the request would stop a run that nobody has asked for yet.
-if known == 0 and tonumber(redis.call('GET', ended) or '-1') == newest(fence) then return 0 end
-redis.call('SET', stop, reason, 'PX', {STOP_MS})
-return 1
-""")
+from agentsmith.store.scripts import stop_requests as scripts
 
 
 class Wishes:
@@ -30,8 +17,16 @@ class Wishes:
     async def request_stop(self, ticket: TicketId, reason: str) -> bool:
         """Ask whoever runs the ticket to stop; it stands until the run ended. False when it has ended already."""
         k = self._keys
-        keys = [k.stop(ticket), k.heartbeat(ticket), k.running, k.queue_index, k.ended(ticket), k.fence(ticket)]
-        return bool(await _REQUEST_STOP(self._redis, keys, [ticket, reason]))
+        return await scripts.RequestStop(
+            stop=k.stop(ticket),
+            heartbeat=k.heartbeat(ticket),
+            running=k.running,
+            index=k.queue_index,
+            ended=k.ended(ticket),
+            fence=k.fence(ticket),
+            ticket=ticket,
+            reason=reason,
+        ).run(self._redis)
 
     async def stop_requested(self, ticket: TicketId) -> str | None:
         """The reason why the ticket's run is to stop, if somebody asked."""

@@ -64,6 +64,7 @@ from agentsmith.trackers.local.database import Database
 from agentsmith.trackers.local.tracker import LocalTracker
 from agentsmith.work import RunContext
 from tests.e2e import shared_barracks
+from tests.support.scripts import name_of
 from tests.support.wait import wait_until
 
 _PDEATHSIG: Final = 1
@@ -177,23 +178,16 @@ class Steps:
         setattr(owner, method, wrapped)
 
     def _count_scripts(self) -> None:
-        real, attribute = Script.__call__, "__call__"
-        names = {
-            id(value): f"{module.rpartition('.')[2]}.{name.strip('_').lower()}"
-            for module, found in list(sys.modules.items())
-            if module.startswith("agentsmith.store.")
-            for name, value in vars(found).items()
-            if isinstance(value, Script)
-        }
+        real, attribute = Script.run, "run"
 
-        async def call(script: Script, *args: Any) -> Any:
-            answer = await real(script, *args)
+        async def run(script: Script[Any], redis: Commands) -> Any:
+            answer, name = await real(script, redis), name_of(type(script))
             # A lock that was busy is asked for again, and how often depends on luck.
-            if not (names[id(script)].startswith("leases.take") and answer in ("busy", 0)):
-                await self.passed(names[id(script)])
+            if not (name.startswith("leases.take") and answer in ("busy", False)):
+                await self.passed(name)
             return answer
 
-        setattr(Script, attribute, call)
+        setattr(Script, attribute, run)
 
     def _count_commands(self) -> None:
         attribute = "connect"

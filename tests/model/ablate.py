@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import pytest
+
 from agentsmith.store import scripting
-from agentsmith.store.scripting import Script
+from tests.support.scripts import ScriptType
 
 
-def without(script: Script, *cuts: tuple[str, str]) -> Script:
-    """The script with pieces replaced; each must be there, so that an ablation cannot quietly become none."""
-    text = script._text.removeprefix(scripting._PREAMBLE)
-    for old, new in cuts:
-        assert old in text, f"the script has changed; nothing says {old!r} any more"
-        text = text.replace(old, new)
-    return Script(text)
+def cut(patch: pytest.MonkeyPatch, script: ScriptType, old: str, new: str) -> None:
+    """Replace a piece of the script; it must be there, so that an ablation cannot quietly become none."""
+    assert old in script.lua, f"the script has changed; nothing says {old!r} any more"
+    script.program()  # there is something to go back to
+    patch.setattr(script, "lua", script.lua.replace(old, new))
+    patch.setattr(script, "_program", scripting._build(script))

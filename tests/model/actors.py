@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
@@ -18,8 +18,7 @@ from typing import Any, Final, Protocol, TypeVar
 from redis import Redis
 from redis.exceptions import ConnectionError
 
-from agentsmith.store import intents, leases, presence, queue, runs, signals
-from agentsmith.store.scripting import Script
+from tests.support.scripts import all_scripts, given
 
 T = TypeVar("T")
 
@@ -193,7 +192,7 @@ class Wire(Protocol):
 class Ledger(Protocol):
     """Hears what the scripts answered, to hold it against the promises."""
 
-    def heard(self, actor: Actor, script: str, keys: list[str], args: list[Any], answer: Any) -> None: ...
+    def heard(self, actor: Actor, script: str, given: Mapping[str, Any], answer: Any) -> None: ...
 
 
 class MortalRedis:
@@ -231,7 +230,8 @@ class MortalRedis:
             if script:
                 # Here, because what was carried out counts, also if whoever asked for it is gone by now.
                 count = int(args[1])
-                self._ledger.heard(self._actor, script, list(args[2 : 2 + count]), list(args[2 + count :]), answer)
+                heard = given(all_scripts()[script], args[2 : 2 + count], args[2 + count :])
+                self._ledger.heard(self._actor, script, heard, answer)
             return answer
 
         answer = await self._wire.send(carry_out)
@@ -247,9 +247,7 @@ _SCRIPTS: dict[str, str] = {}
 
 def load_scripts(admin: Redis) -> None:
     """Learn the scripts' names and teach them to the server, as they are now: an ablation changes them."""
-    for module in (leases, presence, queue, runs, intents, signals):
-        family = module.__name__.rpartition(".")[2]
-        for name, script in vars(module).items():
-            if isinstance(script, Script):
-                _SCRIPTS[script._sha] = f"{family}.{name.strip('_').lower()}"
-                admin.script_load(script._text)
+    for name, script in all_scripts().items():
+        program = script.program()
+        _SCRIPTS[program.sha] = name
+        admin.script_load(program.text)

@@ -8,7 +8,7 @@ people did to a ticket is noted here too, because it decides what may happen to 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
@@ -144,56 +144,57 @@ class Promises:
 
     # ---- what Redis carried out
 
-    def heard(self, actor: Doer, script: str, keys: list[str], args: list[Any], answer: Any) -> None:
+    def heard(self, actor: Doer, script: str, given: Mapping[str, Any], answer: Any) -> None:
         """Hold what a script answered against P1 and P6."""
-        self._follow_requests(actor, script, args, answer)
+        self._follow_requests(actor, script, given, answer)
+        ticket = str(given.get("ticket", ""))
         match script:
             case "intents.begin_claim" | "intents.decide" if answer[0] in ("begun", "decided"):
                 # To park what shows no label is to turn a claim away, not to declare a run dead.
-                parks = script == "intents.decide" and _fields(args[7:]).get("source") == "pending"
-                self._raised(actor, "parks" if parks else script, args[0], int(answer[1]))
+                parks = script == "intents.decide" and _fields(given["fields"]).get("source") == "pending"
+                self._raised(actor, "parks" if parks else script, ticket, int(answer[1]))
             case "runs.acquire" if answer[0] == "acquired":
                 self._acquired[int(answer[1])] = self._stood[int(answer[1])] = self._moment()
-                self._raised(actor, script, args[0], int(answer[1]))
+                self._raised(actor, script, ticket, int(answer[1]))
             case "intents.adopt" if answer:
                 fields = dict(zip(answer[::2], answer[1::2], strict=True))
-                self._raised(actor, script, args[0], int(fields["fence"]))
+                self._raised(actor, script, ticket, int(fields["fence"]))
             case "runs.settle" | "runs.settle_again" if answer == "settled":
-                if script == "runs.settle" and _fields(args[8:]).get("to") in ("done", "failed"):
-                    self.story(args[0]).finished = True
-                self._accepted(actor, script, args[0], int(args[1]))
+                if script == "runs.settle" and _fields(given["fields"]).get("to") in ("done", "failed"):
+                    self.story(ticket).finished = True
+                self._accepted(actor, script, ticket, int(given["mine"]))
             case "runs.renew" if answer != "lost":
-                self._stood[int(args[1])] = self._moment()
-                self._accepted(actor, script, args[0], int(args[1]))
+                self._stood[int(given["mine"])] = self._moment()
+                self._accepted(actor, script, ticket, int(given["mine"]))
             case "intents.published" if answer == "published":
-                self._accepted(actor, script, args[0], int(args[1]))
+                self._accepted(actor, script, ticket, int(given["mine"]))
             case "leases.take" if answer:
-                actor.lock_tokens.add(args[0])
+                actor.lock_tokens.add(given["token"])
             case "leases.take_fenced" if answer == "held":
-                actor.lock_tokens.add(args[0])
-                self._accepted(actor, script, keys[1].partition(":fence:")[2], int(args[2]))
+                actor.lock_tokens.add(given["token"])
+                self._accepted(actor, script, given["fence"].partition(":fence:")[2], int(given["mine"]))
             case _:
                 pass
 
-    def _follow_requests(self, actor: Doer, script: str, args: list[Any], answer: Any) -> None:
+    def _follow_requests(self, actor: Doer, script: str, given: Mapping[str, Any], answer: Any) -> None:
         """One waiting, one running: no request is pushed while another of its ticket waits or is in flight (P1)."""
         match script:
             case "queue.push" if answer == "pushed":
-                ticket, request = args[0], bare(args[2])
+                ticket, request = given["ticket"], bare(given["payload"])
                 if self._requests.setdefault(ticket, request) != request:
                     self.broken("P1", f"{actor} pushed a second request of {ticket} while the first one was in hand")
                 self._requests[ticket] = request
             case "queue.acknowledge_and_take":
-                for ticket, request in zip(args[1::2], args[2::2], strict=True):
+                for ticket, request in zip(given["done"][::2], given["done"][1::2], strict=True):
                     self._request_is_over(ticket, request)
             case "runs.settle" if answer == "settled":
-                self._request_is_over(args[0], args[6])
+                self._request_is_over(given["ticket"], given["payload"])
             case "runs.settle_again" if answer == "settled":
-                self._requests.pop(args[0], None)
+                self._requests.pop(given["ticket"], None)
             case "queue.bury" if answer:
-                self._request_is_over(args[0], args[1])
-            case "intents.decide" if answer[0] == "decided" and str(args[4]) == "1":
-                self._requests.pop(args[0], None)
+                self._request_is_over(given["ticket"], given["payload"])
+            case "intents.decide" if answer[0] == "decided" and str(given["unqueue"]) == "1":
+                self._requests.pop(given["ticket"], None)
             case _:
                 pass
 

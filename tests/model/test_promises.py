@@ -32,7 +32,7 @@ def judge(*labels: str) -> Promises:
 def acquires(promises: Promises, fence: int) -> None:
     """The same request each time: its run has one name."""
     doer: Any = SimpleNamespace(lock_tokens=set())
-    promises.heard(doer, "runs.acquire", [], [TICKET, "{}", "run-1", "c1"], ["acquired", str(fence), "{}", "0", "1"])
+    promises.heard(doer, "runs.acquire", {"ticket": TICKET}, ["acquired", str(fence), "{}", "0", "1"])
 
 
 async def test_a_lease_that_redis_forgot_keeps_nobody_out_though_the_run_has_the_same_name() -> None:

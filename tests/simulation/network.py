@@ -9,20 +9,19 @@ import asyncio
 import contextlib
 import functools
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Protocol, TypeVar
 
 from redis.exceptions import ConnectionError, NoScriptError, RedisError, TimeoutError
 
 from agentsmith.domain.errors import TrackerUnavailable
-from agentsmith.store import intents, leases, presence, queue, quota, reasons, runs, signals
-from agentsmith.store.scripting import Script
 from tests.model.actors import Fault
 from tests.simulation.loop import Clock, SimulatedLoop
 from tests.simulation.processes import Link, Process
 from tests.simulation.refusals import Refusal
 from tests.simulation.server import Blocked, NotSimulated, SimulatedServer
+from tests.support.scripts import all_scripts, given
 
 T = TypeVar("T")
 _ANSWER_WITHIN: Final = 10.0
@@ -50,23 +49,24 @@ HEARD: Final = frozenset(
 """The scripts that the promises are held against."""
 
 
+_FAMILIES: Final = ("intents", "leases", "presence", "queue", "quota", "reasons", "runs", "signals")
+
+
 @functools.cache
 def script_names() -> dict[bytes, str]:
     """Texts and hashes of all scripts to their names: `runs.settle`, `intents.begin_claim`, …"""
-    names = {}
-    for module in (intents, leases, presence, queue, quota, reasons, runs, signals):
-        family = module.__name__.rpartition(".")[2]
-        for name, script in vars(module).items():
-            if isinstance(script, Script):
-                for known in (script._sha, script._text):
-                    names[known.encode()] = f"{family}.{name.strip('_').lower()}"
+    names: dict[bytes, str] = {}
+    for name, script in all_scripts().items():
+        program = script.program()
+        if name.partition(".")[0] in _FAMILIES:
+            names |= dict.fromkeys((program.sha.encode(), program.text.encode()), name)
     return names
 
 
 class Listener(Protocol):
     """Hears what Redis carried out, in the order in which it did."""
 
-    def heard(self, actor: Process, script: str, keys: list[str], args: list[Any], answer: Any) -> None: ...
+    def heard(self, actor: Process, script: str, given: Mapping[str, Any], answer: Any) -> None: ...
 
 
 class Network:
@@ -153,7 +153,8 @@ class Network:
         if self.listener is not None and point in HEARD and not isinstance(reply, Exception):
             count = int(words[2])
             texts = [word.decode("utf-8", "surrogateescape") for word in words[3:]]
-            self.listener.heard(process, point, texts[:count], texts[count:], _text(reply))
+            heard = given(all_scripts()[point], texts[:count], texts[count:])
+            self.listener.heard(process, point, heard, _text(reply))
 
     def _answer(self, process: Process, reply: Any, fault: Fault | None, answer: asyncio.Future[Any]) -> None:
         if fault is Fault.LOSE:

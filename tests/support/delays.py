@@ -9,12 +9,11 @@ from __future__ import annotations
 import asyncio
 import os
 import random
-from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
-from agentsmith.store.commands import Commands, Value
+from agentsmith.store.commands import Commands
 from agentsmith.store.scripting import Script
 
 
@@ -23,12 +22,12 @@ def delay_scripts(patch: pytest.MonkeyPatch) -> None:
     longest = float(os.environ.get("AGENTSMITH_TEST_DELAYS", "0"))
     if not longest:
         return
-    run = Script.__call__
+    run = Script.run
 
-    async def late(self: Script, redis: Commands, keys: Sequence[str], args: Sequence[Value] = ()) -> Any:
+    async def late(self: Script[Any], redis: Commands) -> Any:
         await asyncio.sleep(random.uniform(0, longest))  # time: this is what delays are
-        answer = await run(self, redis, keys, args)
+        answer = await run(self, redis)
         await asyncio.sleep(random.uniform(0, longest))  # time: this is what delays are
         return answer
 
-    patch.setattr(Script, "__call__", late)
+    patch.setattr(Script, "run", late)

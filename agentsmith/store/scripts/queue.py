@@ -1,0 +1,255 @@
+"""What happens to requests, see `agentsmith.store.queue`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import StrEnum
+
+from agentsmith.domain.ticket import TicketId
+from agentsmith.store.keys import PUBLISHED_MS, Key
+from agentsmith.store.scripting import Script
+from agentsmith.store.scripts.parts import CAPACITY, ENTRIES
+
+
+class Pushed(StrEnum):
+    """What became of a push."""
+
+    PUSHED = "pushed"
+    QUEUED = "queued"
+    """Another request for this ticket is waiting or in flight."""
+    LEASED = "leased"
+    """The ticket is running."""
+    FENCED = "fenced"
+    """Somebody took the ticket over since."""
+    SETTLING = "settling"
+
+
+class Push(Script[Pushed]):
+    """Put a request on the queue unless its ticket is queued, runs or was taken over (P1); the claim is over then."""
+
+    queue: Key
+    index: Key
+    fence: Key
+    heartbeat: Key
+    intent: Key
+    intents: Key
+    published: Key
+    claims: Key
+    reservations: Key
+    epoch: Key
+    settling_key: Key
+    places: Sequence[Key]
+    ticket: TicketId
+    mine: int
+    payload: str
+    front: bool
+    loop_window: int
+    settle: int
+    uses = (CAPACITY,)
+    published_lives_ms = PUBLISHED_MS
+    lua = """
+local waiting = redis.call('HGET', index, ticket)
+if waiting == payload then return 'pushed' end
+if settle > 0 and settling(epoch, settling_key, settle) then return 'settling' end
+if newest(fence) > mine then return 'fenced' end
+if waiting then return 'queued' end
+if redis.call('EXISTS', heartbeat) == 1 then return 'leased' end
+redis.call(front and 'LPUSH' or 'RPUSH', queue, payload)
+redis.call('HSET', index, ticket, payload)
+redis.call('DEL', intent)
+redis.call('ZREM', intents, ticket)
+redis.call('ZREM', reservations, ticket)
+for _, place in ipairs(places) do occupy(place, ticket) end
+redis.call('SET', published, 'enqueued', 'PX', published_lives_ms)
+if loop_window > 0 then
+  redis.call('ZADD', claims, now_us(), text(mine))
+  redis.call('PEXPIRE', claims, loop_window)
+end
+return 'pushed'
+"""
+
+
+class AcknowledgeAndTake(Script[list[str]]):
+    """Acknowledge what is done and move what fits into the taker's list, from the head of the queue (P1, P2)."""
+
+    queue: Key
+    index: Key
+    processing: Key
+    room: int
+    done: Sequence[str]
+    """Ticket and payload of each."""
+    lua = """
+for i = 1, #done, 2 do
+  -- Who has it no longer has nothing to say about it.
+  if redis.call('LREM', processing, 1, done[i + 1]) > 0 and redis.call('HGET', index, done[i]) == done[i + 1] then
+    redis.call('HDEL', index, done[i])
+  end
+end
+local taken = {}
+while #taken < room do
+  local payload = redis.call('LMOVE', queue, processing, 'LEFT', 'RIGHT')
+  if not payload then break end
+  taken[#taken + 1] = payload
+end
+return taken
+"""
+
+
+class PutBack(Script[int]):
+    """Return a dead consumer's requests to the head of the queue, in their order, under new names (P2); -1: it lives.
+
+    While a lease stands its run may be alive: that request stays where it is until the lease is gone (P1).
+    """
+
+    queue: Key
+    index: Key
+    processing: Key
+    alive: Key
+    consumers: Key
+    epoch: Key
+    settling_key: Key
+    signals: Key
+    consumer: str
+    settle: int
+    heartbeat_of: str
+    name: str
+    uses = (ENTRIES,)
+    lua = """
+if redis.call('EXISTS', alive) == 1 or settling(epoch, settling_key, settle) then return -1 end
+local count = 0
+local held = redis.call('LRANGE', processing, 0, -1)
+for i = #held, 1, -1 do
+  local payload = held[i]
+  local ok, request = pcall(cjson.decode, payload)
+  local ticket = ok and type(request) == 'table' and type(request.ticket) == 'string' and request.ticket
+  if not (ticket and redis.call('EXISTS', heartbeat_of .. ticket) == 1) then
+    redis.call('LREM', processing, -1, payload)
+    -- A request that is not in the index was withdrawn or replaced; one that nobody can read is to be buried.
+    if not ticket or redis.call('HGET', index, ticket) == payload then
+      local again = ticket and named(payload, name .. '.' .. i) or payload
+      redis.call('LPUSH', queue, again)
+      if ticket then redis.call('HSET', index, ticket, again) end
+      count = count + 1
+    end
+  end
+end
+-- Remembered as long as it owns anything: nobody would look for its lists otherwise.
+if redis.call('EXISTS', processing, signals) == 0 then redis.call('ZREM', consumers, consumer) end
+return count
+"""
+
+
+class Lost(Script[list[str]]):
+    """Which requests stand in the index and in none of the lists, ticket and payload of each; `forget` them (P2)."""
+
+    index: Key
+    lists: Sequence[Key]
+    forget: bool
+    asked: Sequence[str]
+    """Ticket and payload of each; what is forgotten must be the payload still."""
+    lua = """
+local lost = {}
+for t = 1, #asked, 2 do
+  local payload, found = redis.call('HGET', index, asked[t]), false
+  for _, list in ipairs(lists) do found = found or payload and redis.call('LPOS', list, payload) end
+  if payload and not found and (not forget or payload == asked[t + 1]) then
+    lost[#lost + 1] = asked[t]
+    lost[#lost + 1] = payload
+    if forget then redis.call('HDEL', index, asked[t]) end
+  end
+end
+return lost
+"""
+
+
+class Restore(Script[bool]):
+    """Put a request in hand back where it belongs after Redis lost it (P2), unless there is another one (P1)."""
+
+    processing: Key
+    index: Key
+    ticket: TicketId
+    payload: str
+    lua = """
+if redis.call('LPOS', processing, payload) then return 0 end
+if redis.call('HEXISTS', index, ticket) == 1 then return 0 end
+redis.call('RPUSH', processing, payload)
+redis.call('HSET', index, ticket, payload)
+return 1
+"""
+
+
+class Position(Script[int]):
+    """How many requests are before the ticket's; -1 when none of it waits (P10)."""
+
+    queue: Key
+    index: Key
+    ticket: TicketId
+    lua = """
+local payload = redis.call('HGET', index, ticket)
+if not payload then return -1 end
+return redis.call('LPOS', queue, payload) or -1
+"""
+
+
+class HandBack(Script[bool]):
+    """Leave a request that was taken to others, at the tail of the queue, under a new name (P2)."""
+
+    queue: Key
+    index: Key
+    processing: Key
+    payload: str
+    name: str
+    uses = (ENTRIES,)
+    lua = """
+if redis.call('LREM', processing, 1, payload) == 0 then return 0 end
+local ok, request = pcall(cjson.decode, payload)
+local ticket = ok and type(request) == 'table' and type(request.ticket) == 'string' and request.ticket
+local again = ticket and named(payload, name) or payload
+if ticket then
+  if redis.call('HGET', index, ticket) ~= payload then return 0 end
+  redis.call('HSET', index, ticket, again)
+end
+redis.call('RPUSH', queue, again)
+return 1
+"""
+
+
+class Tickets(Script[str]):
+    """The tickets in the index, as a JSON list (P10).
+
+    One text instead of an array: tens of thousands of short answers would keep the event loop busy for too long.
+    """
+
+    index: Key
+    lua = "return cjson.encode(redis.call('HKEYS', index))"
+
+
+class Requests(Script[list[str]]):
+    """The requests of these tickets, as far as there are any (P10)."""
+
+    index: Key
+    tickets: Sequence[TicketId]
+    lua = """
+local found = {}
+for _, payload in ipairs(redis.call('HMGET', index, unpack(tickets))) do
+  if payload then found[#found + 1] = payload end
+end
+return found
+"""
+
+
+class Bury(Script[bool]):
+    """Move a request from its taker's list to the dead letters (P2: what is given up is kept, with the reason)."""
+
+    processing: Key
+    index: Key
+    dead: Key
+    ticket: str
+    payload: str
+    letter: str
+    lua = """
+if redis.call('LREM', processing, 1, payload) == 0 then return 0 end
+if ticket ~= '' and redis.call('HGET', index, ticket) == payload then redis.call('HDEL', index, ticket) end
+redis.call('RPUSH', dead, letter)
+return 1
+"""

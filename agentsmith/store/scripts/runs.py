@@ -1,0 +1,394 @@
+"""What happens to the lease of a run, see `agentsmith.store.runs`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from agentsmith.domain.recovery import Life
+from agentsmith.domain.ticket import TicketId
+from agentsmith.store.keys import COUNTERS_MS, ENDED_MS, FENCE_MS, HISTORY_MS, UNRENEWED_MS, Key
+from agentsmith.store.scripting import Script
+from agentsmith.store.scripts.parts import ENTRIES, RECORD
+
+
+@dataclass(frozen=True, slots=True)
+class AcquireAnswer:
+    """What came of it; the rest is told of a lease that was acquired."""
+
+    word: Literal["acquired", "superseded", "leased", "poison"]
+    figure: int = 0
+    """The fence, or how often a poisonous request was taken."""
+    value: str = ""
+    attempts: int = 0
+    deliveries: int = 0
+
+
+class Acquire(Script[AcquireAnswer]):
+    """Turn a request in hand into a lease under the next fence (P1), counting the delivery.
+
+    A request that is taken again and again without anybody living to tell of it is poison (P2: it ends as failed).
+    """
+
+    processing: Key
+    index: Key
+    heartbeat: Key
+    fence: Key
+    running: Key
+    counters: Key
+    suspects: Key
+    released: Key
+    ticket: TicketId
+    payload: str
+    run_id: str
+    consumer: str
+    tracker: str
+    key: str
+    ttl: int
+    limit: int
+    asked_by: str
+    labelled: str
+    trigger: str
+    uses = (ENTRIES,)
+    counters_live_ms = COUNTERS_MS
+    lua = """
+if not redis.call('LPOS', processing, payload) then return {'superseded'} end
+if redis.call('HGET', index, ticket) ~= payload then return {'superseded'} end
+local held, entry = redis.call('GET', heartbeat), name_of(payload)
+if held then
+  -- Our own lease, if only an answer was lost; but not that of our earlier run, whose request was put back.
+  local lease = cjson.decode(held)
+  if lease.run == run_id and lease.consumer == consumer and (lease.entry or '') == entry then
+    redis.call('PEXPIRE', heartbeat, ttl)
+    return {'acquired', lease.fence, held, redis.call('HGET', counters, 'attempts') or '0',
+      redis.call('HGET', counters, 'deliveries') or '1'}
+  end
+  return {'leased'}
+end
+local deliveries = redis.call('HINCRBY', counters, 'deliveries', 1)
+redis.call('PEXPIRE', counters, counters_live_ms)
+if deliveries > limit then return {'poison', tostring(deliveries)} end
+local mine = text(raise_fence(fence))
+local since = text(now_us() / 1000)
+local value = cjson.encode({
+  run = run_id, consumer = consumer, tracker = tracker, key = key, fence = mine, since = since,
+  asked_by = asked_by ~= '' and asked_by or nil, labelled = labelled ~= '' and labelled or nil,
+  trigger = trigger ~= '' and trigger or nil, entry = entry ~= '' and entry or nil})
+redis.call('SET', heartbeat, value, 'PX', ttl)
+redis.call('HSET', running, ticket, value)
+redis.call('ZREM', suspects, ticket)
+redis.call('ZREM', released, ticket)
+return {'acquired', mine, value, redis.call('HGET', counters, 'attempts') or '0', tostring(deliveries)}
+"""
+
+
+class Renew(Script[Literal["renewed", "restored", "lost"]]):
+    """Extend the lease, or put it back after Redis lost it; not once somebody took over, or the run ended (P1, P6)."""
+
+    heartbeat: Key
+    fence: Key
+    running: Key
+    ended: Key
+    unrenewed: Key
+    ticket: TicketId
+    mine: int
+    value: str
+    ttl: int
+    fence_lives_ms = FENCE_MS
+    lua = """
+local newest_fence = newest(fence)
+-- A renewal that was overtaken on its way by the end of the run must not bring the lease back.
+if newest_fence > mine or redis.call('GET', ended) == text(mine) then return 'lost' end
+local held = redis.call('GET', heartbeat)
+if held == value then
+  redis.call('PEXPIRE', heartbeat, ttl)
+  return 'renewed'
+end
+if held then return 'lost' end
+-- A missing heartbeat alone is not a loss: nobody took over, so it is put back.
+redis.call('SET', heartbeat, value, 'PX', ttl)
+redis.call('HSET', running, ticket, value)
+redis.call('DEL', unrenewed)
+if newest_fence < mine then redis.call('SET', fence, text(mine), 'PX', fence_lives_ms) end
+return 'restored'
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class StartAnswer:
+    """Whether the run may begin, and how many attempts there were."""
+
+    word: Literal["started", "poison", "lost"]
+    attempts: int
+
+
+class Start(Script[StartAnswer]):
+    """Count an attempt of whoever still holds the lease (P1); too many of them end the ticket (P2)."""
+
+    counters: Key
+    fence: Key
+    heartbeat: Key
+    mine: int
+    value: str
+    limit: int
+    counters_live_ms = COUNTERS_MS
+    lua = """
+if newest(fence) > mine or redis.call('GET', heartbeat) ~= value then return {'lost', 0} end
+local attempts = redis.call('HINCRBY', counters, 'attempts', 1)
+redis.call('HSET', counters, 'deliveries', 0)
+redis.call('PEXPIRE', counters, counters_live_ms)
+if attempts > limit then return {'poison', attempts} end
+return {'started', attempts}
+"""
+
+
+class MayWrite(Script[bool]):
+    """Whether nobody took the ticket over, nor ended its run: asked before each write to the tracker (P6)."""
+
+    heartbeat: Key
+    fence: Key
+    ended: Key
+    mine: int
+    value: str
+    lua = """
+if newest(fence) > mine or redis.call('GET', ended) == text(mine) then return 0 end
+local held = redis.call('GET', heartbeat)
+-- A missing heartbeat alone is not a loss: the next renewal puts it back.
+if held and held ~= value then return 0 end
+return 1
+"""
+
+
+class Settle(Script[Literal["settled", "fenced"]]):
+    """End a run: its lease and its request go, and what is to be published is recorded, all or nothing (P2, P5).
+
+    Refused below the newest fence (P6).
+    """
+
+    heartbeat: Key
+    fence: Key
+    running: Key
+    intent: Key
+    intents: Key
+    stop: Key
+    counters: Key
+    processing: Key
+    index: Key
+    ended: Key
+    queue: Key
+    dead: Key
+    ticket: TicketId
+    mine: int
+    value: str
+    look_in: int
+    uncount: bool
+    payload: str
+    letter: str
+    fields: Sequence[str]
+    """Of the intent; none where nothing is to be published."""
+    uses = (RECORD, ENTRIES)
+    fence_lives_ms = FENCE_MS
+    ended_lives_ms = ENDED_MS
+    lua = """
+local held = redis.call('GET', heartbeat)
+if newest(fence) > mine or (held and held ~= value) then
+  -- Settled already, if only the answer to the first call was lost.
+  if redis.call('HGET', intent, 'fence') == text(mine) then return 'settled' end
+  return 'fenced'
+end
+if newest(fence) < mine then redis.call('SET', fence, text(mine), 'PX', fence_lives_ms) end
+redis.call('DEL', heartbeat, stop)
+redis.call('SET', ended, text(mine), 'PX', ended_lives_ms)
+local first_time = redis.call('HDEL', running, ticket) == 1
+if redis.call('EXISTS', counters) == 1 then
+  -- Whoever settles did not die of the request; only deliveries in a row that nobody lived to tell of are poison.
+  redis.call('HDEL', counters, 'deliveries')
+  if uncount and first_time then redis.call('HINCRBY', counters, 'attempts', -1) end
+end
+local in_hand = redis.call('LREM', processing, 1, payload) > 0
+local waiting = redis.call('HGET', index, ticket)
+if waiting and same_message(waiting, payload) then
+  redis.call('HDEL', index, ticket)
+  -- We were taken for dead meanwhile, and it was put back, under another name: nobody may begin what has just ended.
+  if not in_hand or waiting ~= payload then redis.call('LREM', queue, 1, waiting) end
+end
+if letter ~= '' and first_time then redis.call('RPUSH', dead, letter) end
+if #fields > 0 then record(intent, intents, ticket, mine, look_in, fields) end
+return 'settled'
+"""
+
+
+class SettleAgain(Script[Literal["settled", "known", "fenced", "settling"]]):
+    """End a run once more if Redis lost that it ended: what was finished is not done again (P2), nor below the newest
+    fence (P6)."""
+
+    heartbeat: Key
+    fence: Key
+    running: Key
+    intent: Key
+    intents: Key
+    processing: Key
+    index: Key
+    ended: Key
+    queue: Key
+    epoch: Key
+    settling_key: Key
+    ticket: TicketId
+    mine: int
+    value: str
+    run_id: str
+    settle: int
+    fields: Sequence[str]
+    uses = (RECORD,)
+    fence_lives_ms = FENCE_MS
+    ended_lives_ms = ENDED_MS
+    lua = """
+if redis.call('GET', ended) == text(mine) then return 'known' end
+local held, newest_fence = redis.call('GET', heartbeat), newest(fence)
+if newest_fence > mine or (held and held ~= value) then return 'fenced' end
+-- Nothing is known of the ticket: whoever runs it by now has not put its lease back yet.
+if newest_fence == 0 and settling(epoch, settling_key, settle) then return 'settling' end
+if newest_fence < mine then redis.call('SET', fence, text(mine), 'PX', fence_lives_ms) end
+redis.call('DEL', heartbeat)
+redis.call('SET', ended, text(mine), 'PX', ended_lives_ms)
+redis.call('HDEL', running, ticket)
+local waiting = redis.call('HGET', index, ticket)
+if waiting and cjson.decode(waiting).run == run_id then
+  redis.call('HDEL', index, ticket)
+  redis.call('LREM', queue, 1, waiting)
+  redis.call('LREM', processing, 1, waiting)
+end
+if #fields > 0 then record(intent, intents, ticket, mine, 0, fields) end
+return 'settled'
+"""
+
+
+class ReleaseDead(Script[bool]):
+    """A guard says that its run is over and nothing of it is left: the ticket may be recovered at once (P1, P5)."""
+
+    heartbeat: Key
+    running: Key
+    released: Key
+    lock: Key
+    ended: Key
+    ticket: TicketId
+    mine: int
+    value: str
+    holder: str
+    """How the token begins under which the run holds the ticket's lock, which goes too."""
+    ended_lives_ms = ENDED_MS
+    lua = """
+if (redis.call('GET', lock) or ''):sub(1, #holder) == holder then redis.call('DEL', lock) end
+if redis.call('HGET', running, ticket) ~= value then return 0 end
+local held = redis.call('GET', heartbeat)
+if held and held ~= value then return 0 end
+redis.call('DEL', heartbeat)
+redis.call('SET', ended, text(mine), 'PX', ended_lives_ms)
+redis.call('ZADD', released, now_us() / 1000, ticket)
+return 1
+"""
+
+
+class Look(Script[Life]):
+    """Whether a ticket's run lives: it is dead when its guard let go, or when lease and consumer are both gone in two
+    looks one renewal apart; while Redis may have forgotten something, nobody is declared dead (P1, P5)."""
+
+    heartbeat: Key
+    running: Key
+    suspects: Key
+    released: Key
+    epoch: Key
+    settling_key: Key
+    unrenewed: Key
+    ticket: TicketId
+    consumer_of: str
+    renew_ms: int
+    lapse_ms: int
+    settle: int
+    patient: bool
+    unrenewed_lives_ms = UNRENEWED_MS
+    lua = """
+if redis.call('EXISTS', heartbeat) == 1 then
+  redis.call('ZREM', suspects, ticket)
+  return 'alive'
+end
+if settling(epoch, settling_key, settle) then return 'settling' end
+if not patient or redis.call('ZSCORE', released, ticket) then return 'dead' end
+local value = redis.call('HGET', running, ticket)
+local now = now_us() / 1000
+local lease = value and cjson.decode(value)
+if lease and redis.call('EXISTS', consumer_of .. lease.consumer) == 1 then
+  redis.call('ZREM', suspects, ticket)
+  -- Whoever carries the run out puts its heartbeat back at once; after the time of a lease nobody can any more.
+  local since, fence = (redis.call('GET', unrenewed) or ''):match('^(%d+) (%d+)$')
+  if fence ~= lease.fence then
+    redis.call('SET', unrenewed, text(now) .. ' ' .. lease.fence, 'PX', unrenewed_lives_ms)
+    return 'alive'
+  end
+  return now - tonumber(since) < lapse_ms and 'alive' or 'dead'
+end
+local first = redis.call('ZSCORE', suspects, ticket)
+if not first then
+  redis.call('ZADD', suspects, now, ticket)
+  return 'suspected'
+end
+if now - tonumber(first) < renew_ms then return 'suspected' end
+return 'dead'
+"""
+
+
+class ForgetSuspicion(Script[None]):
+    """The ticket needs no recovery (any more), unless its run has ended since it was looked at (P5)."""
+
+    heartbeat: Key
+    running: Key
+    suspects: Key
+    released: Key
+    ticket: TicketId
+    lua = """
+-- The guard may have let the lease go since the ticket was looked at: then the mark is all that tells of it.
+if redis.call('EXISTS', heartbeat) == 0 and redis.call('HEXISTS', running, ticket) == 1 then return end
+for _, marks in ipairs({suspects, released}) do redis.call('ZREM', marks, ticket) end
+"""
+
+
+class Forget(Script[None]):
+    """A dead run about which nothing is to be done is looked at no more; one that lives after all stays known (P1)."""
+
+    heartbeat: Key
+    running: Key
+    suspects: Key
+    released: Key
+    ticket: TicketId
+    lua = """
+for _, marks in ipairs({suspects, released}) do redis.call('ZREM', marks, ticket) end
+-- A run that lives after all puts its lease back, and itself with it.
+if redis.call('EXISTS', heartbeat) == 0 then redis.call('HDEL', running, ticket) end
+"""
+
+
+class NoteHistory(Script[None]):
+    """Remember what befell a run, the latest few of them (P10)."""
+
+    history: Key
+    line: str
+    kept = 5
+    history_lives_ms = HISTORY_MS
+    lua = """
+redis.call('RPUSH', history, line)
+redis.call('LTRIM', history, -kept, -1)
+redis.call('PEXPIRE', history, history_lives_ms)
+"""
+
+
+class RestoreAttempts(Script[int]):
+    """Remember the attempts that a ticket's comment tells of, if Redis forgot them; answers the count (P2)."""
+
+    counters: Key
+    attempts: int
+    counters_live_ms = COUNTERS_MS
+    lua = """
+if redis.call('HSETNX', counters, 'attempts', attempts) == 1 then redis.call('PEXPIRE', counters, counters_live_ms) end
+return redis.call('HGET', counters, 'attempts')
+"""
