@@ -22,6 +22,6 @@ return counts
 
 
 class Now(Script[int]):
-    """The server's time in microseconds, which all processes share."""
+    """The server's time in microseconds, by which all processes judge what is due (P5)."""
 
     lua = "return text(now_us())"
