@@ -133,198 +133,195 @@ class Keys:
 
     namespace: str = "agentsmith"
 
-    def _name(self, *parts: str) -> Key:
-        return Key(":".join((self.namespace, *parts)))
-
     @property
     def queue(self) -> Key:
-        return self._name("queue", "jobs")
+        return Key(f"{self.namespace}:queue:jobs")
 
     @property
     def queue_index(self) -> Key:
-        return self._name("queue", "index")
+        return Key(f"{self.namespace}:queue:index")
 
     @property
     def dead_letters(self) -> Key:
-        return self._name("dead-letters")
+        return Key(f"{self.namespace}:dead-letters")
 
     @property
     def running(self) -> Key:
-        return self._name("running")
+        return Key(f"{self.namespace}:running")
 
     @property
     def released(self) -> Key:
-        return self._name("released")
+        return Key(f"{self.namespace}:released")
 
     @property
     def suspects(self) -> Key:
-        return self._name("suspects")
+        return Key(f"{self.namespace}:suspects")
 
     @property
     def reservations(self) -> Key:
-        return self._name("reservations")
+        return Key(f"{self.namespace}:reservations")
 
     @property
     def intents(self) -> Key:
-        return self._name("intents")
+        return Key(f"{self.namespace}:intents")
 
     @property
     def due(self) -> Key:
-        return self._name("due")
+        return Key(f"{self.namespace}:due")
 
     @property
     def inbox(self) -> Key:
-        return self._name("signals", "inbox")
+        return Key(f"{self.namespace}:signals:inbox")
 
     @property
     def inbox_index(self) -> Key:
-        return self._name("signals", "index")
+        return Key(f"{self.namespace}:signals:index")
 
     @property
     def inbox_later(self) -> Key:
-        return self._name("signals", "later")
+        return Key(f"{self.namespace}:signals:later")
 
     @property
     def later_payloads(self) -> Key:
-        return self._name("signals", "later-payloads")
+        return Key(f"{self.namespace}:signals:later-payloads")
 
     @property
     def held(self) -> Key:
-        return self._name("signals", "held")
+        return Key(f"{self.namespace}:signals:held")
 
     @property
     def held_payloads(self) -> Key:
-        return self._name("signals", "held-payloads")
+        return Key(f"{self.namespace}:signals:held-payloads")
 
     @property
     def held_lines(self) -> Key:
-        return self._name("signals", "held-lines")
+        return Key(f"{self.namespace}:signals:held-lines")
 
     def held_line(self, places: str) -> Key:
-        return self._name("signals", "held-line", places)
+        return Key(f"{self.namespace}:signals:held-line:{places}")
 
     @property
     def consumers(self) -> Key:
-        return self._name("consumers")
+        return Key(f"{self.namespace}:consumers")
 
     @property
     def epoch(self) -> Key:
-        return self._name("epoch")
+        return Key(f"{self.namespace}:epoch")
 
     @property
     def settling(self) -> Key:
-        return self._name("settling")
+        return Key(f"{self.namespace}:settling")
 
     @property
     def probe(self) -> Key:
-        return self._name("probe")
+        return Key(f"{self.namespace}:probe")
 
     @property
     def refusals(self) -> Key:
-        return self._name("refusals")
+        return Key(f"{self.namespace}:refusals")
 
     @property
     def credentials(self) -> Key:
-        return self._name("credentials")
+        return Key(f"{self.namespace}:credentials")
 
     def quota(self, credential: str) -> Key:
-        return self._name("quota", credential)
+        return Key(f"{self.namespace}:quota:{credential}")
 
     def spent(self, credential: str) -> Key:
-        return self._name("spent", credential)
+        return Key(f"{self.namespace}:spent:{credential}")
 
     def claim_lock(self, platform: str, ticket: TicketId) -> Key:
-        return self._name("claim-lock", platform, ticket)
+        return Key(f"{self.namespace}:claim-lock:{platform}:{ticket}")
 
     def heartbeat(self, ticket: TicketId) -> Key:
-        return self._name("heartbeat", ticket)
+        return Key(f"{self.namespace}:heartbeat:{ticket}")
 
     def fence(self, ticket: TicketId) -> Key:
-        return self._name("fence", ticket)
+        return Key(f"{self.namespace}:fence:{ticket}")
 
     def ended(self, ticket: TicketId) -> Key:
-        return self._name("ended", ticket)
+        return Key(f"{self.namespace}:ended:{ticket}")
 
     def unrenewed(self, ticket: TicketId) -> Key:
-        return self._name("unrenewed", ticket)
+        return Key(f"{self.namespace}:unrenewed:{ticket}")
 
     def counters(self, ticket: TicketId) -> Key:
-        return self._name("counters", ticket)
+        return Key(f"{self.namespace}:counters:{ticket}")
 
     def history(self, ticket: TicketId) -> Key:
-        return self._name("history", ticket)
+        return Key(f"{self.namespace}:history:{ticket}")
 
     def claims(self, ticket: TicketId) -> Key:
-        return self._name("claims", ticket)
+        return Key(f"{self.namespace}:claims:{ticket}")
 
     def intent(self, ticket: TicketId) -> Key:
-        return self._name("intent", ticket)
+        return Key(f"{self.namespace}:intent:{ticket}")
 
     def published(self, ticket: TicketId) -> Key:
-        return self._name("published", ticket)
+        return Key(f"{self.namespace}:published:{ticket}")
 
     def sticky(self, ticket: TicketId) -> Key:
-        return self._name("sticky", ticket)
+        return Key(f"{self.namespace}:sticky:{ticket}")
 
     def branch(self, ticket: TicketId) -> Key:
-        return self._name("branch", ticket)
+        return Key(f"{self.namespace}:branch:{ticket}")
 
     def pin(self, ticket: TicketId) -> Key:
-        return self._name("pin", ticket)
+        return Key(f"{self.namespace}:pin:{ticket}")
 
     def question(self, ticket: TicketId) -> Key:
-        return self._name("question", ticket)
+        return Key(f"{self.namespace}:question:{ticket}")
 
     def stop(self, ticket: TicketId) -> Key:
-        return self._name("stop", ticket)
+        return Key(f"{self.namespace}:stop:{ticket}")
 
     def follow_up(self, ticket: TicketId) -> Key:
-        return self._name("follow-up", ticket)
+        return Key(f"{self.namespace}:follow-up:{ticket}")
 
     def where(self, ticket: TicketId) -> Key:
-        return self._name("where", ticket)
+        return Key(f"{self.namespace}:where:{ticket}")
 
     def jira_label_lock(self, ticket: TicketId) -> Key:
-        return self._name("jira-label-lock", ticket)
+        return Key(f"{self.namespace}:jira-label-lock:{ticket}")
 
     def delivery(self, tracker: str, delivery: str) -> Key:
-        return self._name("delivery", tracker, delivery)
+        return Key(f"{self.namespace}:delivery:{tracker}:{delivery}")
 
     def deliveries(self, tracker: str) -> Key:
-        return self._name("deliveries", tracker)
+        return Key(f"{self.namespace}:deliveries:{tracker}")
 
     def announced(self, ticket: TicketId) -> Key:
-        return self._name("announced", ticket)
+        return Key(f"{self.namespace}:announced:{ticket}")
 
     def command(self, tracker: str, remark: str) -> Key:
-        return self._name("command", tracker, remark)
+        return Key(f"{self.namespace}:command:{tracker}:{remark}")
 
     def places(self, what: str) -> Key:
-        return self._name("places", what)
+        return Key(f"{self.namespace}:places:{what}")
 
     def reasons(self, ticket: TicketId) -> Key:
-        return self._name("reasons", ticket)
+        return Key(f"{self.namespace}:reasons:{ticket}")
 
     def last_word(self, ticket: TicketId) -> Key:
-        return self._name("last-word", ticket)
+        return Key(f"{self.namespace}:last-word:{ticket}")
 
     def rejected(self, ticket: TicketId) -> Key:
-        return self._name("rejected", ticket)
+        return Key(f"{self.namespace}:rejected:{ticket}")
 
     def queue_processing(self, consumer: str) -> Key:
-        return self._name("queue", "processing", consumer)
+        return Key(f"{self.namespace}:queue:processing:{consumer}")
 
     def inbox_processing(self, consumer: str) -> Key:
-        return self._name("signals", "processing", consumer)
+        return Key(f"{self.namespace}:signals:processing:{consumer}")
 
     def consumer(self, consumer: str) -> Key:
-        return self._name("consumer", consumer)
+        return Key(f"{self.namespace}:consumer:{consumer}")
 
     def leader(self, role: str) -> Key:
-        return self._name("leader", role)
+        return Key(f"{self.namespace}:leader:{role}")
 
     def leader_fence(self, role: str) -> Key:
-        return self._name("leader-fence", role)
+        return Key(f"{self.namespace}:leader-fence:{role}")
 
     def leader_cycle(self, role: str) -> Key:
-        return self._name("leader-cycle", role)
+        return Key(f"{self.namespace}:leader-cycle:{role}")

@@ -81,13 +81,20 @@ local function settling(epoch_key, settling_key, ms)
   end
   return redis.call('EXISTS', settling_key) == 1
 end
-local function from(first, all)
-  local rest = {}
-  for i = first, #all do rest[#rest + 1] = all[i] end
-  return rest
-end
 """
 )
+
+
+class _Built:
+    """A script's program, built when it is first needed."""
+
+    def __get__(self, _: object, script: type[Script[Any]]) -> Program:
+        program = _build(script)
+        type.__setattr__(script, "program", program)
+        return program
+
+
+_OUR_OWN: Final = ("lua", "uses", "program")
 
 
 @dataclass_transform(eq_default=False, kw_only_default=True)
@@ -96,14 +103,14 @@ class Script(Generic[Answer]):
 
     lua: ClassVar[str]
     uses: ClassVar[tuple[str, ...]] = ()
-    _program: ClassVar[Program]
+    program: ClassVar[_Built] = _Built()
 
     def __init__(self, **given: Any) -> None:
         self._given = given
 
     async def run(self, redis: Commands) -> Answer:
         """Carry it out. The server learns the script on its first use, and again if it forgot it."""
-        program = self.program()
+        program = self.program
         count, keys_and_args = program.wire_form(self._given)
         try:
             reply = await redis.evalsha(program.sha, count, *keys_and_args)
@@ -111,13 +118,6 @@ class Script(Generic[Answer]):
             reply = await redis.eval(program.text, count, *keys_and_args)
         answer: Answer = program.read(reply)
         return answer
-
-    @classmethod
-    def program(cls) -> Program:
-        """What the declaration comes to; built when it is first needed."""
-        if "_program" not in vars(cls):
-            cls._program = _build(cls)
-        return cls._program
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,9 +139,8 @@ class Program:
         if self.more_keys:
             words += given[self.more_keys]
         count = len(words)
-        for name in self.args:
-            value = given[name]
-            words.append(int(value) if type(value) is bool else value)
+        args = [given[name] for name in self.args]
+        words += [int(value) if type(value) is bool else value for value in args]
         if self.more_args:
             words += given[self.more_args]
         return count, words
@@ -157,12 +156,12 @@ def _build(script: type[Script[Any]]) -> Program:
     more_args = [name for name in lists if name not in more_keys]
     if max(len(more_keys), len(more_args)) > 1:
         raise TypeError(f"{script.__name__} has two lists; nothing says where the first one ends")
-    constants = {name: value for name, value in vars(script).items() if name != "lua" and not name.startswith("_")}
-    lines = [f"local {name} = {json.dumps(constants[name])}" for name in constants if name != "uses"]
+    constants = {name: value for name, value in vars(script).items() if name[0] != "_" and name not in _OUR_OWN}
+    lines = [f"local {name} = {json.dumps(value)}" for name, value in constants.items()]
     lines += [f"local {name} = KEYS[{at}]" for at, name in enumerate(keys, 1)]
-    lines += [f"local {name} = from({len(keys) + 1}, KEYS)" for name in more_keys]
+    lines += [_lua_list(name, "KEYS", len(keys)) for name in more_keys]
     lines += [f"local {name} = {_lua_value(kinds[name], at)}" for at, name in enumerate(args, 1)]
-    lines += [f"local {name} = from({len(args) + 1}, ARGV)" for name in more_args]
+    lines += [_lua_list(name, "ARGV", len(args)) for name in more_args]
     text = "\n".join((_PRELUDE, *script.uses, *lines, script.lua))
     [base] = script.__orig_bases__  # type: ignore[attr-defined]  # what `Script[...]` leaves behind
     [answer] = get_args(base)
@@ -181,6 +180,10 @@ def _lua_value(kind: Any, at: int) -> str:
     if kind in (int, float):
         return f"tonumber(ARGV[{at}])"
     return f"ARGV[{at}] == '1'" if kind is bool else f"ARGV[{at}]"
+
+
+def _lua_list(name: str, words: str, after: int) -> str:
+    return f"local {name} = {{}} for i = {after + 1}, #{words} do {name}[i - {after}] = {words}[i] end"
 
 
 def _reader(kind: Any) -> Callable[[Any], Any]:

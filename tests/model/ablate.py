@@ -11,6 +11,5 @@ from tests.support.scripts import ScriptType
 def cut(patch: pytest.MonkeyPatch, script: ScriptType, old: str, new: str) -> None:
     """Replace a piece of the script; it must be there, so that an ablation cannot quietly become none."""
     assert old in script.lua, f"the script has changed; nothing says {old!r} any more"
-    script.program()  # there is something to go back to
     patch.setattr(script, "lua", script.lua.replace(old, new))
-    patch.setattr(script, "_program", scripting._build(script))
+    patch.setattr(script, "program", scripting._build(script))

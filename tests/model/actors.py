@@ -248,6 +248,6 @@ _SCRIPTS: dict[str, str] = {}
 def load_scripts(admin: Redis) -> None:
     """Learn the scripts' names and teach them to the server, as they are now: an ablation changes them."""
     for name, script in all_scripts().items():
-        program = script.program()
+        program = script.program
         _SCRIPTS[program.sha] = name
         admin.script_load(program.text)

@@ -36,7 +36,7 @@ def name_of(script: ScriptType) -> str:
 
 def given(script: ScriptType, keys: Sequence[Any], args: Sequence[Any]) -> dict[str, Any]:
     """What the script was given, by the names of its declaration."""
-    program, named = script.program(), dict[str, Any]()
+    program, named = script.program, dict[str, Any]()
     for words, names, more in ((keys, program.keys, program.more_keys), (args, program.args, program.more_args)):
         named |= dict(zip(names, words, strict=False))
         if more:
