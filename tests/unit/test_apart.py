@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 import agentsmith
+from agentsmith.git.shell import Ended
 from agentsmith.pipelines import apart
-from agentsmith.pipelines.git.shell import Ended
 
 ROOT = Path(agentsmith.__file__).parent
 EVALUATING = re.compile(r"import (?:.*, )?(?:render|make_prompt|read_output)\b|jinja2")
