@@ -10,7 +10,7 @@ import ast
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-LOOKED_AT = ("domain", "pipelines", "store", "trackers", "web")
+LOOKED_AT = ("domain", "git", "guard", "pipelines", "store", "trackers", "web")
 FINE = {
     "agentsmith/domain/conversation.py": "a person's words, separated by whatever people separate words with",
     "agentsmith/guard/cgroups.py": "what the kernel prints: words without blanks",
