@@ -20,7 +20,7 @@ import yaml
 
 from agentsmith.domain.errors import AgentSmithError
 from agentsmith.store import LeaseTimes, Store
-from agentsmith.store.server import EmbeddedServer
+from agentsmith.store.server.embedded import EmbeddedServer
 
 TIMES: Final = LeaseTimes(ttl=120, renew_every=30, margin=20, lock=30, leader=30)
 _LOOK_EVERY: Final = 0.005

@@ -134,6 +134,6 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
 
 def _ours(error: BaseException) -> bool:
     # Looked up only now, because the store is slow to import and most commands end well.
-    from agentsmith.store.server_binary import ServerUnavailable
+    from agentsmith.store.server.binary import ServerUnavailable
 
     return isinstance(error, AgentSmithError | ServerUnavailable)

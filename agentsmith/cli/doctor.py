@@ -43,7 +43,7 @@ from agentsmith.domain.tracker import Access, Tracker
 from agentsmith.git.command import OLDEST as OLDEST_GIT
 from agentsmith.store import Store
 from agentsmith.store.connection import SENTINEL_SCHEME
-from agentsmith.store.server_binary import ServerUnavailable, find_binary
+from agentsmith.store.server.binary import ServerUnavailable, find_binary
 from agentsmith.tickets import refusals
 from agentsmith.trackers import registry
 

@@ -17,8 +17,8 @@ from agentsmith.domain.errors import StoreUnavailable
 from agentsmith.domain.signal import Signal, SignalKind
 from agentsmith.domain.ticket import Ticket
 from agentsmith.store import Process, Store
-from agentsmith.store.server import ServerUnavailable, joined_if_up
-from agentsmith.store.server_home import ServerHome
+from agentsmith.store.server.embedded import ServerUnavailable, joined_if_up
+from agentsmith.store.server.home import ServerHome
 
 _PATIENCE: Final = 2.0
 _TAKES_SIGNALS: Final = {"receiver", "poller"}

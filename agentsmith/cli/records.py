@@ -92,7 +92,7 @@ async def _ask(config: Config, shown: Sequence[RunRecord]) -> _Known:
     async with reach.store_if_up(config) as opened:
         if opened is None:
             return _Known()
-        reasons = opened.store.reasons
+        reasons = opened.store.looks
         tickets = {record.ticket for record in open_ended}
         ended = {ticket: await reasons.ended_as(TicketId(ticket)) for ticket in tickets}
         alive = frozenset(lease.run for lease in await opened.store.runs.running())

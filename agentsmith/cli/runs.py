@@ -21,7 +21,7 @@ from agentsmith.domain.signal import Signal, SignalKind
 from agentsmith.domain.ticket import Ticket, TicketId
 from agentsmith.domain.tracker import Tracker
 from agentsmith.store import Store
-from agentsmith.store.reasons import Look
+from agentsmith.store.looks import Look
 from agentsmith.tickets import explain
 from agentsmith.tickets.cancel import UNDER_WAY, CalledOff, call_off
 from agentsmith.tickets.lock import holding
@@ -173,7 +173,7 @@ async def _retry(case: Case) -> Answer:
         if not gate.passed:
             return case.answer("not possible", f"{case.id} cannot run: {gate.saw}; {gate.remedy}", ok=False)
     store = case.store
-    before = await store.intents.last_ended(case.id), await store.reasons.of(case.id)
+    before = await store.intents.last_ended(case.id), await store.looks.of(case.id)
     signal = Signal(
         case.tracker.name,
         case.ticket.key,
@@ -199,7 +199,7 @@ async def _taken_on(case: Case, ended: str | None, looks: list[Look]) -> Answer 
     """What the daemon made of the retry, as soon as Redis shows it; the rest is how things stood before."""
     store = case.store
     # Read first: whatever was claimed by now is found in hand below, or is over already.
-    since = [look for look in await store.reasons.of(case.id) if look not in looks]
+    since = [look for look in await store.looks.of(case.id) if look not in looks]
     if await store.runs.follow_up(case.id) is not None:
         return case.answer("follow-up", f"{case.id} is running; it will run once more afterwards")
     if (position := await store.queue.position(case.id)) is not None:

@@ -17,7 +17,7 @@ from agentsmith.domain.lifecycle import Status
 from agentsmith.domain.request import MalformedRequest, PipelineRequest
 from agentsmith.pipelines.record import read
 from agentsmith.store import Presence
-from agentsmith.store.server_home import ServerHome
+from agentsmith.store.server.home import ServerHome
 from agentsmith.tickets import explain
 
 _REFRESH: Final = 1.0

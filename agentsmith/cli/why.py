@@ -16,7 +16,7 @@ from agentsmith.domain.errors import SecretMissing, TrackerError
 from agentsmith.domain.gates import Gate
 from agentsmith.domain.lifecycle import Status
 from agentsmith.domain.ticket import TicketId
-from agentsmith.store.reasons import ENDED, Look
+from agentsmith.store.looks import ENDED, Look
 from agentsmith.tickets import explain
 from agentsmith.tickets.explain import Known
 

@@ -17,8 +17,8 @@ from agentsmith.domain.forge import Forge
 from agentsmith.domain.tracker import Tracker
 from agentsmith.domain.webhook import WebhookReader
 from agentsmith.store import LeaseTimes, Outage, Store
-from agentsmith.store.server import EmbeddedServer
-from agentsmith.store.server_binary import ServerUnavailable
+from agentsmith.store.server.binary import ServerUnavailable
+from agentsmith.store.server.embedded import EmbeddedServer
 from agentsmith.tickets.lock import LabelLocks
 from agentsmith.trackers import forges as code
 from agentsmith.trackers import registry

@@ -23,7 +23,6 @@ from agentsmith.domain.recovery import Leave, Life, NotOurs
 from agentsmith.domain.ticket import Ticket, TicketId
 from agentsmith.domain.tracker import Tracker
 from agentsmith.store import LeaderLease, Store
-from agentsmith.store.healing import align_intents
 from agentsmith.ticker import Beat, beating, repeat
 from agentsmith.tickets.lock import LockBusy, holding
 from agentsmith.tickets.recover import Recovery
@@ -245,7 +244,7 @@ class Housekeeping:
         twice = {ticket: request for ticket, request in lost.items() if self._lost.get(ticket) == request}
         self._lost = lost
         healed = await self.store.queue.forget_lost(owners, twice) + await self.store.signals.heal(owners)
-        if healed := healed + await align_intents(self.store.redis, self.store.keys):
+        if healed := healed + await self.store.intents.align():
             log.warning("what stood side by side and disagreed was put right", entries=healed)
 
     async def _finish_intents(self, swept: Swept) -> None:
@@ -279,7 +278,7 @@ class Housekeeping:
             where = (lease.tracker, lease.key) if lease else await self.store.intents.where(ticket)
             if where is None:
                 await self.store.runs.forget_suspicion(ticket)
-            elif await self.store.runs.look(ticket, patient=True) is Life.DEAD:
+            elif await self.store.runs.life(ticket, patient=True) is Life.DEAD:
                 # Only now is the tracker asked: a consumer that merely fell silent costs no requests.
                 found.setdefault(where[0], []).append(self._recovering(swept, *where, ticket))
         await self._share_each(found)

@@ -76,18 +76,18 @@ class Talk:
             return Rejected((gate,))
         if self._shadow:
             return WouldClaim(f"{shown!r} would be carried out; a shadow writes nothing")
-        known = await self._store.orders.begin(tracker.name, remark.id)
+        known = await self._store.seen_commands.begin(tracker.name, remark.id)
         if known is Seen.DONE:
             return AlreadyClaimed(f"{shown!r} was carried out before")
         seen = await self._acknowledge(voice, ticket, remark, lock)
         if known is Seen.NEW and seen is Acknowledged.BEFORE:
             # Redis forgot it, the ticket did not.
-            await self._store.orders.done(tracker.name, remark.id)
+            await self._store.seen_commands.done(tracker.name, remark.id)
             return AlreadyClaimed(f"{shown!r} was carried out before")
         told, answer = await self._carry_out(tracker, ticket, command, remark, lock)
         if answer or seen is Acknowledged.NO_WAY:
             await tracker.say(ticket, answer or f"**agentsmith**: {told}.", deadline=lock.trust.until)
-        await self._store.orders.done(tracker.name, remark.id)
+        await self._store.seen_commands.done(tracker.name, remark.id)
         log.info("command", ticket=ticket.id, command=command.word[:_SHOWN], by=remark.author.name, outcome=told)
         return AlreadyClaimed(f"{shown!r} of {remark.author.name!r}: {told}")
 

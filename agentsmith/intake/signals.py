@@ -89,7 +89,7 @@ class Intake:
         _tell(signal, outcome)
         metrics.LOOKS.labels(signal.tracker, type(outcome).__name__).inc()
         if not isinstance(outcome, Deferred) or outcome.looked:
-            await self.store.reasons.note(
+            await self.store.looks.note(
                 signal.ticket,
                 at=time.time(),
                 cause=signal.cause,

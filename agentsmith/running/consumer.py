@@ -137,7 +137,7 @@ class Consumer:
         ended = [*self._settled.values(), *(scope.settled for scope in self._scopes.values() if scope.settled)]
         self._forgotten = [end for end in ended if boottime() - end.at < self.store.times.ttl]
         for payload, scope in list(self._scopes.items()):
-            await self.store.places.occupy(scope.request)
+            await self.store.capacity.occupy(scope.request)
             await scope.restore(self.process.name, payload)
         self._adopt = True
 

@@ -28,8 +28,8 @@ from redis.utils import str_if_bytes
 from agentsmith import __version__
 from agentsmith.boottime import boottime
 from agentsmith.domain.errors import StoreRefused, StoreUnavailable
-from agentsmith.store import replies
-from agentsmith.store.commands import Commands
+from agentsmith.store import error_replies
+from agentsmith.store.redis_commands import Commands
 
 T = TypeVar("T")
 
@@ -48,7 +48,7 @@ _WHO: Final = DriverInfo(lib_version=redis.__version__).add_upstream_driver("age
 """For CLIENT LIST. Left to itself, redis-py reads the documents of its package anew for every connection."""
 
 AWAY: Final = (ConnectionError, TimeoutError, StoreUnavailable)
-"""What Redis being away looks like, error replies included (`replies`): trying the same again later can help."""
+"""What Redis being away looks like, error replies included (`error_replies`): trying the same again later can help."""
 
 
 def connect(url: str) -> Commands:
@@ -90,7 +90,7 @@ class _Client(Redis):
         except builtins.TimeoutError:
             raise TimeoutError(f"no answer within {self.answer_within:.0f} s") from None
         except RedisError as error:
-            refused = replies.refusal(error)
+            refused = error_replies.refusal(error)
             if refused is None:
                 raise
             if refused.reconnect:

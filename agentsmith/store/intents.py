@@ -14,11 +14,11 @@ from agentsmith.domain.intent import Intent
 from agentsmith.domain.lifecycle import Status
 from agentsmith.domain.signal import Signal, SignalKind, Taken
 from agentsmith.domain.ticket import TicketId
-from agentsmith.store.commands import Commands
+from agentsmith.store.capacity import Place
 from agentsmith.store.dead_letters import DeadLetter
 from agentsmith.store.entries import new_name
 from agentsmith.store.keys import PUBLISHED_MS, WHERE_MS, Key, Keys
-from agentsmith.store.places import Place
+from agentsmith.store.redis_commands import Commands
 from agentsmith.store.scripts import intents as scripts
 
 
@@ -74,7 +74,7 @@ class Intents:
             lock_ms=round(lock_ttl * 1000),
             limits=json.dumps([place.limit for place in places]),
             fields=flat_fields(intent),
-        ).run(self._redis)
+        ).on(self._redis)
         begun = Begun(answer.word, claims=answer.claims)
         match answer.word:
             case "begun":
@@ -131,7 +131,7 @@ class Intents:
             letter=letter.to_json() if letter else "",
             signal=taken.payload if taken is not None else "",
             fields=flat_fields(intent) if intent else [],
-        ).run(self._redis)
+        ).on(self._redis)
         return Begun(answer.word, fence=answer.fence)
 
     async def adopt(self, ticket: TicketId, *, lock_key: Key, token: str, look_in: float) -> Intent | None:
@@ -146,7 +146,7 @@ class Intents:
             ticket=ticket,
             token=token,
             look_in=round(look_in * 1000),
-        ).run(self._redis)
+        ).on(self._redis)
         fields = dict(zip(flat[::2], flat[1::2], strict=True))
         return Intent.from_fields(ticket, fields) if fields else None
 
@@ -187,7 +187,7 @@ class Intents:
             name=new_name(),
             over=status is None or status.final,
             asked=intent.question,
-        ).run(self._redis)
+        ).on(self._redis)
         return word == "published"
 
     async def restore_waiting(self, ticket: TicketId, tracker: str, key: str, *, fence: int, due: float | None) -> bool:
@@ -201,14 +201,14 @@ class Intents:
             known=fence,
             due_ms=str(round(due * 1000)) if due is not None else "",
             whereabouts=json.dumps([tracker, key]),
-        ).run(self._redis)
+        ).on(self._redis)
 
     async def drop(self, ticket: TicketId, fence: int) -> bool:
         """Forget a claim that did not come about."""
         k = self._keys
         return await scripts.DropIntent(
             intent=k.intent(ticket), intents=k.intents, reservations=k.reservations, ticket=ticket, mine=fence
-        ).run(self._redis)
+        ).on(self._redis)
 
     async def of(self, ticket: TicketId) -> Intent | None:
         """The ticket's intent, if there is one."""
@@ -222,7 +222,24 @@ class Intents:
 
     async def postpone(self, ticket: TicketId, *, wait: float) -> None:
         """Look at this intent again no earlier than in `wait` seconds, by Redis' clock: ours may be wrong."""
-        await scripts.Postpone(intents=self._keys.intents, ticket=ticket, wait_ms=round(wait * 1000)).run(self._redis)
+        await scripts.Postpone(intents=self._keys.intents, ticket=ticket, wait_ms=round(wait * 1000)).on(self._redis)
+
+    async def align(self) -> int:
+        """Have every intent looked at, and nothing that is none, whatever made them disagree; answers how many.
+
+        It walks over every key: for now and then.
+        """
+        family = self._keys.intent(TicketId(""))
+        tickets = set(await self._redis.zrange(self._keys.intents, 0, -1))
+        cursor = None
+        while cursor != 0:
+            cursor, found = await self._redis.scan(cursor or 0, match=f"{family}*", count=1000)
+            tickets.update(key.removeprefix(family) for key in found)
+        count = 0
+        for ticket in map(TicketId, sorted(tickets)):
+            aligned = scripts.Align(intent=self._keys.intent(ticket), intents=self._keys.intents, ticket=ticket)
+            count += await aligned.on(self._redis)
+        return count
 
     async def due(self, *, now: float) -> list[tuple[TicketId, str, str]]:
         """Waiting tickets whose time has come, with tracker and key."""

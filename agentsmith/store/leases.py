@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from agentsmith.boottime import boottime
-from agentsmith.store.commands import Commands
 from agentsmith.store.keys import Key
+from agentsmith.store.redis_commands import Commands
 from agentsmith.store.scripts import leases as scripts
 
 
@@ -71,7 +71,7 @@ class Lease:
     async def take(self) -> bool:
         """Take the key if it is free or already ours."""
         sent = boottime()
-        if not await scripts.Take(lock=self.key, token=self.token, ttl=_ms(self.ttl)).run(self.redis):
+        if not await scripts.Take(lock=self.key, token=self.token, ttl=_ms(self.ttl)).on(self.redis):
             return False
         self.trust.renewed(sent_at=sent)
         return True
@@ -81,7 +81,7 @@ class Lease:
         sent = boottime()
         word = await scripts.TakeFenced(
             lock=self.key, fence=fence_key, token=self.token, ttl=_ms(self.ttl), mine=fence
-        ).run(self.redis)
+        ).on(self.redis)
         if word == "held":
             self.trust.renewed(sent_at=sent)
         return word
@@ -89,7 +89,7 @@ class Lease:
     async def renew(self) -> bool:
         """Extend the lease; False, and no more trust, when somebody else holds the key."""
         sent = boottime()
-        if await scripts.Renew(lock=self.key, token=self.token, ttl=_ms(self.ttl)).run(self.redis):
+        if await scripts.Renew(lock=self.key, token=self.token, ttl=_ms(self.ttl)).on(self.redis):
             self.trust.renewed(sent_at=sent)
             return True
         self.trust.end()
@@ -98,7 +98,7 @@ class Lease:
     async def release(self) -> None:
         """Give the key up if it is still ours."""
         self.trust.end()
-        await scripts.Release(lock=self.key, token=self.token).run(self.redis)
+        await scripts.Release(lock=self.key, token=self.token).on(self.redis)
 
 
 @dataclass(slots=True)
@@ -120,7 +120,7 @@ class LeaderLease(Lease):
     async def take(self) -> bool:
         """Begin a term if nobody leads; go on with ours if it still stands."""
         sent = boottime()
-        value = await scripts.Lead(leader=self.key, fence=self.fence_key, holder=self.holder, ttl=_ms(self.ttl)).run(
+        value = await scripts.Lead(leader=self.key, fence=self.fence_key, holder=self.holder, ttl=_ms(self.ttl)).on(
             self.redis
         )
         if not value:

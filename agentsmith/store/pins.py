@@ -7,8 +7,8 @@ from dataclasses import asdict
 
 from agentsmith.domain.ticket import TicketId
 from agentsmith.domain.vetting import Pin
-from agentsmith.store.commands import Commands
 from agentsmith.store.keys import PIN_MS, Keys
+from agentsmith.store.redis_commands import Commands
 
 
 class Pins:

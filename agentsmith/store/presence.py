@@ -9,8 +9,8 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from agentsmith.domain.ticket import TicketId
-from agentsmith.store.commands import Commands
 from agentsmith.store.keys import Keys
+from agentsmith.store.redis_commands import Commands
 from agentsmith.store.scripts import presence as scripts
 
 
@@ -84,7 +84,7 @@ class Presence:
             ttl=round(ttl * 1000),
             settle=self._settle_ms,
             mine=list(running.values()),
-        ).run(self._redis)
+        ).on(self._redis)
         return Tick(told.epoch, {t: stop for t, stop in zip(running, told.stops, strict=True) if stop})
 
     async def leave(self, process: str) -> None:
@@ -108,7 +108,7 @@ class Presence:
     async def settling(self) -> bool:
         """Whether nothing may be declared dead for now."""
         k = self._keys
-        return await scripts.Settling(epoch=k.epoch, settling_key=k.settling, settle=self._settle_ms).run(self._redis)
+        return await scripts.Settling(epoch=k.epoch, settling_key=k.settling, settle=self._settle_ms).on(self._redis)
 
     async def find_owners(self) -> int:
         """Get to know processes that own a list and never ticked, or not since Redis was emptied; answers how many.
@@ -131,7 +131,7 @@ class Presence:
         k = self._keys
         return await scripts.NoteCycle(
             cycle=k.leader_cycle(role), fence=k.leader_fence(role), mine=fence, what=what
-        ).run(self._redis)
+        ).on(self._redis)
 
     async def last_cycle(self, role: str) -> Cycle | None:
         """What the leader of `role` last noted."""

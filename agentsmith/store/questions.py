@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from agentsmith.domain.asking import Question
 from agentsmith.domain.ticket import TicketId
-from agentsmith.store.commands import Commands
 from agentsmith.store.keys import QUESTION_MS, Keys
+from agentsmith.store.redis_commands import Commands
 
 
 class Questions:

@@ -13,11 +13,11 @@ from typing import Final
 
 from agentsmith.domain.request import PipelineRequest
 from agentsmith.domain.ticket import TicketId
-from agentsmith.store.commands import Commands
+from agentsmith.store.capacity import places_of
 from agentsmith.store.dead_letters import DeadLetter
 from agentsmith.store.entries import new_name
 from agentsmith.store.keys import Key, Keys
-from agentsmith.store.places import all_of
+from agentsmith.store.redis_commands import Commands
 from agentsmith.store.scripts import queue as scripts
 from agentsmith.store.scripts.queue import Pushed
 
@@ -61,14 +61,14 @@ class Queue:
             reservations=k.reservations,
             epoch=k.epoch,
             settling_key=k.settling,
-            places=[] if claimed else [k.places(name) for name in all_of(request.tracker, request.pipeline)],
+            places=[] if claimed else [k.places(name) for name in places_of(request.tracker, request.pipeline)],
             ticket=ticket,
             mine=request.fence,
             payload=request.to_json(),
             front=front,
             loop_window=round(loop_window * 1000),
             settle=self._settle_ms if after_settling else 0,
-        ).run(self._redis)
+        ).on(self._redis)
 
     async def take(self, consumer: str, *, wait: float) -> str | None:
         """Move the oldest request to the consumer's processing list, waiting for one if there is none."""
@@ -85,7 +85,7 @@ class Queue:
             processing=k.queue_processing(consumer),
             room=room,
             done=[part for pair in done for part in pair],
-        ).run(self._redis)
+        ).on(self._redis)
 
     async def in_hand(self, consumer: str) -> list[str]:
         """What the consumer took and did not acknowledge, also when the answer to a take was lost."""
@@ -96,7 +96,7 @@ class Queue:
         k = self._keys
         return await scripts.Restore(
             processing=k.queue_processing(consumer), index=k.queue_index, ticket=ticket, payload=payload
-        ).run(self._redis)
+        ).on(self._redis)
 
     async def put_back(self, consumer: str) -> int:
         """Return a dead consumer's requests to the head of the queue, under new names; -1 when it may be alive."""
@@ -114,7 +114,7 @@ class Queue:
             settle=self._settle_ms,
             heartbeat_of=k.heartbeat(TicketId("")),
             name=new_name(),
-        ).run(self._redis)
+        ).on(self._redis)
 
     async def lost(self, consumers: Sequence[str]) -> dict[str, str]:
         """Requests by ticket that stand in the index and in no list, neither the queue nor one of these consumers'.
@@ -140,7 +140,7 @@ class Queue:
         found: dict[str, str] = {}
         for at in range(0, len(left), _AT_ONCE):
             flat = [part for pair in left[at : at + _AT_ONCE] for part in pair]
-            answer = await scripts.Lost(index=self._keys.queue_index, lists=lists, forget=forget, asked=flat).run(
+            answer = await scripts.Lost(index=self._keys.queue_index, lists=lists, forget=forget, asked=flat).on(
                 self._redis
             )
             found.update(zip(answer[::2], answer[1::2], strict=True))
@@ -158,7 +158,7 @@ class Queue:
             processing=k.queue_processing(consumer),
             payload=payload,
             name=new_name(),
-        ).run(self._redis)
+        ).on(self._redis)
 
     async def bury(self, consumer: str, ticket: TicketId | str, payload: str, letter: DeadLetter) -> bool:
         """Move a request that we hold to the dead letters."""
@@ -170,7 +170,7 @@ class Queue:
             ticket=ticket,
             payload=payload,
             letter=letter.to_json(),
-        ).run(self._redis)
+        ).on(self._redis)
 
     async def dead_letters(self) -> list[DeadLetter]:
         """Every dead letter, oldest first."""
@@ -188,7 +188,7 @@ class Queue:
     async def position(self, ticket: TicketId) -> int | None:
         """How many requests are before this ticket's; None when it is not waiting."""
         k = self._keys
-        found = await scripts.Position(queue=k.queue, index=k.queue_index, ticket=ticket).run(self._redis)
+        found = await scripts.Position(queue=k.queue, index=k.queue_index, ticket=ticket).on(self._redis)
         return found if found >= 0 else None
 
     async def request_of(self, ticket: TicketId) -> str | None:
@@ -205,14 +205,14 @@ class Queue:
 
     async def tickets(self) -> list[TicketId]:
         """The tickets whose requests are waiting, or taken and not acknowledged, in no order."""
-        return list(json.loads(await scripts.Tickets(index=self._keys.queue_index).run(self._redis)))
+        return list(json.loads(await scripts.Tickets(index=self._keys.queue_index).on(self._redis)))
 
     async def in_flight(self) -> AsyncIterator[str]:
         """Every request that is waiting or taken and not acknowledged, in no order; a few at a time: they are long."""
         tickets = await self.tickets()
         for start in range(0, len(tickets), _REQUESTS_AT_ONCE):
             some = tickets[start : start + _REQUESTS_AT_ONCE]
-            for payload in await scripts.Requests(index=self._keys.queue_index, tickets=some).run(self._redis):
+            for payload in await scripts.Requests(index=self._keys.queue_index, tickets=some).on(self._redis):
                 yield payload
 
     async def next_ones(self, most: int) -> list[str]:

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from redis.exceptions import RedisError
 
 from agentsmith.domain.errors import StoreUnavailable
-from agentsmith.store.commands import Commands
 from agentsmith.store.keys import Keys
+from agentsmith.store.redis_commands import Commands
 from agentsmith.store.scripts import quota as scripts
 
 
@@ -63,7 +63,7 @@ class Quotas:
         with _unavailable():
             wait = await scripts.Reserve(
                 books=books, bucket=bucket, spacing=f"{spacing:g}", patience=min(patience, 3e7)
-            ).run(self._redis)
+            ).on(self._redis)
         return wait.seconds, wait.until, wait.reason
 
     async def report(self, credential: str, bucket: str, *, limit: int, remaining: int, reset: float) -> None:
@@ -71,13 +71,13 @@ class Quotas:
         with _unavailable():
             await scripts.Report(
                 books=self._keys.quota(credential), bucket=bucket, limit=limit, left=remaining, resets=f"{reset:.3f}"
-            ).run(self._redis)
+            ).on(self._redis)
 
     async def pause(self, credential: str, bucket: str, *, seconds: float | None, reason: str) -> None:
         """Hold the bucket (`*`: all) back; None: no time was named, so a minute, doubling while it goes on."""
         wait = -1.0 if seconds is None else max(0.0, seconds)
         with _unavailable():
-            await scripts.Pause(books=self._keys.quota(credential), bucket=bucket, wait=wait, reason=reason).run(
+            await scripts.Pause(books=self._keys.quota(credential), bucket=bucket, wait=wait, reason=reason).on(
                 self._redis
             )
 
@@ -91,7 +91,7 @@ class Quotas:
                 credential=credential,
                 purpose=purpose,
                 counted=word,
-            ).run(self._redis)
+            ).on(self._redis)
 
     async def accounts(self) -> list[Account]:
         """Every credential that was used within a day."""

@@ -6,8 +6,8 @@ import json
 from dataclasses import dataclass
 from typing import Final
 
-from agentsmith.store.commands import Commands
 from agentsmith.store.keys import Keys
+from agentsmith.store.redis_commands import Commands
 from agentsmith.store.scripts import refusals as scripts
 
 _BETWEEN: Final = "\n"
@@ -35,12 +35,12 @@ class Refusals:
         """Remember it; True when nobody had noted it yet."""
         told = json.dumps({"since": refusal.since, "said": refusal.said, "remedy": refusal.remedy})
         field = f"{refusal.tracker}{_BETWEEN}{refusal.doing}"
-        return await scripts.Note(refusals=self._keys.refusals, field=field, told=told).run(self._redis)
+        return await scripts.Note(refusals=self._keys.refusals, field=field, told=told).on(self._redis)
 
     async def clear(self, tracker: str, *doings: str) -> bool:
         """They work; True when one of them did not before."""
         kinds = [f"{tracker}{_BETWEEN}{it}" for it in doings]
-        return await scripts.Clear(refusals=self._keys.refusals, kinds=kinds).run(self._redis)
+        return await scripts.Clear(refusals=self._keys.refusals, kinds=kinds).on(self._redis)
 
     async def standing(self) -> list[Refusal]:
         """All that is refused now, oldest first."""

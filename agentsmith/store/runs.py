@@ -12,20 +12,20 @@ from agentsmith.domain.intent import Intent
 from agentsmith.domain.recovery import Life
 from agentsmith.domain.request import PipelineRequest
 from agentsmith.domain.ticket import TicketId
-from agentsmith.store.commands import Commands
 from agentsmith.store.dead_letters import DeadLetter
 from agentsmith.store.intents import flat_fields
-from agentsmith.store.keys import Key, Keys
+from agentsmith.store.keys import STOP_MS, Key, Keys
+from agentsmith.store.redis_commands import Commands
 from agentsmith.store.run_lease import Acquired, NotAcquired, RunLease, Settled
+from agentsmith.store.scripts import life
 from agentsmith.store.scripts import runs as scripts
-from agentsmith.store.wishes import Wishes
 
 
-class Runs(Wishes):
+class Runs:
     """Ownership of tickets."""
 
     def __init__(self, redis: Commands, keys: Keys, *, settle_ms: int, renew_ms: int, lapse_ms: int) -> None:
-        super().__init__(redis, keys)
+        self._redis, self._keys = redis, keys
         self._settle_ms, self._renew_ms, self._lapse_ms = settle_ms, renew_ms, lapse_ms
 
     async def acquire(
@@ -54,7 +54,7 @@ class Runs(Wishes):
             asked_by=request.asked_by or "",
             labelled=request.labelled or "",
             trigger=request.wanted.trigger,
-        ).run(self._redis)
+        ).on(self._redis)
         if answer.word != "acquired":
             return NotAcquired(answer.word, answer.figure)
         return Acquired(RunLease.parse(t, answer.value), answer.attempts, answer.deliveries, sent_at)
@@ -72,14 +72,14 @@ class Runs(Wishes):
             mine=lease.fence,
             value=lease.value,
             ttl=_ms(ttl),
-        ).run(self._redis)
+        ).on(self._redis)
 
     async def may_write(self, lease: RunLease) -> bool:
         """Begin-write: whether nobody took the ticket over (P6)."""
         k, t = self._keys, lease.ticket
         return await scripts.MayWrite(
             heartbeat=k.heartbeat(t), fence=k.fence(t), ended=k.ended(t), mine=lease.fence, value=lease.value
-        ).run(self._redis)
+        ).on(self._redis)
 
     async def start(self, lease: RunLease, *, max_attempts: int) -> tuple[Literal["started", "poison", "lost"], int]:
         """Count an attempt; answers the number of attempts too."""
@@ -91,7 +91,7 @@ class Runs(Wishes):
             mine=lease.fence,
             value=lease.value,
             limit=max_attempts,
-        ).run(self._redis)
+        ).on(self._redis)
         return answer.word, answer.attempts
 
     async def settle(
@@ -131,7 +131,7 @@ class Runs(Wishes):
             payload=payload,
             letter=letter.to_json() if letter else "",
             fields=flat_fields(intent) if intent else [],
-        ).run(self._redis)
+        ).on(self._redis)
         return word == "settled"
 
     async def settle_again(self, end: Settled) -> Literal["settled", "known", "fenced", "settling"]:
@@ -158,7 +158,7 @@ class Runs(Wishes):
             run_id=lease.run,
             settle=self._settle_ms,
             fields=flat_fields(end.intent) if end.intent else [],
-        ).run(self._redis)
+        ).on(self._redis)
 
     async def release_dead(self, lease: RunLease, *, lock_key: Key) -> bool:
         """The guard's farewell: the run is over and its children are gone; housekeeping may have the ticket."""
@@ -173,12 +173,12 @@ class Runs(Wishes):
             mine=lease.fence,
             value=lease.value,
             holder=lease.lock_holder,
-        ).run(self._redis)
+        ).on(self._redis)
 
-    async def look(self, ticket: TicketId, *, patient: bool) -> Life:
+    async def life(self, ticket: TicketId, *, patient: bool) -> Life:
         """Whether the ticket's run lives. `patient` asks for two looks before calling it dead."""
         k = self._keys
-        return await scripts.Look(
+        return await life.Judge(
             heartbeat=k.heartbeat(ticket),
             running=k.running,
             suspects=k.suspects,
@@ -192,12 +192,12 @@ class Runs(Wishes):
             lapse_ms=self._lapse_ms,
             settle=self._settle_ms,
             patient=patient,
-        ).run(self._redis)
+        ).on(self._redis)
 
     async def restore_attempts(self, ticket: TicketId, attempts: int) -> int:
         """Remember attempts that the ticket's memo tells of, if Redis forgot them; answers the count."""
         counters = self._keys.counters(ticket)
-        return await scripts.RestoreAttempts(counters=counters, attempts=attempts).run(self._redis)
+        return await scripts.RestoreAttempts(counters=counters, attempts=attempts).on(self._redis)
 
     async def remembers(self, ticket: TicketId) -> bool:
         """Whether Redis knows the ticket; else it is new here, or Redis lost its memory."""
@@ -205,7 +205,7 @@ class Runs(Wishes):
 
     async def note_history(self, ticket: TicketId, line: str) -> None:
         """Remember what befell the ticket's run, to be told on the ticket; only the latest few are kept."""
-        await scripts.NoteHistory(history=self._keys.history(ticket), line=line).run(self._redis)
+        await scripts.NoteHistory(history=self._keys.history(ticket), line=line).on(self._redis)
 
     async def history(self, ticket: TicketId) -> list[str]:
         """What befell the ticket's runs since its last final status, oldest first."""
@@ -242,16 +242,50 @@ class Runs(Wishes):
     async def forget_suspicion(self, ticket: TicketId) -> None:
         """The ticket needs no recovery (any more); nothing is forgotten of a run that may have ended just now."""
         k = self._keys
-        await scripts.ForgetSuspicion(
+        await life.ForgetSuspicion(
             heartbeat=k.heartbeat(ticket), running=k.running, suspects=k.suspects, released=k.released, ticket=ticket
-        ).run(self._redis)
+        ).on(self._redis)
 
     async def forget(self, ticket: TicketId) -> None:
         """The ticket's run is dead, and nothing is to be done about it."""
         k = self._keys
-        await scripts.Forget(
+        await life.Forget(
             heartbeat=k.heartbeat(ticket), running=k.running, suspects=k.suspects, released=k.released, ticket=ticket
-        ).run(self._redis)
+        ).on(self._redis)
+
+    async def request_stop(self, ticket: TicketId, reason: str) -> bool:
+        """Ask whoever runs the ticket to stop; it stands until the run ended. False when it has ended already."""
+        k = self._keys
+        return await scripts.RequestStop(
+            stop=k.stop(ticket),
+            heartbeat=k.heartbeat(ticket),
+            running=k.running,
+            index=k.queue_index,
+            ended=k.ended(ticket),
+            fence=k.fence(ticket),
+            ticket=ticket,
+            reason=reason,
+        ).on(self._redis)
+
+    async def stop_requested(self, ticket: TicketId) -> str | None:
+        """The reason why the ticket's run is to stop, if somebody asked."""
+        return await self._redis.get(self._keys.stop(ticket))
+
+    async def withdraw_stop(self, ticket: TicketId) -> None:
+        """There is nothing (any more) that could be stopped."""
+        await self._redis.delete(self._keys.stop(ticket))
+
+    async def note_follow_up(self, ticket: TicketId, by: str) -> None:
+        """Run it once more after the live run."""
+        await self._redis.set(self._keys.follow_up(ticket), by or "someone", px=STOP_MS)
+
+    async def withdraw_follow_up(self, ticket: TicketId) -> None:
+        """Do not run it once more after all."""
+        await self._redis.delete(self._keys.follow_up(ticket))
+
+    async def follow_up(self, ticket: TicketId) -> str | None:
+        """Who asked for the ticket to run once more after its live run, if anybody did."""
+        return await self._redis.get(self._keys.follow_up(ticket))
 
 
 def _ms(seconds: float) -> int:

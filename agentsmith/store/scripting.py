@@ -7,7 +7,7 @@
         token: str
         lua = "return redis.call('GET', lock) == token and redis.call('DEL', lock) or 0"
 
-    released = await Release(lock=keys.claim_lock(…), token="…").run(redis)
+    released = await Release(lock=keys.claim_lock(…), token="…").on(redis)
 
 The annotations are what the script is given: a `Key` goes into KEYS, anything else into ARGV. Lua finds each one as a
 local of the same name, generated from the same annotation: a number for int and float, a boolean for bool, text for
@@ -50,8 +50,8 @@ from typing import (
 
 from redis.exceptions import NoScriptError
 
-from agentsmith.store.commands import Commands, Value
 from agentsmith.store.keys import FENCE_MS, Key
+from agentsmith.store.redis_commands import Commands, Value
 
 Answer = TypeVar("Answer")
 
@@ -99,7 +99,7 @@ _OUR_OWN: Final = ("lua", "uses", "program")
 
 @dataclass_transform(eq_default=False, kw_only_default=True)
 class Script(Generic[Answer]):
-    """One atomic step with what it is given; `run` carries it out."""
+    """One atomic step with what it is given; `on` carries it out."""
 
     lua: ClassVar[str]
     uses: ClassVar[tuple[str, ...]] = ()
@@ -108,7 +108,7 @@ class Script(Generic[Answer]):
     def __init__(self, **given: Any) -> None:
         self._given = given
 
-    async def run(self, redis: Commands) -> Answer:
+    async def on(self, redis: Commands) -> Answer:
         """Carry it out. The server learns the script on its first use, and again if it forgot it."""
         program = self.program
         count, keys_and_args = program.wire_form(self._given)

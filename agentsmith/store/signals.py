@@ -18,10 +18,10 @@ from typing import Final, Literal
 
 from agentsmith.domain.signal import Signal, SignalKind
 from agentsmith.domain.ticket import TicketId
-from agentsmith.store.commands import Commands
 from agentsmith.store.entries import name_in, new_name
 from agentsmith.store.keys import DELIVERY_MS, REJECTED_MS, Keys
 from agentsmith.store.leases import Lease
+from agentsmith.store.redis_commands import Commands
 from agentsmith.store.scripts import signals as scripts
 
 _HOLDABLE: Final = (SignalKind.LOOK, SignalKind.RETRY)
@@ -49,7 +49,7 @@ class Signals:
             term=leading.token if leading else "",
             name=new_name(),
             signals=flat,
-        ).run(self._redis)
+        ).on(self._redis)
         return sent if sent >= 0 else None
 
     async def hand_over(
@@ -75,7 +75,7 @@ class Signals:
             delivery=keep,
             labelled=signal.labelled,
             name=new_name(),
-        ).run(self._redis)
+        ).on(self._redis)
 
     async def kept(self, tracker: str) -> list[str]:
         """The latest deliveries that were handed over, oldest first, as `hand_over` was told to keep them."""
@@ -92,7 +92,7 @@ class Signals:
 
     async def opened(self, signal: Signal) -> Signal:
         """The signal with all that was merged into it; from now on others are not. Call before reading the ticket."""
-        noted = await scripts.Opened(index=self._keys.inbox_index, topic=signal.topic, name=signal.entry).run(
+        noted = await scripts.Opened(index=self._keys.inbox_index, topic=signal.topic, name=signal.entry).on(
             self._redis
         )
         return replace(signal, labelled=True) if noted else signal
@@ -100,7 +100,7 @@ class Signals:
     async def acknowledge(self, consumer: str, payload: str) -> None:
         """The signal was dealt with."""
         k = self._keys
-        await scripts.Acknowledge(processing=k.inbox_processing(consumer), index=k.inbox_index, entry=payload).run(
+        await scripts.Acknowledge(processing=k.inbox_processing(consumer), index=k.inbox_index, entry=payload).on(
             self._redis
         )
 
@@ -119,7 +119,7 @@ class Signals:
             topic=signal.topic,
             again=signal.to_json(),
             wait_ms=round(wait * 1000),
-        ).run(self._redis)
+        ).on(self._redis)
 
     async def hold(self, consumer: str, payload: str, signal: Signal, *, places: Sequence[str]) -> None:
         """There is no room for the ticket: keep the signal until there is; `ripen` sees to that."""
@@ -134,12 +134,12 @@ class Signals:
             topic=signal.topic,
             entry=json.dumps({"payload": signal.to_json(), "places": list(places)}),
             line_of=k.held_line(""),
-        ).run(self._redis)
+        ).on(self._redis)
 
     async def held(self, tickets: Sequence[TicketId]) -> frozenset[TicketId]:
         """Those of the tickets that wait for room."""
         asked = [f"{kind.value}:{ticket}" for ticket in tickets for kind in _HOLDABLE]
-        waiting = set(await scripts.Held(held=self._keys.held, topics=asked).run(self._redis)) if asked else set()
+        waiting = set(await scripts.Held(held=self._keys.held, topics=asked).on(self._redis)) if asked else set()
         return frozenset(t for t in tickets if any(f"{kind.value}:{t}" in waiting for kind in _HOLDABLE))
 
     async def send_later(self, signal: Signal, *, wait: float) -> None:
@@ -150,7 +150,7 @@ class Signals:
             topic=signal.topic,
             payload=signal.to_json(),
             wait_ms=round(wait * 1000),
-        ).run(self._redis)
+        ).on(self._redis)
 
     async def ripen(self, limits: Mapping[str, int] | None = None) -> float | None:
         """Move signals whose time has come into the inbox, and those for which there is room within `limits` by now.
@@ -173,7 +173,7 @@ class Signals:
             limits=json.dumps(dict(limits or {})),
             name=new_name(),
             line_of=k.held_line(""),
-        ).run(self._redis)
+        ).on(self._redis)
         return left / 1000 if left >= 0 else None
 
     async def in_hand(self, consumer: str) -> list[str]:
@@ -192,7 +192,7 @@ class Signals:
             settling_key=k.settling,
             settle=self._settle_ms,
             name=new_name(),
-        ).run(self._redis)
+        ).on(self._redis)
 
     async def heal(self, consumers: Iterable[str]) -> int:
         """Forget marks whose entry is neither in the inbox nor in the hands of any of these; answers how many.
@@ -206,7 +206,7 @@ class Signals:
         waiting = {name_in(entry) for key in lists for entry in await self._redis.lrange(key, 0, -1)}
         gone = [(topic, mark) for topic, mark in marks.items() if mark.partition("+")[0] not in waiting]
         for topic, mark in gone:
-            await scripts.Unmark(index=self._keys.inbox_index, topic=topic, mark=mark).run(self._redis)
+            await scripts.Unmark(index=self._keys.inbox_index, topic=topic, mark=mark).on(self._redis)
         return len(gone)
 
     async def note_rejected(self, ticket: TicketId, revision: str) -> None:

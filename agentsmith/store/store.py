@@ -6,22 +6,22 @@ from dataclasses import dataclass
 from typing import Any
 
 from agentsmith.domain.ticket import TicketId
-from agentsmith.store.commands import Commands
+from agentsmith.store.capacity import Capacity
 from agentsmith.store.connection import Outage, check_requirements, connect
 from agentsmith.store.intents import Intents
 from agentsmith.store.keys import LABEL_LOCK_MS, PROBE_MS, STICKY_MS, Keys
 from agentsmith.store.leases import LeaderLease, Lease
-from agentsmith.store.orders import Orders
+from agentsmith.store.looks import Looks
 from agentsmith.store.pins import Pins
-from agentsmith.store.places import Places
 from agentsmith.store.presence import Presence
 from agentsmith.store.questions import Questions
 from agentsmith.store.queue import Queue
 from agentsmith.store.quota import Quotas
-from agentsmith.store.reasons import Reasons
+from agentsmith.store.redis_commands import Commands
 from agentsmith.store.refusals import Refusals
 from agentsmith.store.runs import Runs
 from agentsmith.store.scripts import server as scripts
+from agentsmith.store.seen_commands import SeenCommands
 from agentsmith.store.signals import Signals
 
 
@@ -55,11 +55,11 @@ class Store:
         lapse_ms = round((times.ttl + times.renew_every) * 1000)
         self.runs = Runs(self.redis, self.keys, settle_ms=settle_ms, renew_ms=renew_ms, lapse_ms=lapse_ms)
         self.intents = Intents(self.redis, self.keys, settle_ms=settle_ms)
-        self.places = Places(self.redis, self.keys)
-        self.orders = Orders(self.redis, self.keys)
+        self.capacity = Capacity(self.redis, self.keys)
+        self.seen_commands = SeenCommands(self.redis, self.keys)
         self.pins = Pins(self.redis, self.keys)
         self.questions = Questions(self.redis, self.keys)
-        self.reasons = Reasons(self.redis, self.keys)
+        self.looks = Looks(self.redis, self.keys)
         self.refusals = Refusals(self.redis, self.keys)
         self.quotas = Quotas(self.redis, self.keys)
         self.presence = Presence(self.redis, self.keys, settle_ms=settle_ms)
@@ -111,12 +111,12 @@ class Store:
         }
         counts = await scripts.Depths(
             counted=[key for _, key in kinds.values()], counted_by=[command for command, _ in kinds.values()]
-        ).run(self.redis)
+        ).on(self.redis)
         return dict(zip(kinds, counts, strict=True))
 
     async def clock(self) -> float:
         """What time the server thinks it is, in seconds since the epoch."""
-        return await scripts.Now().run(self.redis) / 1_000_000
+        return await scripts.Now().on(self.redis) / 1_000_000
 
     async def replication(self) -> tuple[int, bool]:
         """How many replicas follow the server, and whether it takes no writes without some of them."""

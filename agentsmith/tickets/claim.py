@@ -49,7 +49,7 @@ from agentsmith.domain.tracker import (
 )
 from agentsmith.domain.vetting import Pin
 from agentsmith.store import Begun, Lease, Pushed, Store
-from agentsmith.store.places import Place, all_of
+from agentsmith.store.capacity import Place, places_of
 from agentsmith.tickets import authority
 from agentsmith.tickets.live_rules import Rulebook
 from agentsmith.tickets.publish import LOOK_AGAIN, Publisher, shows
@@ -223,7 +223,7 @@ class Claims:
         run = new_run_id()
         intent = Intent(ticket.id, tracker.name, ticket.key, 0, Status.PENDING, Status.ENQUEUED, run)
         limits = rules.capacity.limits
-        places = [Place(name, limits.get(name)) for name in all_of(tracker.name, pipeline)]
+        places = [Place(name, limits.get(name)) for name in places_of(tracker.name, pipeline)]
         begun = await self._store.intents.begin_claim(
             intent,
             lock_key=lock.key,

@@ -13,7 +13,7 @@ from agentsmith.domain.gates import Gate
 from agentsmith.domain.lifecycle import Status
 from agentsmith.domain.ticket import TicketId
 from agentsmith.store import Refusal, Store
-from agentsmith.store.reasons import ENDED, Look
+from agentsmith.store.looks import ENDED, Look
 
 NEVER_SEEN: Final = "It was not looked at within the last 30 days, so what the gates would say is unknown."
 _SAID: Final = {
@@ -65,7 +65,7 @@ async def known(store: Store, ticket: TicketId, tracker: str = "") -> Known:
     return Known(
         where,
         await store.intents.last_published(ticket),
-        await store.reasons.of(ticket),
+        await store.looks.of(ticket),
         decided,
         await store.runs.stop_requested(ticket),
         tuple(refusal for refusal in await store.refusals.standing() if refusal.tracker == tracker),

@@ -230,7 +230,7 @@ class Recovery:
         status = resolve(statuses)
         # An enqueued ticket that is neither queued nor leased while we hold its lock is in nobody's hands; a
         # running one may merely have missed a beat.
-        life = await self._store.runs.look(ticket.id, patient=status is Status.IN_PROGRESS)
+        life = await self._store.runs.life(ticket.id, patient=status is Status.IN_PROGRESS)
         routed, remembered = self.routes(ticket), await self._store.runs.remembers(ticket.id)
         last = await self._store.runs.unsettled(ticket.id)
         # What Redis forgot stands on the ticket; it is asked only when something would be done about it.

@@ -55,7 +55,7 @@ from agentsmith.running import release_lease as farewell
 from agentsmith.running.consumer import Consumer
 from agentsmith.running.run_lease import KeptLease
 from agentsmith.running.run_work import RunContext
-from agentsmith.store.commands import Commands
+from agentsmith.store.redis_commands import Commands
 from agentsmith.store.scripting import Script
 from agentsmith.store.signals import Signals
 from agentsmith.tickets.recover import Recovery
@@ -178,7 +178,7 @@ class Steps:
         setattr(owner, method, wrapped)
 
     def _count_scripts(self) -> None:
-        real, attribute = Script.run, "run"
+        real, attribute = Script.on, "on"
 
         async def run(script: Script[Any], redis: Commands) -> Any:
             answer, name = await real(script, redis), name_of(type(script))

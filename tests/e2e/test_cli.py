@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from agentsmith.domain.ticket import slug
-from agentsmith.store.server_binary import find_binary
+from agentsmith.store.server.binary import find_binary
 from tests.support.cli import SLOW, Cli, command
 from tests.support.embedded import servers_of
 from tests.support.private import open_to_others

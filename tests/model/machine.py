@@ -35,7 +35,7 @@ _SETTLE: Final = (
     "tracker.remove", "tracker.write", "intents.published", "leases.release", "queue.push",
 )  # fmt: skip
 _RECOVER: Final = (
-    "queue.put_back", "signals.put_back", "leases.take", "tracker.get", "intents.adopt", "runs.look",
+    "queue.put_back", "signals.put_back", "leases.take", "tracker.get", "intents.adopt", "life.judge",
     "intents.decide", "tracker.add", "tracker.add answered", "tracker.remove", "tracker.write", "tracker.sticky",
     "queue.push", "intents.published", "leases.release", "tracker.find",
 )  # fmt: skip

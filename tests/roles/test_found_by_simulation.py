@@ -409,15 +409,15 @@ async def test_a_guard_that_lets_go_while_its_ticket_is_looked_at_is_heard(
     key = await world.open_ticket()
     lease = await started_by(world, key, consumer=world.process.name)
     await world.store.presence.tick(world.process, ttl=60, running={})
-    look, lock_key = type(world.store.runs).look, world.store.keys.claim_lock("local", lease.ticket)
+    life_of, lock_key = type(world.store.runs).life, world.store.keys.claim_lock("local", lease.ticket)
 
     async def then_it_ends(self: Any, *args: Any, **options: Any) -> Any:
-        life = await look(self, *args, **options)
+        life = await life_of(self, *args, **options)
         assert await self.release_dead(lease, lock_key=f"{lock_key} of another")
         return life
 
     with monkeypatch.context() as patched:
-        patched.setattr(type(world.store.runs), "look", then_it_ends)
+        patched.setattr(type(world.store.runs), "life", then_it_ends)
         await world.parts.recovery.recover("local", key, lease.ticket)
     assert (await world.housekeeping.sweep()).recovered == 1
     await finish(world, key)

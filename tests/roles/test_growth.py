@@ -61,7 +61,7 @@ async def test_an_hour_after_its_end_redis_holds_little_of_a_ticket(
         while (payload := await store.signals.take(world.consumer.process.name, wait=0.01)) is not None:
             await intake._deal_with(payload)
         await world.run_queue()
-        assert (await store.reasons.of(ticket))[-1].gates, "until then why tells of every gate"
+        assert (await store.looks.of(ticket))[-1].gates, "until then why tells of every gate"
         with redis_server.admin() as redis:
             of_it = [name for name in redis.keys(f"{store.keys.namespace}:*") if ticket in name]
             left = {n: redis.memory_usage(n) for n in of_it if redis.pttl(n) not in range(HOUR_MS + 1)}

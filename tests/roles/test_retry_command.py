@@ -29,7 +29,7 @@ async def test_a_run_that_began_and_ended_between_two_looks_is_told_of(
 
         tracker = world.trackers["local"]
         case = Case(world.config, store, tracker, world.parts, await tracker.get(key), "ann")
-        before = await store.intents.last_ended(case.id), await store.reasons.of(case.id)
+        before = await store.intents.last_ended(case.id), await store.looks.of(case.id)
 
         async def told() -> Answer | None:
             return await _taken_on(case, *before)

@@ -69,10 +69,10 @@ async def test_a_command_is_never_run_twice(world: World) -> None:
 async def test_a_command_whose_process_died_in_the_middle_is_carried_out(world: World) -> None:
     key = await world.open_ticket("agent-smith:failed")
     signal = await says(world, key, "/agent-smith retry")
-    assert await world.store.orders.begin("local", signal.remark) is Seen.NEW
+    assert await world.store.seen_commands.begin("local", signal.remark) is Seen.NEW
     await obey(world, signal)
     assert len(await signals(world)) == 1
-    assert await world.store.orders.begin("local", signal.remark) is Seen.DONE
+    assert await world.store.seen_commands.begin("local", signal.remark) is Seen.DONE
 
 
 async def test_a_retry_that_cannot_be_says_why(world: World) -> None:

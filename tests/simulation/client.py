@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
-from agentsmith.store.replies import refusal
+from agentsmith.store.error_replies import refusal
 
 
 class Wire(Protocol):

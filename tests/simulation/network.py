@@ -49,17 +49,13 @@ HEARD: Final = frozenset(
 """The scripts that the promises are held against."""
 
 
-_FAMILIES: Final = ("intents", "leases", "presence", "queue", "quota", "reasons", "runs", "signals")
-
-
 @functools.cache
 def script_names() -> dict[bytes, str]:
     """Texts and hashes of all scripts to their names: `runs.settle`, `intents.begin_claim`, …"""
     names: dict[bytes, str] = {}
     for name, script in all_scripts().items():
         program = script.program
-        if name.partition(".")[0] in _FAMILIES:
-            names |= dict.fromkeys((program.sha.encode(), program.text.encode()), name)
+        names |= dict.fromkeys((program.sha.encode(), program.text.encode()), name)
     return names
 
 

@@ -13,7 +13,7 @@ from typing import Final
 from redis._parsers.base import BaseParser
 from redis.exceptions import RedisError
 
-from agentsmith.store.replies import REPLIES, Means
+from agentsmith.store.error_replies import REPLIES, Means
 
 CODES: Final = ("ERR max number of clients reached", *sorted(c for c in REPLIES if REPLIES[c].means is not Means.OURS))
 _SHARE: Final = 0.3

@@ -15,7 +15,7 @@ _START: Final = 100_000.0
 _CHATTER: Final = frozenset(
     {
         "blmove", "presence.tick", "presence.settling", "signals.ripen", "leader", "zrange", "mget", "hgetall", "hget",
-        "zrangebyscore", "reasons.note", "get", "set", "hexists", "lrange",
+        "zrangebyscore", "looks.note", "get", "set", "hexists", "lrange",
     }
 )  # fmt: skip
 """What changes nothing of interest; told only if it moved something."""

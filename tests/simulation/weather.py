@@ -48,7 +48,7 @@ _WRITES: Final = ("tracker.add", "tracker.remove", "tracker.write", "tracker.sti
 _IDLE: Final = frozenset(
     {
         "blmove", "presence.tick", "presence.settling", "signals.ripen", "leader", "zrange", "mget", "hgetall",
-        "zrangebyscore", "reasons.note",
+        "zrangebyscore", "looks.note",
     }
 )  # fmt: skip
 """What processes ask all the time when there is nothing to do; trouble there is rarely of interest."""

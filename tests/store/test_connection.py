@@ -13,8 +13,8 @@ from structlog.testing import capture_logs
 
 from agentsmith.domain.errors import StoreRefused, StoreUnavailable
 from agentsmith.store import AWAY, Outage, Store
-from agentsmith.store.commands import Commands
 from agentsmith.store.connection import check_requirements, connect
+from agentsmith.store.redis_commands import Commands
 from tests.support.redis_server import RedisServer, free_port
 from tests.support.stores import TIMES, PrivateServer, a_request, begin, ticket_id
 from tests.support.wait import wait_until

@@ -13,8 +13,8 @@ from typing import Any, cast
 
 import pytest
 
-from agentsmith.store.server import EmbeddedServer
-from agentsmith.store.server_home import ServerHome
+from agentsmith.store.server.embedded import EmbeddedServer
+from agentsmith.store.server.home import ServerHome
 from tests.support.embedded import Daemons, connect, servers_of, watchdogs_of
 from tests.support.wait import wait_until
 

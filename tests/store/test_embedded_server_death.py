@@ -15,10 +15,10 @@ from pathlib import Path
 import pytest
 
 from agentsmith.domain.errors import StoreRefused
-from agentsmith.store import watchdog
-from agentsmith.store.server import EmbeddedServer, ServerUnavailable
-from agentsmith.store.server_home import ServerHome
-from agentsmith.store.server_process import ping
+from agentsmith.store.server import watchdog
+from agentsmith.store.server.embedded import EmbeddedServer, ServerUnavailable
+from agentsmith.store.server.home import ServerHome
+from agentsmith.store.server.process import ping
 from tests.support.embedded import Daemons, Writer, connect, servers_of, watchdogs_of
 from tests.support.processes import is_alive
 from tests.support.wait import wait_until
@@ -159,7 +159,7 @@ async def test_an_orphan_that_outlived_watchdog_and_keeper_is_replaced(data_dir:
 async def test_a_server_whose_socket_was_cleaned_away_is_restarted(
     data_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("agentsmith.store.server._LOOK_AROUND", 0.02)
+    monkeypatch.setattr("agentsmith.store.server.embedded._LOOK_AROUND", 0.02)
     async with EmbeddedServer(data_dir) as server:
         keeping = asyncio.create_task(server.keep())
         socket = Path(server.url.removeprefix("unix://"))
@@ -193,7 +193,7 @@ async def test_no_server_is_started_beside_one_that_still_lives(
 async def test_a_leftover_of_another_container_is_awaited_and_not_killed(
     data_dir: Path, holder: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("agentsmith.store.server_process._LEFTOVER_GONE_WITHIN", 0.1)
+    monkeypatch.setattr("agentsmith.store.server.process._LEFTOVER_GONE_WITHIN", 0.1)
     (data_dir / "redis" / "server.pid").write_text(f"{holder.pid} another namespace\n")
     with pytest.raises(ServerUnavailable, match=rf"process {holder.pid}\) still runs"):
         await EmbeddedServer(data_dir).start()
@@ -215,7 +215,7 @@ def test_a_server_is_not_started_for_a_keeper_that_is_already_dead(tmp_path: Pat
 
 
 async def test_keep_gives_up_on_a_server_that_cannot_start(data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("agentsmith.store.server._FIRST_PAUSE", 0.0001)
+    monkeypatch.setattr("agentsmith.store.server.embedded._FIRST_PAUSE", 0.0001)
     async with EmbeddedServer(data_dir) as server:
         with connect(server.url) as client:
             client.set("some", "thing")
@@ -229,8 +229,8 @@ async def test_keep_gives_up_on_a_server_that_cannot_start(data_dir: Path, monke
 async def test_keep_gives_up_on_a_server_that_dies_again_and_again(
     data_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("agentsmith.store.server._FIRST_PAUSE", 0.0001)
-    monkeypatch.setattr("agentsmith.store.server._STEADY_AFTER", 60)
+    monkeypatch.setattr("agentsmith.store.server.embedded._FIRST_PAUSE", 0.0001)
+    monkeypatch.setattr("agentsmith.store.server.embedded._STEADY_AFTER", 60)
     async with EmbeddedServer(data_dir) as server:
         keeping = asyncio.create_task(server.keep())
         socket = Path(server.url.removeprefix("unix://"))
@@ -254,7 +254,7 @@ async def test_without_room_nothing_is_started(data_dir: Path, monkeypatch: pyte
         asked.append(lack)
         return lack
 
-    monkeypatch.setattr("agentsmith.store.server._LOOK_AROUND", 0.01)
+    monkeypatch.setattr("agentsmith.store.server.embedded._LOOK_AROUND", 0.01)
     async with EmbeddedServer(data_dir) as server:
         first = the_server(data_dir)
         monkeypatch.setattr(ServerHome, "lack_of_room", lack_of_room)

@@ -20,9 +20,9 @@ from structlog.testing import capture_logs
 from agentsmith.cli.status import gather
 from agentsmith.config import Config
 from agentsmith.domain.errors import StoreRefused
-from agentsmith.store.server import EmbeddedServer, ParentDeath, ServerUnavailable, find_binary
-from agentsmith.store.server_home import ServerHome
-from agentsmith.store.server_process import ping
+from agentsmith.store.server.embedded import EmbeddedServer, ParentDeath, ServerUnavailable, find_binary
+from agentsmith.store.server.home import ServerHome
+from agentsmith.store.server.process import ping
 from tests.chaos.disk import fill
 from tests.support.embedded import connect, servers_of
 from tests.support.wait import wait_until
@@ -115,7 +115,7 @@ async def test_the_sockets_directory_is_squatted(
 
 
 async def test_another_keeper_has_no_server_to_join(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("agentsmith.store.server._JOIN_WITHIN", 0.05)
+    monkeypatch.setattr("agentsmith.store.server.embedded._JOIN_WITHIN", 0.05)
     home = ServerHome(tmp_path / "data")
     home.prepare()
     lock = home.lock_as_keeper()
@@ -169,7 +169,7 @@ async def test_a_server_that_ends_at_once_is_quoted(tmp_path: Path, runtime_dir:
 async def test_a_server_that_never_answers_is_ended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, parent_death: ParentDeath
 ) -> None:
-    monkeypatch.setattr("agentsmith.store.server_process._ANSWERS_WITHIN", 0.2)
+    monkeypatch.setattr("agentsmith.store.server.process._ANSWERS_WITHIN", 0.2)
     binary = program(tmp_path / "redis-server", then="sleep 60")
     message = await refusal(tmp_path / "data", binary, parent_death)
     assert "does not answer: it said nothing." in message

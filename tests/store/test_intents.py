@@ -14,7 +14,7 @@ from agentsmith.domain.lifecycle import Status
 from agentsmith.domain.signal import Signal, SignalKind
 from agentsmith.domain.vetting import Pin
 from agentsmith.store import Begun, Lease, Pushed, Store
-from agentsmith.store.places import Place, all_of
+from agentsmith.store.capacity import Place, places_of
 from tests.support.stores import (
     Flush,
     MakeStore,
@@ -33,7 +33,7 @@ DONE = an_intent(source=Status.IN_PROGRESS, to=Status.DONE, outcome="all steps s
 
 async def claim(store: Store, lock: Lease, number: int = 1, **changes: Any) -> Begun:
     rules: dict[str, Any] = {"loop_limit": 5, "loop_window": 60, "lock_ttl": store.times.lock}
-    places = [Place(name, changes.pop(name, None)) for name in all_of("local", "fix-bug")]
+    places = [Place(name, changes.pop(name, None)) for name in places_of("local", "fix-bug")]
     return await store.intents.begin_claim(
         an_intent(number), lock_key=lock.key, token=lock.token, places=places, **{**rules, **changes}
     )
@@ -147,7 +147,7 @@ async def test_queued_and_running_tickets_take_room(store: Store) -> None:
     assert (await claim(store, lock, 3, all=2)).word == "begun"
 
 
-@pytest.mark.parametrize("place", all_of("local", "fix-bug"))
+@pytest.mark.parametrize("place", places_of("local", "fix-bug"))
 async def test_room_is_counted_in_all_per_tracker_and_per_pipeline(store: Store, place: str) -> None:
     await store.queue.push(a_request(1))
     await store.queue.push(a_request(2, tracker="web", pipeline="docs"))

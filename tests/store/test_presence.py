@@ -84,7 +84,7 @@ async def test_the_epoch_changes_when_the_server_was_restarted(private_server: P
     server.restart()
     async with Store(server.url, times=TIMES) as store:
         assert await store.redis.get(store.keys.epoch) == before.epoch, "it remembers the old one"
-        assert await store.runs.look(ticket_id(1), patient=False) is Life.SETTLING
+        assert await store.runs.life(ticket_id(1), patient=False) is Life.SETTLING
         assert (await store.presence.tick(a_process(), ttl=60, running={})).epoch != before.epoch
 
 
@@ -107,7 +107,7 @@ async def test_whoever_comes_first_starts_the_settling_period(store: Store, flus
     await store.presence.tick(a_process(), ttl=60, running={})
     assert await store.presence.settling()
     await flush()
-    assert await store.runs.look(ticket_id(1), patient=False) is Life.SETTLING
+    assert await store.runs.life(ticket_id(1), patient=False) is Life.SETTLING
     assert 0 < await raw.pttl(store.keys.settling) <= store.times.settle * 1000
 
 

@@ -235,7 +235,7 @@ async def test_a_late_renewal_does_not_bring_a_released_run_back(store: Store) -
     lease, _ = await begin(store)
     assert await store.runs.release_dead(lease, lock_key=store.keys.claim_lock("local", TICKET))
     assert await store.runs.renew(lease, ttl=5) == "lost"
-    assert await store.runs.look(TICKET, patient=True) is Life.DEAD
+    assert await store.runs.life(TICKET, patient=True) is Life.DEAD
 
 
 async def test_starting_counts_attempts_up_to_the_limit(store: Store) -> None:
@@ -420,7 +420,7 @@ async def test_a_guard_releases_the_lease_and_the_runs_lock(store: Store) -> Non
     assert await store.runs.released() == [TICKET]
     assert await store.redis.get(lock.key) is None
     assert await store.runs.unsettled(TICKET) == lease, "housekeeping still learns whose it was"
-    assert await store.runs.look(TICKET, patient=True) is Life.DEAD
+    assert await store.runs.life(TICKET, patient=True) is Life.DEAD
     assert await store.runs.release_dead(lease, lock_key=lock.key), "the same again after a lost answer"
     await store.runs.forget_suspicion(TICKET)
     assert await store.runs.released() == [TICKET], "who looked before that does not know of it"
@@ -477,8 +477,8 @@ async def test_a_guard_that_comes_after_the_settling_releases_nothing(store: Sto
 
 async def test_a_heartbeat_is_life(store: Store) -> None:
     await begin(store)
-    assert await store.runs.look(TICKET, patient=True) is Life.ALIVE
-    assert await store.runs.look(TICKET, patient=False) is Life.ALIVE
+    assert await store.runs.life(TICKET, patient=True) is Life.ALIVE
+    assert await store.runs.life(TICKET, patient=False) is Life.ALIVE
 
 
 async def test_a_host_that_is_gone_is_dead_after_two_looks_a_renewal_apart(make_store: MakeStore, raw: Any) -> None:
@@ -488,12 +488,12 @@ async def test_a_host_that_is_gone_is_dead_after_two_looks_a_renewal_apart(make_
     await begin(store)
     await raw.delete(store.keys.heartbeat(TICKET))
     started = time.monotonic()
-    assert await store.runs.look(TICKET, patient=True) is Life.SUSPECTED
+    assert await store.runs.life(TICKET, patient=True) is Life.SUSPECTED
     assert await store.runs.suspects() == [TICKET]
     looks = []
 
     async def dead() -> bool:
-        looks.append(await store.runs.look(TICKET, patient=True))
+        looks.append(await store.runs.life(TICKET, patient=True))
         return looks[-1] is Life.DEAD
 
     await wait_until(dead, what="it is declared dead")
@@ -505,15 +505,15 @@ async def test_a_second_look_too_early_decides_nothing(make_store: MakeStore, st
     patient = make_store(renew_every=60)
     await begin(store)
     await raw.delete(store.keys.heartbeat(TICKET))
-    assert [await patient.runs.look(TICKET, patient=True) for _ in range(5)] == [Life.SUSPECTED] * 5
+    assert [await patient.runs.life(TICKET, patient=True) for _ in range(5)] == [Life.SUSPECTED] * 5
 
 
 async def test_a_consumer_that_lives_vouches_for_its_run(store: Store, raw: Any) -> None:
     await begin(store)
     await raw.delete(store.keys.heartbeat(TICKET))
-    assert await store.runs.look(TICKET, patient=True) is Life.SUSPECTED
+    assert await store.runs.life(TICKET, patient=True) is Life.SUSPECTED
     await store.presence.tick(a_process("c1"), ttl=60, running={})
-    assert await store.runs.look(TICKET, patient=True) is Life.ALIVE
+    assert await store.runs.life(TICKET, patient=True) is Life.ALIVE
     assert await store.runs.suspects() == [], "the doubt starts anew"
 
 
@@ -524,10 +524,10 @@ async def test_a_consumer_that_lives_vouches_no_longer_than_a_lease_lasts(make_s
     await begin(store)
     await store.presence.tick(a_process("c1"), ttl=600, running={})
     await raw.delete(store.keys.heartbeat(TICKET))
-    assert await store.runs.look(TICKET, patient=True) is Life.ALIVE
+    assert await store.runs.life(TICKET, patient=True) is Life.ALIVE
 
     async def dead() -> bool:
-        return await store.runs.look(TICKET, patient=True) is Life.DEAD
+        return await store.runs.life(TICKET, patient=True) is Life.DEAD
 
     await wait_until(dead, what="nobody believes that it runs any more")
 
@@ -548,38 +548,38 @@ async def test_a_renewal_or_another_run_ends_what_was_held_against_a_living_cons
         if again is lease:
             await store.runs.renew(lease, ttl=60)
             await raw.delete(store.keys.heartbeat(TICKET))
-        assert await store.runs.look(TICKET, patient=True) is Life.ALIVE
+        assert await store.runs.life(TICKET, patient=True) is Life.ALIVE
 
 
 async def test_a_heartbeat_ends_the_doubt(store: Store, raw: Any) -> None:
     lease, _ = await begin(store)
     await raw.delete(store.keys.heartbeat(TICKET))
-    assert await store.runs.look(TICKET, patient=True) is Life.SUSPECTED
+    assert await store.runs.life(TICKET, patient=True) is Life.SUSPECTED
     await store.runs.renew(lease, ttl=5)
-    assert await store.runs.look(TICKET, patient=True) is Life.ALIVE
+    assert await store.runs.life(TICKET, patient=True) is Life.ALIVE
     assert await store.runs.suspects() == []
 
 
 async def test_a_ticket_that_nobody_runs_needs_no_patience(store: Store) -> None:
-    assert await store.runs.look(TICKET, patient=False) is Life.DEAD
+    assert await store.runs.life(TICKET, patient=False) is Life.DEAD
     assert await store.runs.suspects() == []
 
 
 async def test_an_empty_redis_proves_nothing(store: Store, flush: Flush, settled: Settled) -> None:
     lease, _ = await begin(store)
     await flush()
-    assert await store.runs.look(TICKET, patient=False) is Life.SETTLING
-    assert await store.runs.look(TICKET, patient=True) is Life.SETTLING
+    assert await store.runs.life(TICKET, patient=False) is Life.SETTLING
+    assert await store.runs.life(TICKET, patient=True) is Life.SETTLING
     await store.runs.renew(lease, ttl=5)
-    assert await store.runs.look(TICKET, patient=True) is Life.ALIVE, "a lease that was put back needs no waiting"
+    assert await store.runs.life(TICKET, patient=True) is Life.ALIVE, "a lease that was put back needs no waiting"
     await settled()
-    assert await store.runs.look(TICKET, patient=True) is Life.ALIVE
+    assert await store.runs.life(TICKET, patient=True) is Life.ALIVE
 
 
 async def test_nothing_released_is_dead_while_redis_settles(store: Store, flush: Flush, raw: Any) -> None:
     await flush()
     await raw.zadd(store.keys.released, {TICKET: 1})
-    assert await store.runs.look(TICKET, patient=True) is Life.SETTLING
+    assert await store.runs.life(TICKET, patient=True) is Life.SETTLING
 
 
 # Stop requests and follow-ups.

@@ -9,7 +9,7 @@ import pytest
 
 from agentsmith.domain.signal import MalformedSignal, Signal, SignalKind
 from agentsmith.store import Store
-from agentsmith.store.places import all_of
+from agentsmith.store.capacity import places_of
 from tests.support.entries import bare
 from tests.support.stores import Flush, MakeStore, Settled, a_process, a_request, a_signal, ticket_id
 from tests.support.wait import wait_until
@@ -351,4 +351,4 @@ async def held(store: Store, number: int, places: list[str]) -> None:
 async def crowd(store: Store, count: int, pipeline: str) -> None:
     """Many that want room in the same places."""
     for number in range(count):
-        await held(store, number, list(all_of("local", pipeline)))
+        await held(store, number, list(places_of("local", pipeline)))

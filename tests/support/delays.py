@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from agentsmith.store.commands import Commands
+from agentsmith.store.redis_commands import Commands
 from agentsmith.store.scripting import Script
 
 
@@ -22,12 +22,12 @@ def delay_scripts(patch: pytest.MonkeyPatch) -> None:
     longest = float(os.environ.get("AGENTSMITH_TEST_DELAYS", "0"))
     if not longest:
         return
-    run = Script.run
+    carry_out = Script.on
 
     async def late(self: Script[Any], redis: Commands) -> Any:
         await asyncio.sleep(random.uniform(0, longest))  # time: this is what delays are
-        answer = await run(self, redis)
+        answer = await carry_out(self, redis)
         await asyncio.sleep(random.uniform(0, longest))  # time: this is what delays are
         return answer
 
-    patch.setattr(Script, "run", late)
+    patch.setattr(Script, "on", late)

@@ -17,14 +17,14 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from agentsmith.store.server_home import ServerHome
+from agentsmith.store.server.home import ServerHome
 from tests.support.wait import wait_until
 
 _DAEMON = """
 import asyncio, os, signal, sys
 from pathlib import Path
 import structlog
-from agentsmith.store.server import EmbeddedServer
+from agentsmith.store.server.embedded import EmbeddedServer
 
 structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
 

@@ -25,8 +25,8 @@ import redis.asyncio
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from agentsmith.store import watchdog
-from agentsmith.store.server_binary import find_binary
+from agentsmith.store.server import watchdog
+from agentsmith.store.server.binary import find_binary
 
 _READY_WITHIN = 60.0
 

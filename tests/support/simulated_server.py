@@ -13,8 +13,8 @@ from typing import Any, Final
 from redis.asyncio import Redis
 from redis.exceptions import ConnectionError
 
-from agentsmith.store.commands import Commands
 from agentsmith.store.connection import connect
+from agentsmith.store.redis_commands import Commands
 from tests.simulation.client import SimulatedRedis
 from tests.simulation.server import Blocked, SimulatedServer
 

@@ -17,7 +17,7 @@ from agentsmith.cli import app as cli
 from agentsmith.cli.commands import RoleName
 from agentsmith.daemon.process import Role
 from agentsmith.domain.errors import ConfigError, StoreUnavailable
-from agentsmith.store.server_binary import ServerUnavailable
+from agentsmith.store.server.binary import ServerUnavailable
 from tests.support.cli import quiet_logs
 
 STABLE = (

@@ -64,7 +64,7 @@ class Recorder:
 
 async def asked(script: Script[Any], reply: Any) -> tuple[Any, tuple[Any, ...]]:
     redis = Recorder(reply)
-    answer = await script.run(redis)  # type: ignore[arg-type]
+    answer = await script.on(redis)  # type: ignore[arg-type]
     return answer, redis.sent[0]
 
 

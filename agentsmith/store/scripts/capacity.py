@@ -1,4 +1,4 @@
-"""Who takes up room, see `agentsmith.store.places`."""
+"""Who takes up room, see `agentsmith.store.capacity`."""
 
 from __future__ import annotations
 

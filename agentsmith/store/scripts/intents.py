@@ -67,7 +67,8 @@ if redis.call('EXISTS', heartbeat) == 1 then return {'leased', 0} end
 if redis.call('HEXISTS', index, ticket) == 1 then return {'queued', 0} end
 redis.call('ZREMRANGEBYSCORE', claims, '-inf', now - loop_window * 1000)
 local recent = redis.call('ZCARD', claims)
-if recent >= loop_limit then
+local within_loop_limit = recent < loop_limit
+if not within_loop_limit then
   return {'loop', recent, recent, redis.call('ZRANGE', claims, 0, 0, 'WITHSCORES')[2] or '0'}
 end
 redis.call('ZREMRANGEBYSCORE', reservations, '-inf', now / 1000)
@@ -290,4 +291,16 @@ redis.call('DEL', intent)
 redis.call('ZREM', intents, ticket)
 redis.call('ZREM', reservations, ticket)
 return 1
+"""
+
+
+class Align(Script[bool]):
+    """Have an intent looked at, or what is none forgotten, whatever made them disagree (P5)."""
+
+    intent: Key
+    intents: Key
+    ticket: TicketId
+    lua = """
+if redis.call('EXISTS', intent) == 0 then return redis.call('ZREM', intents, ticket) end
+return redis.call('ZADD', intents, 'NX', now_us() / 1000, ticket)
 """

@@ -1,4 +1,4 @@
-"""Which commands in comments were carried out, see `agentsmith.store.orders`."""
+"""Which commands in comments were carried out, see `agentsmith.store.seen_commands`."""
 
 from __future__ import annotations
 

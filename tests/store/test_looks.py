@@ -18,7 +18,7 @@ SHUT = GateResult(Gate.TRIGGER, False, 'no label "x" %d {} \\ \u2028', "add one 
 
 
 async def note(store: Store, at: float, why: str = "", cause: str = "poll") -> None:
-    await store.reasons.note(TICKET, at=at, cause=cause, outcome="Rejected", why=why, gates=[SHUT])
+    await store.looks.note(TICKET, at=at, cause=cause, outcome="Rejected", why=why, gates=[SHUT])
 
 
 async def end(store: Store, status: Status = Status.DONE) -> None:
@@ -29,7 +29,7 @@ async def end(store: Store, status: Status = Status.DONE) -> None:
 
 async def test_what_was_seen_is_told_again(store: Store) -> None:
     await note(store, 12.5, "because")
-    [look] = await store.reasons.of(TICKET)
+    [look] = await store.looks.of(TICKET)
     assert (look.first, look.last, look.cause, look.outcome, look.why) == (12.5, 12.5, "poll", "Rejected", "because")
     assert look.gates == (SHUT,)
 
@@ -39,18 +39,18 @@ async def test_the_same_seen_again_moves_only_its_time(store: Store) -> None:
         await note(store, at)
     await note(store, 4.0, "something else")
     await note(store, 5.0)
-    assert [(look.first, look.last) for look in await store.reasons.of(TICKET)] == [(1, 3), (4, 4), (5, 5)]
+    assert [(look.first, look.last) for look in await store.looks.of(TICKET)] == [(1, 3), (4, 4), (5, 5)]
 
 
 async def test_only_the_latest_are_kept(store: Store) -> None:
     for at in range(50):
         await note(store, at, why=str(at))
-    looks = await store.reasons.of(TICKET)
+    looks = await store.looks.of(TICKET)
     assert [look.why for look in looks] == [str(at) for at in range(20, 50)]
 
 
 async def test_an_unknown_ticket_has_no_reasons(store: Store) -> None:
-    assert await store.reasons.of(TicketId("local/tickets#404")) == []
+    assert await store.looks.of(TicketId("local/tickets#404")) == []
 
 
 async def test_nothing_that_was_seen_is_stored_twice(store: Store) -> None:
@@ -64,7 +64,7 @@ async def test_an_entry_of_an_older_release_is_read(store: Store, raw: Redis) ->
     await store.redis.rpush(store.keys.reasons(TICKET), old)
     await raw.pexpire(store.keys.reasons(TICKET), 1000)
     await note(store, 3.0)
-    assert [(look.first, look.last) for look in await store.reasons.of(TICKET)] == [(1, 2), (3, 3)]
+    assert [(look.first, look.last) for look in await store.looks.of(TICKET)] == [(1, 2), (3, 3)]
 
 
 @pytest.mark.parametrize("status", [Status.DONE, Status.FAILED])
@@ -76,10 +76,10 @@ async def test_of_a_ticket_that_ended_the_account_is_kept_for_an_hour_and_its_en
     await end(store, status)
     assert 0 < await raw.pttl(account) <= HOUR_MS
     # Looks that see nothing but the end do not prolong it.
-    await store.reasons.note(TICKET, at=2.0, cause="webhook", outcome="Rejected", why="", gates=[seen])
+    await store.looks.note(TICKET, at=2.0, cause="webhook", outcome="Rejected", why="", gates=[seen])
     assert 0 < await raw.pttl(account) <= HOUR_MS
     await store.redis.delete(account)
-    [look] = await store.reasons.of(TICKET)
+    [look] = await store.looks.of(TICKET)
     assert (look.outcome, look.why, look.gates) == ("Ended", status.value, ())
     assert look.last > 1_000_000_000
 
@@ -89,5 +89,5 @@ async def test_who_wants_it_again_is_told_about_for_as_long_as_anybody(store: St
     await end(store)
     await note(store, 3.0)
     assert await raw.pttl(account) > HOUR_MS
-    await store.reasons.note(TICKET, at=4.0, cause="poll", outcome="Claimed", why="", gates=[])
+    await store.looks.note(TICKET, at=4.0, cause="poll", outcome="Claimed", why="", gates=[])
     assert await store.redis.get(store.keys.last_word(TICKET)) is None

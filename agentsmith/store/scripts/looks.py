@@ -1,4 +1,4 @@
-"""What is kept of the looks at a ticket, see `agentsmith.store.reasons`."""
+"""What is kept of the looks at a ticket, see `agentsmith.store.looks`."""
 
 from __future__ import annotations
 

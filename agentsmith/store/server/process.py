@@ -1,6 +1,6 @@
 """One run of the embedded server: a process that takes commands, until it ends or is ended.
 
-Restarting, and who may start one at all, is `server`'s business.
+Restarting, and who may start one at all, is `embedded`'s business.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Literal, Self
 
 from agentsmith import privacy
-from agentsmith.store.server_binary import ServerUnavailable
-from agentsmith.store.server_home import ServerHome
+from agentsmith.store.server.binary import ServerUnavailable
+from agentsmith.store.server.home import ServerHome
 
 ParentDeath = Literal["signal", "watchdog"]
 

@@ -4,8 +4,8 @@ The first process on a data directory becomes the server's *keeper*; others *joi
 The server dies with its keeper, even by kill -9, and whichever joined process is first to get the keeper's
 lock starts it again on the same data. A write that was acknowledged survives all of that.
 
-Where things lie and how they are locked is `server_home`'s; which program is run is `server_binary`'s; a
-single run of it is `server_process`'s.
+Where things lie and how they are locked is `home`'s; which program is run is `binary`'s; a single run of it is
+`process`'s.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from urllib.parse import quote
 import structlog
 
 from agentsmith.domain.errors import StoreRefused
-from agentsmith.store.server_binary import ServerUnavailable, find_binary
-from agentsmith.store.server_home import ServerHome
-from agentsmith.store.server_process import ParentDeath, ServerProcess, ping
+from agentsmith.store.server.binary import ServerUnavailable, find_binary
+from agentsmith.store.server.home import ServerHome
+from agentsmith.store.server.process import ParentDeath, ServerProcess, ping
 
 __all__ = ["EmbeddedServer", "ParentDeath", "ServerUnavailable", "find_binary", "joined_if_up"]
 

@@ -13,9 +13,9 @@ from typing import Any, Final
 
 from agentsmith.domain.gates import Gate, GateResult
 from agentsmith.domain.ticket import TicketId
-from agentsmith.store.commands import Commands
 from agentsmith.store.keys import Keys
-from agentsmith.store.scripts import reasons as scripts
+from agentsmith.store.redis_commands import Commands
+from agentsmith.store.scripts import looks as scripts
 
 ENDED: Final = "Ended"
 """The outcome of a look of which only the last word is left."""
@@ -33,7 +33,7 @@ class Look:
     gates: tuple[GateResult, ...]
 
 
-class Reasons:
+class Looks:
     """A bounded ledger of looks, per ticket."""
 
     def __init__(self, redis: Commands, keys: Keys) -> None:
@@ -55,7 +55,7 @@ class Reasons:
             now=f"{at:.3f}",
             idle=idle,
             claimed=outcome == "Claimed",
-        ).run(self._redis)
+        ).on(self._redis)
 
     async def of(self, ticket: TicketId) -> list[Look]:
         """What is remembered about the ticket, oldest first."""

@@ -32,7 +32,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from agentsmith.domain.errors import StoreRefused
-from agentsmith.store.server_binary import ServerUnavailable
+from agentsmith.store.server.binary import ServerUnavailable
 
 _LONGEST_SOCKET_PATH = 100  # bytes; macOS allows 103, Linux 107
 _LARGEST_LOG = 1024 * 1024

@@ -1,4 +1,4 @@
-"""Places: how many tickets are queued and running, in all, of one tracker and of one pipeline.
+"""Capacity: how many tickets are queued and running, in all, of one tracker and of one pipeline.
 
 A ticket takes its places in the very step that begins its claim, also where there is no limit yet: one that is set
 tomorrow counts what runs today. Nobody gives places back: one whose ticket is neither queued nor running nor being
@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from agentsmith.domain.request import PipelineRequest
-from agentsmith.store.commands import Commands
 from agentsmith.store.keys import Keys
+from agentsmith.store.redis_commands import Commands
 from agentsmith.store.scripts import capacity as scripts
 
 
@@ -23,7 +23,7 @@ class Place:
     limit: int | None = None
 
 
-class Places:
+class Capacity:
     """Who takes up room."""
 
     def __init__(self, redis: Commands, keys: Keys) -> None:
@@ -31,10 +31,10 @@ class Places:
 
     async def occupy(self, request: PipelineRequest) -> None:
         """Count a ticket that is in hand without having been claimed here: Redis forgot it meanwhile."""
-        keys = [self._keys.places(name) for name in all_of(request.tracker, request.pipeline)]
-        await scripts.Occupy(places=keys, ticket=request.ticket).run(self._redis)
+        keys = [self._keys.places(name) for name in places_of(request.tracker, request.pipeline)]
+        await scripts.Occupy(places=keys, ticket=request.ticket).on(self._redis)
 
 
-def all_of(tracker: str, pipeline: str) -> tuple[str, str, str]:
+def places_of(tracker: str, pipeline: str) -> tuple[str, str, str]:
     """The places that a ticket takes up: in all, of its tracker, of its pipeline."""
     return "all", f"tracker:{tracker}", f"pipeline:{pipeline}"

@@ -17,7 +17,7 @@ from structlog.testing import capture_logs
 from agentsmith.domain.errors import StoreRefused, StoreUnavailable
 from agentsmith.store import AWAY, Outage, Store
 from agentsmith.store.connection import check_requirements
-from agentsmith.store.replies import PLAIN, REPLIES, Means, meaning
+from agentsmith.store.error_replies import PLAIN, REPLIES, Means, meaning
 from tests.chaos.disk import fill
 from tests.support.redis_server import RedisServer, server_binary
 from tests.support.stores import TIMES, PrivateServer, a_request

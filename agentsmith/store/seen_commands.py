@@ -6,13 +6,13 @@ the ticket's lock: of two who hear of the same comment only one is at it.
 
 from __future__ import annotations
 
-from agentsmith.store.commands import Commands
 from agentsmith.store.keys import COMMAND_MS, Keys
+from agentsmith.store.redis_commands import Commands
 from agentsmith.store.scripts import seen_commands as scripts
 from agentsmith.store.scripts.seen_commands import Seen
 
 
-class Orders:
+class SeenCommands:
     """Which commands were carried out."""
 
     def __init__(self, redis: Commands, keys: Keys) -> None:
@@ -20,7 +20,7 @@ class Orders:
 
     async def begin(self, tracker: str, remark: str) -> Seen:
         """What is known of the command in this comment; from now on it is begun."""
-        return await scripts.Begin(command=self._keys.command(tracker, remark)).run(self._redis)
+        return await scripts.Begin(command=self._keys.command(tracker, remark)).on(self._redis)
 
     async def done(self, tracker: str, remark: str) -> None:
         """The command was carried out, or is not to be."""
