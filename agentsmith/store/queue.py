@@ -208,7 +208,7 @@ class Queue:
         return list(json.loads(await scripts.Tickets(index=self._keys.queue_index).on(self._redis)))
 
     async def in_flight(self) -> AsyncIterator[str]:
-        """Every request that is waiting or taken and not acknowledged, in no order; a few at a time: they are long."""
+        """Every request that is waiting or taken and not acknowledged, in no order, without the tickets' text."""
         tickets = await self.tickets()
         for start in range(0, len(tickets), _REQUESTS_AT_ONCE):
             some = tickets[start : start + _REQUESTS_AT_ONCE]
@@ -216,9 +216,5 @@ class Queue:
                 yield payload
 
     async def next_ones(self, most: int) -> list[str]:
-        """The first requests on the queue, next one first; however long it is."""
-        return list(await self._redis.lrange(self._keys.queue, 0, most - 1))
-
-    async def waiting(self) -> list[str]:
-        """Every request on the queue, next one first."""
-        return list(await self._redis.lrange(self._keys.queue, 0, -1))
+        """The first requests on the queue, next one first, without the tickets' text; however long it is."""
+        return await scripts.Next(queue=self._keys.queue, most=most).on(self._redis)

@@ -18,7 +18,7 @@ from tests.e2e.daemons import DaemonProcess, Daemons
 from tests.e2e.place import FOREIGN, WITHIN, Place
 from tests.support.embedded import servers_of
 from tests.support.redis_server import RedisServer, free_port
-from tests.support.stores import Flush, PrivateServer
+from tests.support.stores import Flush, PrivateServer, all_queued
 from tests.support.wait import quickest, slowly, wait_until
 from tests.support.world import TRIGGER
 
@@ -199,7 +199,7 @@ async def test_sigterm_gives_a_run_back_that_takes_too_long(place: Place, daemon
     assert place.nobody_works()
     assert place.labels() == FOREIGN | {TRIGGER, "agent-smith:enqueued"}
     async with place.store() as store:
-        assert len(await store.queue.waiting()) == 1
+        assert len(await all_queued(store)) == 1
         assert not await store.runs.running()
         assert not await store.presence.alive()
     place.finish()

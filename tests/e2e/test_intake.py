@@ -23,6 +23,7 @@ from agentsmith.simulators.github import GitHubSimulator
 from tests.e2e.daemons import DaemonProcess, Daemons
 from tests.e2e.faulty_daemon import Plan
 from tests.e2e.place import WITHIN, Place
+from tests.support.stores import all_queued
 from tests.support.wait import slowly, wait_until
 from tests.support.world import TRIGGER
 
@@ -112,7 +113,7 @@ async def test_webhook_poll_reconciler_and_a_second_replica_make_one_run_of_each
             assert {*simulator.labels(REPOSITORY, number)} == {TRIGGER, "agent-smith:done"}
             assert len(simulator.comments(REPOSITORY, number)) == 1
         assert not await store.runs.running()
-        assert not await store.queue.waiting()
+        assert not await all_queued(store)
         causes = Counter(line["cause"].split()[0] for daemon in both for line in daemon.lines("deferred"))
         shares = [len([line for line in d.lines("transition") if line["to"] == "enqueued"]) for d in both]
         assert min(shares) > TICKETS / 10, f"one of them did nearly everything: no race: {shares}, {causes}"

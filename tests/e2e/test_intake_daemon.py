@@ -24,6 +24,7 @@ from tests.e2e.daemons import Daemons
 from tests.e2e.place import FOREIGN, WITHIN, Place
 from tests.support.cli import quiet_logs
 from tests.support.senders import SENDERS
+from tests.support.stores import all_queued
 from tests.support.wait import slowly, wait_until
 from tests.support.world import TRIGGER
 
@@ -85,7 +86,7 @@ async def test_a_shadow_decides_on_every_platform_and_writes_on_none(place: Plac
         assert [line["level"] for line in daemon.lines() if line["event"].startswith("this is a shadow")] == ["warning"]
         # It keeps its thoughts apart: beside it a daemon finds everything untouched.
         assert not await store.presence.alive()
-        assert not await store.queue.waiting()
+        assert not await all_queued(store)
         assert await store.signals.count() == 0
         daemon.send(signal.SIGTERM)
         assert await daemon.ended() == 0

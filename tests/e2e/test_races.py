@@ -23,6 +23,7 @@ from agentsmith.domain.signal import Signal
 from tests.e2e.daemons import Daemons
 from tests.e2e.faulty_daemon import Plan
 from tests.e2e.place import Place
+from tests.support.stores import all_queued
 from tests.support.wait import slowly, wait_until
 
 ANNOUNCED: Final = 2
@@ -64,7 +65,7 @@ async def test_each_ticket_that_two_processes_race_for_runs_once(
         assert Counter(line.split()[0] for line in runs()) == dict.fromkeys(keys, 1)
         assert {line.split()[2] for line in runs()} == {"1"}
         assert not await store.runs.running()
-        assert not await store.queue.waiting()
+        assert not await all_queued(store)
         for daemon in both:
             claimed = [line for line in daemon.lines("transition") if line["to"] == "enqueued"]
             finished = [line for line in daemon.lines("transition") if line["to"] == "done"]

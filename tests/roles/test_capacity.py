@@ -19,7 +19,7 @@ from agentsmith.intake.poller import Poller
 from agentsmith.store import Store
 from agentsmith.tickets import explain
 from agentsmith.trackers.local.settings import LocalSettings
-from tests.support.stores import Flush, Settled
+from tests.support.stores import Flush, Settled, all_queued
 from tests.support.wait import wait_until
 from tests.support.world import TRIGGER, World, open_world, sh, world_config
 
@@ -88,7 +88,7 @@ async def test_held_tickets_come_in_as_room_appears_oldest_first_and_never_too_m
             ran: list[str] = []
             while len(ran) < len(keys):
                 await wait_until(lambda: _some(store), what="somebody to be queued")
-                assert len(await store.queue.waiting()) <= 2
+                assert len(await all_queued(store)) <= 2
                 payload = await store.queue.take(world.process.name, wait=1)
                 assert payload is not None
                 world.consumer._begin(payload)
@@ -99,11 +99,11 @@ async def test_held_tickets_come_in_as_room_appears_oldest_first_and_never_too_m
 
 
 async def _dealt_with(store: Store, count: int) -> bool:
-    return len(await store.queue.waiting()) + await store.redis.zcard(store.keys.held) >= count
+    return len(await all_queued(store)) + await store.redis.zcard(store.keys.held) >= count
 
 
 async def _some(store: Store) -> bool:
-    return bool(await store.queue.waiting())
+    return bool(await all_queued(store))
 
 
 async def test_why_says_what_it_waits_for_and_polls_do_not_ask_again(
@@ -133,5 +133,5 @@ async def test_a_forgetful_redis_counts_what_runs_again(
         await settled()
         # The label says enqueued: the reconciler pushes it again, and so it takes up its room again.
         await world.housekeeping.look_at(Status.ENQUEUED)
-        assert len(await store.queue.waiting()) == 1
+        assert len(await all_queued(store)) == 1
         assert isinstance(await world.claim(second), Held)

@@ -8,11 +8,13 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
+from agentsmith.domain.request import PinnedText, PipelineRequest
 from agentsmith.domain.ticket import Ticket, TicketId
 from agentsmith.intake import poller as poller_module
 from agentsmith.intake.poller import Poller
@@ -101,7 +103,7 @@ async def test_a_poll_reads_the_names_of_what_is_queued_and_no_request(
         async def never(*_: Any, **__: Any) -> Any:
             raise AssertionError("requests are long, and a poll needs none of them")
 
-        for name in ("waiting", "in_flight", "request_of"):
+        for name in ("next_ones", "in_flight", "request_of"):
             monkeypatch.setattr(store.queue, name, never)
         tracker.count = 1
         polled = await poller.poll(tracker)
@@ -123,3 +125,27 @@ async def test_requests_in_flight_are_read_a_few_at_a_time(store: Store, monkeyp
     monkeypatch.setattr(store.redis, "evalsha", counted)
     assert len([payload async for payload in store.queue.in_flight()]) == 120
     assert max(answers) <= 50
+
+
+async def test_whoever_lists_requests_is_spared_the_text_of_their_tickets(store: Store) -> None:
+    """2,000 bodies of 60 kB take a third of a second, and nobody looks at them."""
+    bodies = ('its "end" comes \\","sha256":"not here\\"' + "long " * 2000, "", "short", "\\")
+    requests = [
+        # Numbers that Lua would round.
+        a_request(number, pinned=PinnedText.of('a "title"', body), fence=1700000029308497, enqueued_at=1.123456789)
+        for number, body in enumerate(bodies)
+    ]
+    for request in requests:
+        await store.queue.push(request)
+    listed = [PipelineRequest.from_json(payload) for payload in await store.queue.next_ones(10)]
+    in_flight = [PipelineRequest.from_json(payload) async for payload in store.queue.in_flight()]
+    assert listed == [replace(request, pinned=replace(request.pinned, body="")) for request in requests]
+    assert sorted(in_flight, key=lambda request: request.key) == listed
+    taken = await store.queue.acknowledge_and_take("c1", (), room=10)
+    assert [PipelineRequest.from_json(payload) for payload in taken] == requests, "who runs them has all of it"
+
+
+async def test_a_request_in_another_form_is_listed_as_it_is(store: Store) -> None:
+    for number, payload in enumerate(("not a request", '{"body": 1, "pinned":{"body":"'), start=1):
+        await store.redis.rpush(store.keys.queue, payload)
+        assert (await store.queue.next_ones(number))[-1] == payload

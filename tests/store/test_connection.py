@@ -16,7 +16,7 @@ from agentsmith.store import AWAY, Outage, Store
 from agentsmith.store.connection import check_requirements, connect
 from agentsmith.store.redis_commands import Commands
 from tests.support.redis_server import RedisServer, free_port
-from tests.support.stores import TIMES, PrivateServer, a_request, begin, ticket_id
+from tests.support.stores import TIMES, PrivateServer, a_request, all_queued, begin, ticket_id
 from tests.support.wait import wait_until
 
 
@@ -252,4 +252,4 @@ async def test_a_forgotten_script_is_loaded_again(store: Store, raw: Any) -> Non
     await store.queue.push(a_request(1))
     await raw.script_flush()
     await store.queue.push(a_request(2))
-    assert len(await store.queue.waiting()) == 2
+    assert len(await all_queued(store)) == 2

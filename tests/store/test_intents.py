@@ -21,6 +21,7 @@ from tests.support.stores import (
     Settled,
     a_request,
     a_signal,
+    all_queued,
     an_intent,
     begin,
     locked,
@@ -195,7 +196,7 @@ async def test_concurrent_claims_never_exceed_the_capacity(make_store: MakeStore
     words = await asyncio.gather(*(one(number) for number in range(tickets)))
     assert words.count("begun") == capacity
     assert words.count("full") == tickets - capacity
-    queued, reserved = len(await store.queue.waiting()), await store.redis.zcard(store.keys.reservations)
+    queued, reserved = len(await all_queued(store)), await store.redis.zcard(store.keys.reservations)
     assert queued + reserved == capacity
 
 
@@ -260,7 +261,7 @@ async def test_a_waiting_request_is_taken_off_the_queue_with_the_decision(store:
     await store.queue.push(a_request(2))
     lock = await locked(store)
     assert (await decide(store, lock, replace(DONE, to=None), unqueue=True)).word == "decided"
-    assert await store.queue.waiting() == [a_request(2).to_json()]
+    assert await all_queued(store) == [a_request(2).to_json()]
     assert not await store.queue.holds(TICKET)
 
 

@@ -21,6 +21,7 @@ from tests.support.stores import (
     a_process,
     a_request,
     acquired,
+    all_queued,
     an_intent,
     begin,
     locked,
@@ -367,7 +368,7 @@ async def test_nobody_begins_a_request_that_was_put_back_and_then_settled(store:
     await raw.delete(store.keys.heartbeat(TICKET))
     assert await store.queue.put_back("c1") == 1
     assert await store.runs.settle(lease, payload, DONE, look_in=0)
-    assert await store.queue.waiting() == []
+    assert await all_queued(store) == []
     assert not await store.queue.holds(TICKET)
 
 

@@ -54,6 +54,11 @@ def a_request(number: int = 1, **changes: Any) -> PipelineRequest:
     return PipelineRequest(**{**fields, **changes})
 
 
+async def all_queued(store: Store) -> list[str]:
+    """Every request on the queue, next one first, as it is kept."""
+    return await store.redis.lrange(store.keys.queue, 0, -1)
+
+
 def an_intent(number: int = 1, **changes: Any) -> Intent:
     """An intent for ticket `number`; without an outcome it marks a claim."""
     fields: dict[str, Any] = {

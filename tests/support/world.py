@@ -25,6 +25,7 @@ from agentsmith.store import Process, Store
 from agentsmith.trackers.local.desk import Desk
 from agentsmith.trackers.local.settings import LocalSettings
 from agentsmith.trackers.local.tracker import LocalTracker
+from tests.support.stores import all_queued
 
 TRIGGER = "agent-smith"
 
@@ -105,7 +106,7 @@ class World:
             await asyncio.wait(self.consumer._tasks.values())
 
     async def queued(self) -> Sequence[str]:
-        return await self.store.queue.waiting()
+        return await all_queued(self.store)
 
 
 @contextlib.asynccontextmanager

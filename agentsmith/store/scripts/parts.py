@@ -85,6 +85,17 @@ end
 )
 """Counting the tickets that take up room, see `capacity`."""
 
+BRIEF: Final = """
+-- A request without the text of its ticket, which may be long. As text: cjson would round its numbers. Inside of a
+-- JSON text every quote has a backslash before it, so the end that is looked for stands in no ticket.
+local function brief(request)
+  local _, before = request:find('"pinned":{"body":"', 1, true)
+  local after = before and request:find('","sha256":"', before + 1, true)
+  return after and request:sub(1, before) .. request:sub(after) or request
+end
+"""
+"""Requests for whoever only lists them."""
+
 RECORD: Final = """
 local function record(intent, intents, ticket, fence, look_in, fields)
   redis.call('DEL', intent)

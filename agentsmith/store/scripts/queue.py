@@ -8,7 +8,7 @@ from enum import StrEnum
 from agentsmith.domain.ticket import TicketId
 from agentsmith.store.keys import PUBLISHED_MS, Key
 from agentsmith.store.scripting import Script
-from agentsmith.store.scripts.parts import CAPACITY, ENTRIES
+from agentsmith.store.scripts.parts import BRIEF, CAPACITY, ENTRIES
 
 
 class Pushed(StrEnum):
@@ -225,15 +225,29 @@ class Tickets(Script[str]):
 
 
 class Requests(Script[list[str]]):
-    """The requests of these tickets, as far as there are any (P10)."""
+    """The requests of these tickets, as far as there are any, without the tickets' text (P10)."""
 
     index: Key
     tickets: Sequence[TicketId]
+    uses = (BRIEF,)
     lua = """
 local found = {}
-for _, payload in ipairs(redis.call('HMGET', index, unpack(tickets))) do
-  if payload then found[#found + 1] = payload end
+for _, request in ipairs(redis.call('HMGET', index, unpack(tickets))) do
+  if request then found[#found + 1] = brief(request) end
 end
+return found
+"""
+
+
+class Next(Script[list[str]]):
+    """The first requests on the queue, next one first, without the tickets' text (P10)."""
+
+    queue: Key
+    most: int
+    uses = (BRIEF,)
+    lua = """
+local found = redis.call('LRANGE', queue, 0, most - 1)
+for i, request in ipairs(found) do found[i] = brief(request) end
 return found
 """
 
