@@ -42,7 +42,7 @@ _ANSWER_S: Final = 10.0
 """Longer than any blocking call of ours, so that only a dead connection runs into it."""
 
 _NEWS_AFTER: Final = 60.0
-"""A refusal that did not occur for so long is told again when it does."""
+"""A refusal that did not occur for so long is logged again when it does."""
 
 _WHO: Final = DriverInfo(lib_version=redis.__version__).add_upstream_driver("agentsmith", __version__)
 """For CLIENT LIST. Left to itself, redis-py reads the documents of its package anew for every connection."""
@@ -163,8 +163,8 @@ class _PrimaryConnection(SentinelManagedConnection):
     async def on_connect_check_health(self, check_health: bool = True) -> None:
         await super().on_connect_check_health(check_health)
         await self.send_command("INFO", "replication", check_health=False)
-        told = str_if_bytes(await self.read_response())
-        if "role:master" not in told:
+        reply = str_if_bytes(await self.read_response())
+        if "role:master" not in reply:
             raise ConnectionError(f"{self.host}:{self.port} is named as the primary, but is a replica")
 
 
@@ -280,7 +280,7 @@ class Outage:
     def __init__(self, *, first_wait: float = 0.05, longest_wait: float = 2.0) -> None:
         self._first_wait, self._longest_wait = first_wait, longest_wait
         self._failures = 0
-        self._told = False
+        self._logged = False
         self._remedies: dict[str, float] = {}
 
     @property
@@ -293,8 +293,8 @@ class Outage:
         self._failures += 1
         if isinstance(error, StoreRefused) and error.remedy:
             self._tell_remedy(error)
-        elif not self._told:
-            self._told = True
+        elif not self._logged:
+            self._logged = True
             _log().warning("redis is away, trying again until it is back", error=str(error))
         wait = min(self._longest_wait, self._first_wait * 2.0 ** min(self._failures, 10))
         return wait * random.uniform(0.5, 1.0)  # noqa: S311 - spreads reconnects, guards nothing
@@ -307,9 +307,9 @@ class Outage:
 
     def over(self) -> None:
         """Note a success."""
-        if self._told:
+        if self._logged:
             _log().info("redis is back", failed_attempts=self._failures)
-        self._failures, self._told = 0, False
+        self._failures, self._logged = 0, False
 
     async def outlast(self, step: Callable[[], Awaitable[T]]) -> T:
         """Do `step`, again and again while Redis is away; `step` must be safe to repeat."""

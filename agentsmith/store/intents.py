@@ -227,7 +227,7 @@ class Intents:
     async def align(self) -> int:
         """Have every intent looked at, and nothing that is none, whatever made them disagree; answers how many.
 
-        It walks over every key: for now and then.
+        It scans every key, so not too often.
         """
         family = self._keys.intent(TicketId(""))
         tickets = set(await self._redis.zrange(self._keys.intents, 0, -1))

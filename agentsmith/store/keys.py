@@ -15,7 +15,7 @@
 | suspects                             | zset   | tickets without a sign of life, by time of first look  | for ever |
 | unrenewed:{ticket}                   | string | since when a live consumer's run has no heartbeat      | 1 hour   |
 | counters:{ticket}                    | hash   | deliveries and attempts since the last final status    | 30 days  |
-| history:{ticket}                     | list   | what befell its runs since the last final status       | 30 days  |
+| history:{ticket}                     | list   | what happened to its runs since the last final status  | 30 days  |
 | claims:{ticket}                      | zset   | recent claims, for the loop limit                      | window   |
 | reservations                         | zset   | tickets being claimed, by the time their place lapses  | for ever |
 | places:{what}                        | hash   | tickets that take up room: in all, of one tracker, …   | 30 days  |

@@ -43,9 +43,9 @@ class Looks:
         self, ticket: TicketId, *, at: float, cause: str, outcome: str, why: str, gates: Sequence[GateResult]
     ) -> None:
         """Remember what a look saw."""
-        told = [{name: value for name, value in asdict(result).items() if value != ""} for result in gates]
+        seen_gates = [{name: value for name, value in asdict(result).items() if value != ""} for result in gates]
         # What was seen comes last, so that the script can compare it without a copy of its own.
-        head, seen = (_part(cause=cause), _part(outcome=outcome, why=why, gates=told) + "}")
+        head, seen = (_part(cause=cause), _part(outcome=outcome, why=why, gates=seen_gates) + "}")
         idle = all(result.passed or result.gate is Gate.STATUS for result in gates) and outcome != "Claimed"
         await scripts.Note(
             reasons=self._keys.reasons(ticket),
@@ -70,7 +70,7 @@ class Looks:
                 cause=entry.get("cause", ""),
                 outcome=entry.get("outcome", ""),
                 why=entry.get("why", ""),
-                # Of gates that only another release knows, nothing can be told.
+                # Of gates that only another release knows, nothing can be said.
                 gates=tuple(_gate(gate) for gate in entry.get("gates", ()) if gate.get("gate") in list(Gate)),
             )
             for entry in entries
@@ -82,9 +82,9 @@ class Looks:
         return word.partition(" ")[0] if word else None
 
 
-def _gate(told: dict[str, Any]) -> GateResult:
-    saw, remedy = str(told.get("saw", "")), str(told.get("remedy", ""))
-    return GateResult(Gate(told["gate"]), bool(told.get("passed")), saw, remedy)
+def _gate(fields: dict[str, Any]) -> GateResult:
+    saw, remedy = str(fields.get("saw", "")), str(fields.get("remedy", ""))
+    return GateResult(Gate(fields["gate"]), bool(fields.get("passed")), saw, remedy)
 
 
 def _part(**fields: object) -> str:

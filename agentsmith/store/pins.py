@@ -29,5 +29,5 @@ class Pins:
         kept = await self._redis.get(self._keys.pin(ticket))
         if kept is None:
             return None
-        told = json.loads(kept)
-        return Pin(text=str(told.get("text", "")), ask=str(told.get("ask", "")), by=str(told.get("by", "")))
+        fields = json.loads(kept)
+        return Pin(text=str(fields.get("text", "")), ask=str(fields.get("ask", "")), by=str(fields.get("by", "")))

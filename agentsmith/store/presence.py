@@ -73,19 +73,19 @@ class Presence:
     async def tick(self, process: Process, *, ttl: float, running: Mapping[TicketId, int]) -> Tick:
         """Say that the process is alive and learn which of its runs, each with its fence, are to stop."""
         k = self._keys
-        told = await scripts.Tick(
+        answer = await scripts.Tick(
             alive=k.consumer(process.name),
             consumers=k.consumers,
             epoch=k.epoch,
             settling_key=k.settling,
             stops_and_fences=[key for ticket in running for key in (k.stop(ticket), k.fence(ticket))],
             consumer=process.name,
-            about=_told_by(process),
+            about=_description(process),
             ttl=round(ttl * 1000),
             settle=self._settle_ms,
             mine=list(running.values()),
         ).on(self._redis)
-        return Tick(told.epoch, {t: stop for t, stop in zip(running, told.stops, strict=True) if stop})
+        return Tick(answer.epoch, {t: stop for t, stop in zip(running, answer.stops, strict=True) if stop})
 
     async def leave(self, process: str) -> None:
         """The process ends and holds nothing any more."""
@@ -102,8 +102,8 @@ class Presence:
     async def alive(self) -> list[Process]:
         """Every process that said so lately."""
         names = await self.known()
-        told = await self._redis.mget([self._keys.consumer(name) for name in names]) if names else []
-        return [read_process(about) for about in told if about]
+        descriptions = await self._redis.mget([self._keys.consumer(name) for name in names]) if names else []
+        return [read_process(about) for about in descriptions if about]
 
     async def settling(self) -> bool:
         """Whether nothing may be declared dead for now."""
@@ -113,7 +113,7 @@ class Presence:
     async def find_owners(self) -> int:
         """Get to know processes that own a list and never ticked, or not since Redis was emptied; answers how many.
 
-        It walks over every key: for now and then.
+        It scans every key, so not too often.
         """
         names: set[str] = set()
         for family in (self._keys.queue_processing(""), self._keys.inbox_processing("")):
@@ -153,12 +153,12 @@ class Presence:
 def read_process(about: str) -> Process:
     """What a process says about itself; another release may say more than we know of, or less."""
     known, said = {field.name for field in fields(Process)}, json.loads(about)
-    told: dict[str, Any] = {name: value for name, value in said.items() if name in known}
-    told |= {name: tuple(value) for name, value in told.items() if isinstance(value, list)}
-    return Process(**told)
+    values: dict[str, Any] = {name: value for name, value in said.items() if name in known}
+    values |= {name: tuple(value) for name, value in values.items() if isinstance(value, list)}
+    return Process(**values)
 
 
 @functools.lru_cache(maxsize=8)
-def _told_by(process: Process) -> str:
+def _description(process: Process) -> str:
     """What a process says about itself; it says the same every few hundred milliseconds."""
     return json.dumps(asdict(process))

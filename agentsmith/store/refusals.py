@@ -33,9 +33,9 @@ class Refusals:
 
     async def noted(self, refusal: Refusal) -> bool:
         """Remember it; True when nobody had noted it yet."""
-        told = json.dumps({"since": refusal.since, "said": refusal.said, "remedy": refusal.remedy})
+        details = json.dumps({"since": refusal.since, "said": refusal.said, "remedy": refusal.remedy})
         field = f"{refusal.tracker}{_BETWEEN}{refusal.doing}"
-        return await scripts.Note(refusals=self._keys.refusals, field=field, told=told).on(self._redis)
+        return await scripts.Note(refusals=self._keys.refusals, field=field, details=details).on(self._redis)
 
     async def clear(self, tracker: str, *doings: str) -> bool:
         """They work; True when one of them did not before."""
@@ -47,7 +47,7 @@ class Refusals:
         found = []
         for field, text in (await self._redis.hgetall(self._keys.refusals)).items():
             tracker, _, doing = field.partition(_BETWEEN)
-            told = json.loads(text)
-            since = float(told.get("since", 0.0))
-            found.append(Refusal(tracker, doing, since, str(told.get("said", "")), str(told.get("remedy", ""))))
+            details = json.loads(text)
+            since = float(details.get("since", 0.0))
+            found.append(Refusal(tracker, doing, since, str(details.get("said", "")), str(details.get("remedy", ""))))
         return sorted(found, key=lambda refusal: (refusal.since, refusal.tracker, refusal.doing))

@@ -204,11 +204,11 @@ class Runs:
         return bool(await self._redis.exists(self._keys.fence(ticket)))
 
     async def note_history(self, ticket: TicketId, line: str) -> None:
-        """Remember what befell the ticket's run, to be told on the ticket; only the latest few are kept."""
+        """Remember what happened to the ticket's run, to be shown on the ticket; only the latest few are kept."""
         await scripts.NoteHistory(history=self._keys.history(ticket), line=line).on(self._redis)
 
     async def history(self, ticket: TicketId) -> list[str]:
-        """What befell the ticket's runs since its last final status, oldest first."""
+        """What happened to the ticket's runs since its last final status, oldest first."""
         return list(await self._redis.lrange(self._keys.history(ticket), 0, -1))
 
     async def attempts(self, ticket: TicketId) -> int | None:

@@ -120,8 +120,8 @@ class Store:
 
     async def replication(self) -> tuple[int, bool]:
         """How many replicas follow the server, and whether it takes no writes without some of them."""
-        told = await self.redis.info("replication")
-        return int(told.get("connected_slaves", 0)), "min_slaves_good_slaves" in told
+        info = await self.redis.info("replication")
+        return int(info.get("connected_slaves", 0)), "min_slaves_good_slaves" in info
 
     async def keeps_a_log(self) -> bool:
         """Whether the server writes down what it acknowledged, so that a restart forgets nothing."""

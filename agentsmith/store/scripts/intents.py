@@ -136,7 +136,7 @@ if unqueue then
   if not payload or redis.call('LREM', queue, 1, payload) == 0 then return {'in-flight', 0} end
   redis.call('HDEL', index, ticket)
 end
--- Whoever slept over its signal, or crashed, does not ask a second time for what others have granted.
+-- A signal that is no longer the caller's was given to another process, which has dealt with it or will.
 if signal ~= '' and not put_away(signals, inbox_index, signal) then return {'put back', 0} end
 redis.call('HDEL', running, ticket)
 redis.call('ZREM', suspects, ticket)

@@ -1,4 +1,4 @@
-"""What processes say of themselves, and are told in turn, see `agentsmith.store.presence`."""
+"""What processes report about themselves, and what they learn in return, see `agentsmith.store.presence`."""
 
 from __future__ import annotations
 

@@ -13,10 +13,10 @@ class Note(Script[bool]):
 
     refusals: Key
     field: str
-    told: str
+    details: str
     refusals_live_ms = REFUSALS_MS
     lua = """
-local new = redis.call('HSETNX', refusals, field, told)
+local new = redis.call('HSETNX', refusals, field, details)
 redis.call('PEXPIRE', refusals, refusals_live_ms)
 return new
 """

@@ -14,7 +14,7 @@ from agentsmith.store.scripts.parts import ENTRIES, RECORD
 
 @dataclass(frozen=True, slots=True)
 class AcquireAnswer:
-    """What came of it; the rest is told of a lease that was acquired."""
+    """What came of it; all but `word` and `figure` is about a lease that was acquired."""
 
     word: Literal["acquired", "superseded", "leased", "poison"]
     figure: int = 0
@@ -201,7 +201,7 @@ redis.call('DEL', heartbeat, stop)
 redis.call('SET', ended, text(mine), 'PX', ended_lives_ms)
 local first_time = redis.call('HDEL', running, ticket) == 1
 if redis.call('EXISTS', counters) == 1 then
-  -- Whoever settles did not die of the request; only deliveries in a row that nobody lived to tell of are poison.
+  -- A run that settles has survived its request; only deliveries in a row that ended in a crash are poison.
   redis.call('HDEL', counters, 'deliveries')
   if uncount and first_time then redis.call('HINCRBY', counters, 'attempts', -1) end
 end
@@ -290,7 +290,7 @@ return 1
 
 
 class NoteHistory(Script[None]):
-    """Remember what befell a run, the latest few of them (P10)."""
+    """Remember what happened to a ticket's runs, the latest few entries (P10)."""
 
     history: Key
     line: str

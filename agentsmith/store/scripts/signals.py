@@ -29,7 +29,7 @@ class Send(Script[int]):
     """Topic, payload, and '1' where it is labelled, of each."""
     uses = (INBOX,)
     lua = """
--- Whoever no longer leads has nothing to say: it may have slept over half the world.
+-- The sender may have been paused since it was the leader: what it saw is old.
 if leading[1] and redis.call('GET', leading[1]) ~= term then return -1 end
 local sent = 0
 for i = 3, #signals, 3 do
@@ -149,7 +149,7 @@ class Later(Script[bool]):
     lua = """
 if not put_away(processing, index, taken) then return 0 end
 local waits = redis.call('HGET', payloads, topic)
--- Whatever the one that waits was told beyond this one must not be forgotten.
+-- What the waiting one knows beyond this one must not be forgotten.
 if not (waits and cjson.decode(waits).labelled) then redis.call('HSET', payloads, topic, again) end
 redis.call('ZADD', later, 'LT', now_us() / 1000 + wait_ms, topic)
 return 1
@@ -216,17 +216,17 @@ local function has_room(place, limit)
   end
   return room[place] > 0
 end
-local function oldest(told)
-  local found = redis.call('ZRANGE', line_of .. told, 0, 0, 'WITHSCORES')
+local function oldest(places)
+  local found = redis.call('ZRANGE', line_of .. places, 0, 0, 'WITHSCORES')
   return found[1], tonumber(found[2])
 end
 local standing = 0
-for _, told in ipairs(redis.call('HKEYS', lines)) do standing = standing + redis.call('ZCARD', line_of .. told) end
+for _, places in ipairs(redis.call('HKEYS', lines)) do standing = standing + redis.call('ZCARD', line_of .. places) end
 if standing ~= redis.call('ZCARD', held) then
   -- A release that knows no lines held some back, or let some go.
-  for _, told in ipairs(redis.call('HKEYS', lines)) do
-    for _, topic in ipairs(redis.call('ZRANGE', line_of .. told, 0, -1)) do
-      if not redis.call('ZSCORE', held, topic) then redis.call('ZREM', line_of .. told, topic) end
+  for _, places in ipairs(redis.call('HKEYS', lines)) do
+    for _, topic in ipairs(redis.call('ZRANGE', line_of .. places, 0, -1)) do
+      if not redis.call('ZSCORE', held, topic) then redis.call('ZREM', line_of .. places, topic) end
     end
   end
   for _, topic in ipairs(redis.call('ZRANGE', held, 0, -1)) do
@@ -240,12 +240,12 @@ if standing ~= redis.call('ZCARD', held) then
   end
 end
 local heads, most = {}, cjson.decode(limits)
-for _, told in ipairs(redis.call('HKEYS', lines)) do
-  local topic, since = oldest(told)
+for _, places in ipairs(redis.call('HKEYS', lines)) do
+  local topic, since = oldest(places)
   if topic then
-    heads[#heads + 1] = {line = told, places = cjson.decode(told), topic = topic, since = since}
+    heads[#heads + 1] = {line = places, places = cjson.decode(places), topic = topic, since = since}
   else
-    redis.call('HDEL', lines, told)
+    redis.call('HDEL', lines, places)
   end
 end
 -- The oldest of all for whom there is room, again and again; where a line's first finds none, nobody in it does.

@@ -103,7 +103,7 @@ class ServerHome:
         """Return the held lock, to be closed to let go, or None while another process is the keeper."""
         lock = self._lock(self._keeper_lock)
         if lock is not None:
-            with suppress(OSError):  # a full disk: then nobody is told who we are
+            with suppress(OSError):  # a full disk: then nobody can see who holds it
                 os.ftruncate(lock, 0)
                 os.pwrite(lock, f"process {os.getpid()} on {sockets.gethostname()}\n".encode(), 0)
         return lock
