@@ -12,7 +12,7 @@ from typing import Final
 from agentsmith.config import Config, Pipeline
 from agentsmith.daemon.build import Opened, open_forges, open_store, open_trackers
 from agentsmith.daemon.process import Parts, assemble, leave, run_context, this_process, tick
-from agentsmith.domain.claiming import Asked, ClaimOutcome, Deferred
+from agentsmith.domain.outcomes import Asked, ClaimOutcome, Deferred
 from agentsmith.domain.lifecycle import Status, resolve
 from agentsmith.domain.signal import Signal
 from agentsmith.domain.ticket import Ticket, TicketId

@@ -12,7 +12,7 @@ from typing import Final
 import structlog
 
 from agentsmith.domain import gates
-from agentsmith.domain.claiming import AlreadyClaimed, ClaimOutcome, Rejected, WouldClaim
+from agentsmith.domain.outcomes import AlreadyClaimed, ClaimOutcome, Rejected, WouldClaim
 from agentsmith.domain.conversation import KNOWN_VERBS, Acknowledged, Command, TakesCommands, Verb, command_in
 from agentsmith.domain.errors import Refused, Unauthorized
 from agentsmith.domain.lifecycle import Status, resolve

@@ -10,7 +10,7 @@ from typing import Final
 import structlog
 
 from agentsmith import metrics
-from agentsmith.domain.claiming import AlreadyClaimed, Claimed, ClaimOutcome, Deferred, Held, Rejected, WouldClaim
+from agentsmith.domain.outcomes import AlreadyClaimed, Claimed, ClaimOutcome, Deferred, Held, Rejected, WouldClaim
 from agentsmith.domain.signal import MalformedSignal, Signal, SignalKind, Taken
 from agentsmith.intake.comment_commands import Talk
 from agentsmith.store import AWAY, Process, Store

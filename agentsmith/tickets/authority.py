@@ -12,7 +12,7 @@ from typing import Final
 import structlog
 
 from agentsmith.domain import gates
-from agentsmith.domain.claiming import Asked
+from agentsmith.domain.outcomes import Asked
 from agentsmith.domain.errors import Refused
 from agentsmith.domain.gates import GateResult, Policy
 from agentsmith.domain.lifecycle import Status

@@ -15,7 +15,7 @@ import structlog
 from agentsmith import logs
 from agentsmith.domain import gates
 from agentsmith.domain.asking import WakeReason
-from agentsmith.domain.claiming import (
+from agentsmith.domain.outcomes import (
     AlreadyClaimed,
     Asked,
     Claimed,

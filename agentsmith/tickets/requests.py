@@ -6,7 +6,7 @@ import secrets
 import time
 import uuid
 
-from agentsmith.domain.claiming import Asked
+from agentsmith.domain.outcomes import Asked
 from agentsmith.domain.request import PinnedText, PipelineRequest
 from agentsmith.domain.ticket import Ticket
 

@@ -6,7 +6,7 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from agentsmith.domain.claiming import AlreadyClaimed, ClaimOutcome, Deferred
+from agentsmith.domain.outcomes import AlreadyClaimed, ClaimOutcome, Deferred
 from agentsmith.domain.errors import TicketNotFound, TrackerError
 from agentsmith.domain.signal import Signal
 from agentsmith.domain.tracker import Tracker

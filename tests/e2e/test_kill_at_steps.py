@@ -24,7 +24,7 @@ import yaml
 from agentsmith.config import load
 from agentsmith.daemon.build import open_trackers
 from agentsmith.daemon.process import assemble
-from agentsmith.domain.claiming import Claimed
+from agentsmith.domain.outcomes import Claimed
 from agentsmith.domain.signal import Signal
 from agentsmith.domain.tracker import Tracker
 from agentsmith.simulators import serve

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from agentsmith.config import Claim, LoopLimit
-from agentsmith.domain.claiming import AlreadyClaimed, Claimed, Deferred, Held, Rejected
+from agentsmith.domain.outcomes import AlreadyClaimed, Claimed, Deferred, Held, Rejected
 from agentsmith.domain.errors import TrackerUnavailable
 from agentsmith.domain.gates import Gate
 from agentsmith.domain.lifecycle import Status

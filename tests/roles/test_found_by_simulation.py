@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from agentsmith.domain.claiming import AlreadyClaimed, Deferred
+from agentsmith.domain.outcomes import AlreadyClaimed, Deferred
 from agentsmith.domain.gates import Gate, GateResult
 from agentsmith.domain.intent import Intent
 from agentsmith.domain.lifecycle import Status

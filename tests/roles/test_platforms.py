@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from agentsmith.domain.claiming import Claimed, Rejected
+from agentsmith.domain.outcomes import Claimed, Rejected
 from agentsmith.domain.gates import Gate
 from agentsmith.domain.lifecycle import Status
 from agentsmith.domain.tracker import DefinesLabels

@@ -18,7 +18,7 @@ from structlog.testing import capture_logs
 
 from agentsmith.config import Config
 from agentsmith.daemon.reload import ConfigFile
-from agentsmith.domain.claiming import Claimed, Held, Rejected
+from agentsmith.domain.outcomes import Claimed, Held, Rejected
 from agentsmith.domain.errors import ConfigError
 from agentsmith.domain.lifecycle import Status
 from agentsmith.store import Store

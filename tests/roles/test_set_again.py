@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from agentsmith.domain.claiming import AlreadyClaimed, Claimed
+from agentsmith.domain.outcomes import AlreadyClaimed, Claimed
 from agentsmith.domain.lifecycle import Status
 from agentsmith.domain.ticket import Actor
 from agentsmith.domain.tracker import Access

@@ -10,7 +10,7 @@ import pytest
 from agentsmith.boottime import boottime
 from agentsmith.daemon.build import shadow_of
 from agentsmith.daemon.process import assemble
-from agentsmith.domain.claiming import AlreadyClaimed, Rejected, WouldClaim
+from agentsmith.domain.outcomes import AlreadyClaimed, Rejected, WouldClaim
 from agentsmith.domain.conversation import TakesCommands
 from agentsmith.domain.errors import Refused
 from agentsmith.domain.gates import Gate

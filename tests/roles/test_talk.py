@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from agentsmith.domain.claiming import AlreadyClaimed, ClaimOutcome, Deferred, Rejected, WouldClaim
+from agentsmith.domain.outcomes import AlreadyClaimed, ClaimOutcome, Deferred, Rejected, WouldClaim
 from agentsmith.domain.conversation import Acknowledged
 from agentsmith.domain.errors import Refused, TrackerUnavailable
 from agentsmith.domain.gates import Gate

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from agentsmith.config import Claim
-from agentsmith.domain.claiming import Claimed, Held, Rejected
+from agentsmith.domain.outcomes import Claimed, Held, Rejected
 from agentsmith.domain.gates import Gate
 from agentsmith.domain.lifecycle import Status
 from agentsmith.domain.request import text_hash

@@ -15,7 +15,7 @@ import yaml
 from agentsmith.config import load
 from agentsmith.daemon.build import Opened, open_forges, open_trackers
 from agentsmith.daemon.process import Parts, Role, assemble, run_context, this_process
-from agentsmith.domain.claiming import ClaimOutcome
+from agentsmith.domain.outcomes import ClaimOutcome
 from agentsmith.domain.lifecycle import Status
 from agentsmith.domain.signal import Signal
 from agentsmith.domain.tracker import Tracker
