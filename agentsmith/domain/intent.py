@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Any, Final, Self
 
 from agentsmith.domain.lifecycle import EDGES, Edge, Owner, Status, edge
 from agentsmith.domain.ticket import TicketId
+
+NO_RUN: Final = "none"
+"""What stands in the place of a run's name where a ticket is moved by no run."""
 
 
 @dataclass(frozen=True, slots=True)
 class Intent:
     """What was decided about a ticket, and everything needed to publish it, again if need be.
 
-    It goes along an edge of the lifecycle; there is no other way to move a ticket. With an `outcome` it is always finished, never rolled back. Without one it only marks a claim in flight.
+    It goes along an edge of the lifecycle: there is no other way to move a ticket. With an `outcome` it is always
+    finished, never rolled back. Without one it only marks a claim in flight.
     """
 
     ticket: TicketId
@@ -22,7 +26,7 @@ class Intent:
     key: str
     fence: int
     edge: Edge
-    run: str
+    run: str = NO_RUN
     outcome: str = ""
     note: str = ""
     due: float | None = None

@@ -22,7 +22,7 @@ from agentsmith.domain.asking import Wake
 from agentsmith.domain.errors import LeaseLost, MachineTrouble, TicketNotFound, TrackerError, told
 from agentsmith.domain.gates import still_wanted
 from agentsmith.domain.intent import Intent
-from agentsmith.domain.lifecycle import Status, resolve
+from agentsmith.domain.lifecycle import Owner, Status, edge, resolve
 from agentsmith.domain.report import StepLine
 from agentsmith.domain.request import PipelineRequest
 from agentsmith.domain.signal import Signal
@@ -375,13 +375,14 @@ class RunScope:
         # What we have shown we move on from, whatever a person made of it in the same moment.
         if not self._shown and self._ticket is not None and self._tracker is not None:
             status = resolve(self._tracker.labels.statuses(self._ticket.labels))
+        if outcome.to is Status.IN_PROGRESS:
+            status = Status.ENQUEUED  # what is told while it runs: how it came to be in progress
         return Intent(
             ticket=self.request.ticket,
             tracker=self.request.tracker,
             key=self.request.key,
             fence=self._lease.fence,
-            source=status,
-            to=outcome.to,
+            edge=edge(status, outcome.to, Owner.RUN),
             run=self.request.run,
             outcome=outcome.word,
             note=note,

@@ -12,7 +12,7 @@ from typing import Final
 import structlog
 
 from agentsmith.domain import gates
-from agentsmith.domain.outcomes import Asked
+from agentsmith.domain.decision import RunNow
 from agentsmith.domain.errors import Refused
 from agentsmith.domain.gates import GateResult, Policy
 from agentsmith.domain.lifecycle import Status
@@ -52,7 +52,7 @@ async def judge(
     tracker: Tracker,
     ticket: Ticket,
     rules: ClaimRules,
-    asked: Asked | None = None,
+    asked: RunNow | None = None,
     *,
     pin: Pin | None = None,
     remembered: Remembered | None = None,

@@ -133,7 +133,7 @@ class Publisher:
             return intent
         told = f"Run `{intent.run}` ended: {intent.outcome}. It runs once more, as {by} asked meanwhile."
         note = f"{told}\n\n{intent.note}" if intent.note else told
-        return replace(intent, to=Status.PENDING, note=note, due=None, by_person=True)
+        return intent.diverted(Status.PENDING, note=note, due=None, by_person=True)
 
     async def _move(self, tracker: Tracker, ticket: Ticket, intent: Intent, lock: Lease) -> PublishOutcome:
         move = Move(intent.source, intent.to, intent.run, intent.fence, deadline=lock.trust.until)
