@@ -14,7 +14,7 @@ from agentsmith.cli import finding, output, reach, session
 from agentsmith.config import Config
 from agentsmith.daemon.build import open_store, open_trackers
 from agentsmith.daemon.process import Parts, assemble
-from agentsmith.domain.decision import IN_HAND
+from agentsmith.domain.facts import IN_HAND
 from agentsmith.domain.gates import Gate, is_open, is_triggered, matching
 from agentsmith.domain.lifecycle import Status, resolve
 from agentsmith.domain.outcomes import Cancelled, Stopping

@@ -12,7 +12,7 @@ from typing import Final
 from agentsmith.config import Config, Pipeline
 from agentsmith.daemon.build import Opened, open_forges, open_store, open_trackers
 from agentsmith.daemon.process import Parts, assemble, leave, run_context, this_process, tick
-from agentsmith.domain.decision import RunNow
+from agentsmith.domain.facts import RunNow
 from agentsmith.domain.lifecycle import Status, resolve
 from agentsmith.domain.outcomes import Deferred, LookOutcome
 from agentsmith.domain.signal import Signal

@@ -17,8 +17,9 @@ import structlog
 
 from agentsmith.boottime import boottime
 from agentsmith.bounded import Bounded
-from agentsmith.domain.decision import Life, Nothing, NotOurs
+from agentsmith.domain.actions import Nothing, NotOurs
 from agentsmith.domain.errors import LeaseLost, TrackerError
+from agentsmith.domain.facts import Life
 from agentsmith.domain.lifecycle import Status
 from agentsmith.domain.ticket import Ticket, TicketId
 from agentsmith.domain.tracker import Tracker

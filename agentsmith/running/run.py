@@ -371,12 +371,11 @@ class RunScope:
         await store.outage.outlast(lambda: store.signals.send_later(signal, wait=dropped.look or 0.0))
 
     def _intent(self, outcome: Outcome, note: str) -> Intent:
-        status = Status.IN_PROGRESS
-        # What we have shown we move on from, whatever a person made of it in the same moment.
+        # What is told while it runs is how it came to be in progress. And what we have shown we move on from, whatever a
+        # person made of it in the same moment.
+        status = Status.ENQUEUED if outcome.to is Status.IN_PROGRESS else Status.IN_PROGRESS
         if not self._shown and self._ticket is not None and self._tracker is not None:
             status = resolve(self._tracker.labels.statuses(self._ticket.labels))
-        if outcome.to is Status.IN_PROGRESS:
-            status = Status.ENQUEUED  # what is told while it runs: how it came to be in progress
         return Intent(
             ticket=self.request.ticket,
             tracker=self.request.tracker,

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 from agentsmith.boottime import boottime
-from agentsmith.domain.decision import Life
+from agentsmith.domain.facts import Life
 from agentsmith.domain.intent import Intent
 from agentsmith.domain.request import PipelineRequest
 from agentsmith.domain.ticket import TicketId

@@ -9,34 +9,31 @@ from typing import Final, assert_never
 
 import structlog
 
-from agentsmith.domain.decision import (
+from agentsmith.domain.actions import (
     Action,
     BackToPending,
-    Cancel,
     Claim,
     Fail,
     FinishIntent,
     FollowUp,
     ForgetDue,
     Later,
-    Life,
     Nothing,
     NotOurs,
     Park,
     PushAgain,
     PutEndBack,
     RunAgain,
-    RunNow,
     Stop,
     StopAsCancelled,
     Tidy,
     TurnAway,
     Unqueue,
     Wake,
-    Wish,
     Withdraw,
 )
 from agentsmith.domain.errors import TrackerError
+from agentsmith.domain.facts import Cancel, Life, RunNow, Wish
 from agentsmith.domain.gates import chosen, matching
 from agentsmith.domain.intent import NO_RUN
 from agentsmith.domain.lifecycle import Edge, Owner, Status, edge

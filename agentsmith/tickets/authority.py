@@ -12,8 +12,8 @@ from typing import Final
 import structlog
 
 from agentsmith.domain import gates
-from agentsmith.domain.decision import RunNow
 from agentsmith.domain.errors import Refused
+from agentsmith.domain.facts import RunNow
 from agentsmith.domain.gates import GateResult, Policy
 from agentsmith.domain.lifecycle import Status
 from agentsmith.domain.request import text_hash

@@ -11,8 +11,8 @@ import structlog
 from agentsmith import logs
 from agentsmith.domain import gates
 from agentsmith.domain.asking import WakeReason
-from agentsmith.domain.decision import RunNow
 from agentsmith.domain.errors import TrackerError
+from agentsmith.domain.facts import RunNow
 from agentsmith.domain.gates import Gate, GateResult
 from agentsmith.domain.intent import Intent
 from agentsmith.domain.lifecycle import Owner, Status, edge

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from agentsmith.domain.decision import IN_HAND, Fact, Facts, Judged, Life, Recorded, Remains, RunNow, Wish
+from agentsmith.domain.facts import IN_HAND, Fact, Facts, Judged, Life, Recorded, Remains, RunNow, Wish
 from agentsmith.domain.gates import GateResult, still_wanted
 from agentsmith.domain.intent import NO_RUN, Intent
 from agentsmith.domain.lifecycle import Status, resolve

@@ -13,21 +13,10 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from agentsmith.domain import gates
-from agentsmith.domain.decision import (
-    IN_HAND,
-    Action,
-    Cancel,
-    Due,
-    Look,
-    Need,
-    Nothing,
-    Repair,
-    Retry,
-    RunNow,
-    Wish,
-    decide,
-)
+from agentsmith.domain.actions import Action, Need, Nothing
+from agentsmith.domain.decision import decide
 from agentsmith.domain.errors import TicketNotFound, TrackerError
+from agentsmith.domain.facts import IN_HAND, Cancel, Due, Look, Repair, Retry, RunNow, Wish
 from agentsmith.domain.lifecycle import resolve
 from agentsmith.domain.outcomes import Deferred, LookOutcome, NothingToDo, Rejected, WouldClaim
 from agentsmith.domain.rules import ClaimRules

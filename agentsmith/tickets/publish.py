@@ -86,11 +86,12 @@ def _tells(intent: Intent) -> bool:
 def _late(tracker: Tracker, seen: Ticket, intent: Intent) -> Status | None:
     """The end that the ticket shows already, if the intent has to leave it at that.
 
-    Final is final (P4): a recovery or a withdrawal that comes late changes nothing, unless a person asked for it.
+    Final is final (P4): whatever comes late changes nothing, unless a person asked for it. That holds for the end of a
+    run, too: Redis may forget that another run of the ticket was begun since, and ended.
     """
-    if intent.by_person or intent.to not in (Status.PENDING, Status.ENQUEUED, None):
+    ended = {status for status in tracker.labels.statuses(seen.labels) if status.final}
+    if intent.by_person or intent.to in ended:
         return None
-    ended = [status for status in tracker.labels.statuses(seen.labels) if status.final]
     return max(ended, key=lambda status: status.rank, default=None)
 
 

@@ -7,19 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
-from agentsmith.domain.decision import (
-    IN_HAND,
-    Cancel,
-    Due,
-    Fact,
-    Facts,
-    Life,
-    Look,
-    Repair,
-    Retry,
-    RunNow,
-    Wish,
-)
+from agentsmith.domain.facts import IN_HAND, Cancel, Due, Fact, Facts, Life, Look, Repair, Retry, RunNow, Wish
 from agentsmith.domain.lifecycle import Status
 from tests.support.decisions import FEW_LABELS, Way, every_way
 

@@ -479,6 +479,19 @@ async def test_what_comes_late_leaves_one_label_and_a_retry_is_not_late(world: W
     assert await world.statuses(key) == {told.status}
 
 
+@pytest.mark.parametrize("to", [Status.WAITING, Status.FAILED])
+async def test_P4_a_run_that_ends_late_takes_nobodys_end_off(world: World, to: Status) -> None:
+    """Seed 43000124: Redis forgot twice; the run that it forgot parked a ticket that another run had done meanwhile."""
+    key = await world.open_ticket("agent-smith:done")
+    store, ticket = world.store, world.ticket_id(key)
+    async with holding(store, "local", ticket) as lock:
+        late = Intent(ticket, "local", key, 0, an_edge(Status.IN_PROGRESS, to), "run-1", "our own trouble")
+        begun = await store.intents.decide(ticket, late, lock_key=lock.key, token=lock.token, look_in=0)
+        told = await world.parts.publisher.publish(replace(late, fence=begun.fence), lock=lock)
+    assert told == Published(Status.DONE)
+    assert await world.statuses(key) == {Status.DONE}
+
+
 async def test_a_withdrawal_that_could_not_be_decided_is_not_forgotten(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:

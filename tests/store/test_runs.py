@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from agentsmith.domain.decision import Life
+from agentsmith.domain.facts import Life
 from agentsmith.domain.lifecycle import Status
 from agentsmith.store import Acquired, DeadLetter, NotAcquired, Pushed, Store
 from tests.support.stores import (

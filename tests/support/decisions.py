@@ -10,9 +10,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
-from agentsmith.domain.decision import (
+from agentsmith.domain.actions import Action, Need
+from agentsmith.domain.decision import decide
+from agentsmith.domain.facts import (
     IN_HAND,
-    Action,
     Cancel,
     Due,
     Fact,
@@ -20,14 +21,12 @@ from agentsmith.domain.decision import (
     Judged,
     Life,
     Look,
-    Need,
     Recorded,
     Remains,
     Repair,
     Retry,
     RunNow,
     Wish,
-    decide,
 )
 from agentsmith.domain.lifecycle import Status
 

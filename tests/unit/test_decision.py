@@ -5,32 +5,21 @@ from __future__ import annotations
 from functools import cache
 from pathlib import Path
 
-from agentsmith.domain.decision import (
-    AT_REST,
-    IN_HAND,
+from agentsmith.domain.actions import (
     Action,
     BackToPending,
-    Cancel,
     Claim,
-    Due,
-    Fact,
     Fail,
     FinishIntent,
     FollowUp,
     ForgetDue,
     Later,
-    Life,
-    Look,
     Nothing,
     NotOurs,
     Park,
     PushAgain,
     PutEndBack,
-    Recorded,
-    Repair,
-    Retry,
     RunAgain,
-    RunNow,
     Stop,
     StopAsCancelled,
     Tidy,
@@ -39,6 +28,7 @@ from agentsmith.domain.decision import (
     Wake,
     Withdraw,
 )
+from agentsmith.domain.facts import AT_REST, IN_HAND, Cancel, Due, Fact, Life, Look, Recorded, Repair, Retry, RunNow
 from agentsmith.domain.lifecycle import EDGES, Owner, Status
 from tests.repo.decisions_page import PAGE, page
 from tests.support.decisions import Way, every_way
