@@ -1,4 +1,4 @@
-"""What somebody wants done about a ticket (`Wish`), and what is known about it (`Facts`). `decide` goes by them. Pure."""
+"""What somebody wants done about a ticket (`Wish`), and what is known about it (`Facts`): the input of `decide`. Pure."""
 
 from __future__ import annotations
 
