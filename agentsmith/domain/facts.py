@@ -1,4 +1,4 @@
-"""What somebody wants done about a ticket (`Wish`), and what is known about it (`Facts`): the input of `decide`. Pure."""
+"""The input of `decide`: what somebody wants done about a ticket (`Wish`), and what is known of it (`Facts`)."""
 
 from __future__ import annotations
 
