@@ -27,7 +27,7 @@ from agentsmith.domain.report import StepLine
 from agentsmith.domain.request import PipelineRequest
 from agentsmith.domain.signal import Signal
 from agentsmith.domain.ticket import Ticket
-from agentsmith.domain.tracker import AlreadySo, Applied, LostRace, Move, Tracker
+from agentsmith.domain.tracker import AlreadySo, Applied, LostRace, Tracker
 from agentsmith.guard import cgroups
 from agentsmith.guard.client import Guard, GuardDied
 from agentsmith.pipelines.outcome import Outcome
@@ -226,19 +226,17 @@ class RunScope:
 
     async def _show_in_progress(self, tracker: Tracker, ticket: Ticket, pipeline: Pipeline) -> Ticket:
         async with self._lock(tracker) as lock:
-            deadline = min(lock.trust.until, self._kept.until)
-            move = Move(Status.ENQUEUED, Status.IN_PROGRESS, self.request.run, self._lease.fence, deadline)
-            match await tracker.move(ticket, move):
+            started = Outcome(Status.IN_PROGRESS, "started")
+            until = min(lock.trust.until, self._kept.until)
+            match await self._context.publisher.move(tracker, ticket, self._intent(started, ""), until=until):
                 case Applied(ticket=moved) | AlreadySo(ticket=moved):
                     self._ticket, self._shown = moved, True
                     await self._context.store.intents.note_published(moved.id, Status.IN_PROGRESS)
                 case LostRace():
                     raise Dropped("its label was changed meanwhile", look=0.0, uncount=True)
                 case trouble:
-                    await self._context.publisher.heard(tracker, trouble)
                     raise Dropped(f"the label could not be set: {trouble}", look=_LOOK_AFTER_TROUBLE, uncount=True)
             note_start(self.request, tracker.platform, self._lease.fence)
-            started = Outcome(Status.IN_PROGRESS, "started")
             steps = [StepLine(step.name, "waiting") for step in pipeline.steps]
             note = account_of(self._context, self.request, started, steps, ticket=moved)
             try:

@@ -28,7 +28,6 @@ from agentsmith.domain.tracker import (
     Gone,
     Limited,
     LostRace,
-    Move,
     Unknown,
     Words,
 )
@@ -38,7 +37,6 @@ from agentsmith.tickets.facts import Case
 from agentsmith.tickets.live_rules import Rulebook
 from agentsmith.tickets.publish import LOOK_AGAIN, Publisher, shows
 from agentsmith.tickets.recording import Recording
-from agentsmith.tickets.refusals import Doing, refused, works
 from agentsmith.tickets.remembered import Remembered
 from agentsmith.tickets.requests import new_request, new_run_id
 
@@ -156,8 +154,7 @@ class Claiming:
         )
         words = await self.publisher.words(ticket, Status.ENQUEUED, intent)
         until = case.lock.trust.until
-        move = Move(_CLAIMED.source, _CLAIMED.to, request.run, request.fence, deadline=until, say=words)
-        outcome = await tracker.move(ticket, move)
+        outcome = await self.publisher.move(tracker, ticket, intent, until=until, words=words)
         if isinstance(outcome, Unknown):
             # Whether it was written is a matter of reading, not of writing again.
             seen = await tracker.get(ticket.key)
@@ -165,16 +162,10 @@ class Claiming:
                 outcome = AlreadySo(seen)
         match outcome:
             case Applied(ticket=moved) | AlreadySo(ticket=moved):
-                await works(self.store, tracker, Doing.LABELLING)
                 return await self._push(replace(case, ticket=moved), request, intent, words, now)
             case Unknown(reason=reason):
                 return Deferred(f"the tracker did not say whether it was written: {reason}", backoff)
         await self.store.intents.drop(ticket.id, request.fence)
-        return await self._not_taken_on(case, outcome, backoff)
-
-    async def _not_taken_on(
-        self, case: Case, outcome: LostRace | Gone | Limited | Forbidden, backoff: float
-    ) -> LookOutcome:
         match outcome:
             case LostRace():
                 return NothingToDo("somebody else moved it first")
@@ -182,9 +173,8 @@ class Claiming:
                 return NothingToDo(f"the ticket is gone: {reason}")
             case Limited(retry_at=retry_at, reason=reason):
                 return Deferred(reason, max(0.0, retry_at - time.time()))
-            case Forbidden() as no:
-                why = await refused(self.store, case.tracker, Doing.LABELLING, no) if no.lacking else no.reason
-                return Deferred(why, max(backoff, LOOK_AGAIN), told=no.lacking)
+            case Forbidden(reason=reason, lacking=lacking):
+                return Deferred(reason, max(backoff, LOOK_AGAIN), told=lacking)
 
     async def _push(
         self, case: Case, request: PipelineRequest, intent: Intent, words: Words, now: RunNow | None

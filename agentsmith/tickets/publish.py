@@ -136,11 +136,26 @@ class Publisher:
         note = f"{told}\n\n{intent.note}" if intent.note else told
         return intent.diverted(Status.PENDING, note=note, due=None, by_person=True)
 
-    async def _move(self, tracker: Tracker, ticket: Ticket, intent: Intent, lock: Lease) -> PublishOutcome:
-        move = Move(intent.source, intent.to, intent.run, intent.fence, deadline=lock.trust.until)
-        match await tracker.move(ticket, move):
+    async def move(
+        self, tracker: Tracker, ticket: Ticket, intent: Intent, *, until: float, words: Words | None = None
+    ) -> MoveOutcome:
+        """Move the label along the intent's edge: the one place where a label is moved.
+
+        The write ends by `until`. `words` are what our comment is to say, where the platform takes both at once. What a
+        person has to mend before it can work is told once.
+        """
+        move = Move(intent.source, intent.to, intent.run, intent.fence, deadline=until, say=words)
+        outcome = await tracker.move(ticket, move)
+        match outcome:
             case Applied() | AlreadySo():
                 await works(self._store, tracker, Doing.READING, Doing.LABELLING)
+            case Forbidden(lacking=True) as no:
+                return replace(no, reason=await refused(self._store, tracker, Doing.LABELLING, no))
+        return outcome
+
+    async def _move(self, tracker: Tracker, ticket: Ticket, intent: Intent, lock: Lease) -> PublishOutcome:
+        match await self.move(tracker, ticket, intent, until=lock.trust.until):
+            case Applied() | AlreadySo():
                 return await self._settled(tracker, intent, intent.to, intent.outcome)
             case LostRace(ticket=seen):
                 return await self._overtaken(tracker, seen, intent, lock)
@@ -149,18 +164,12 @@ class Publisher:
             case Forbidden(reason=reason, lacking=False):
                 log.error("the tracker refuses our label", ticket=intent.ticket, reason=reason)
                 return await self._later(intent, reason, _AFTER_REFUSAL)
-            case Forbidden() as no:
-                why = await refused(self._store, tracker, Doing.LABELLING, no)
-                return await self._later(intent, why, _AFTER_REFUSAL, told=True)
+            case Forbidden(reason=reason):
+                return await self._later(intent, reason, _AFTER_REFUSAL, told=True)
             case Limited(retry_at=retry_at, reason=reason):
                 return await self._later(intent, reason, retry_at - time.time())
             case Unknown(reason=reason):
                 return await self._later(intent, reason, LOOK_AGAIN)
-
-    async def heard(self, tracker: Tracker, outcome: MoveOutcome) -> None:
-        """What somebody else's move met is people's business if only they can do something about it."""
-        if isinstance(outcome, Forbidden) and outcome.lacking:
-            await refused(self._store, tracker, Doing.LABELLING, outcome)
 
     async def _overtaken(self, tracker: Tracker, seen: Ticket, intent: Intent, lock: Lease) -> PublishOutcome:
         late = _late(tracker, seen, intent)
