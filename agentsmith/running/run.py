@@ -369,10 +369,11 @@ class RunScope:
         await store.outage.outlast(lambda: store.signals.send_later(signal, wait=dropped.look or 0.0))
 
     def _intent(self, outcome: Outcome, note: str) -> Intent:
-        # What is told while it runs is how it came to be in progress. And what we have shown we move on from, whatever
-        # a person made of it in the same moment.
-        status = Status.ENQUEUED if outcome.to is Status.IN_PROGRESS else Status.IN_PROGRESS
-        if not self._shown and self._ticket is not None and self._tracker is not None:
+        status = Status.IN_PROGRESS
+        if outcome.to is Status.IN_PROGRESS:
+            status = Status.ENQUEUED  # an earlier taker may have shown it as started, and got no further
+        elif not self._shown and self._ticket is not None and self._tracker is not None:
+            # What we have shown we move on from, whatever a person made of it in the same moment.
             status = resolve(self._tracker.labels.statuses(self._ticket.labels))
         return Intent(
             ticket=self.request.ticket,
