@@ -6,10 +6,13 @@ import json
 from dataclasses import dataclass
 from typing import Final
 
+from agentsmith.boottime import boottime
 from agentsmith.store.keys import Keys
 from agentsmith.store.redis_commands import Commands
 from agentsmith.store.scripts import refusals as scripts
 
+_SURE_FOR: Final = 10.0
+"""Seconds for which nobody asks again whether anything is noted: only another process can have done so."""
 _BETWEEN: Final = "\n"
 """Stands in no tracker's name."""
 
@@ -30,17 +33,25 @@ class Refusals:
 
     def __init__(self, redis: Commands, keys: Keys) -> None:
         self._redis, self._keys = redis, keys
+        self._cleared: dict[str, float] = {}
+        """When we last saw that nothing is noted, by field: what works is told again and again."""
 
     async def noted(self, refusal: Refusal) -> bool:
         """Remember it; True when nobody had noted it yet."""
         details = json.dumps({"since": refusal.since, "said": refusal.said, "remedy": refusal.remedy})
         field = f"{refusal.tracker}{_BETWEEN}{refusal.doing}"
+        self._cleared.pop(field, None)
         return await scripts.Note(refusals=self._keys.refusals, field=field, details=details).on(self._redis)
 
     async def clear(self, tracker: str, *doings: str) -> bool:
-        """They work; True when one of them did not before."""
-        kinds = [f"{tracker}{_BETWEEN}{it}" for it in doings]
-        return await scripts.Clear(refusals=self._keys.refusals, kinds=kinds).on(self._redis)
+        """They work; True when one of them did not before. What others noted meanwhile may stand for some seconds."""
+        now = boottime()
+        fields = [f"{tracker}{_BETWEEN}{it}" for it in doings]
+        if all(now - self._cleared.get(field, -_SURE_FOR) < _SURE_FOR for field in fields):
+            return False
+        cleared = await scripts.Clear(refusals=self._keys.refusals, fields=fields).on(self._redis)
+        self._cleared.update(dict.fromkeys(fields, now))
+        return cleared
 
     async def standing(self) -> list[Refusal]:
         """All that is refused now, oldest first."""

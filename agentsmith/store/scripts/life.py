@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from agentsmith.domain.recovery import Life
+from agentsmith.domain.facts import Life
 from agentsmith.domain.ticket import TicketId
 from agentsmith.store.keys import UNRENEWED_MS, Key
 from agentsmith.store.scripting import Script

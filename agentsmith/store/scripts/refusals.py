@@ -26,5 +26,5 @@ class Clear(Script[bool]):
     """Forget refusals of what works (P10); False when none of them was known."""
 
     refusals: Key
-    kinds: Sequence[str]
-    lua = "return redis.call('HDEL', refusals, unpack(kinds))"
+    fields: Sequence[str]
+    lua = "return redis.call('HDEL', refusals, unpack(fields))"
