@@ -328,9 +328,7 @@ class Consumer:
         )
         try:
             async with holding(self.store, tracker.platform, request.ticket, wait=self.store.times.lock) as lock:
-                begun = await self.store.intents.decide(
-                    request.ticket, intent, lock_key=lock.key, token=lock.token, look_in=0, letter=letter
-                )
+                begun = await self.store.intents.decide(request.ticket, intent, lock=lock, look_in=0, letter=letter)
         except LockBusy:
             return False
         # Unpublished: we gave it up before, and died before the request was out of our hands.

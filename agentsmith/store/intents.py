@@ -17,7 +17,8 @@ from agentsmith.domain.ticket import TicketId
 from agentsmith.store.capacity import Place
 from agentsmith.store.dead_letters import DeadLetter
 from agentsmith.store.entries import new_name
-from agentsmith.store.keys import PUBLISHED_MS, WHERE_MS, Key, Keys
+from agentsmith.store.keys import PUBLISHED_MS, WHERE_MS, Keys
+from agentsmith.store.leases import Lease
 from agentsmith.store.redis_commands import Commands
 from agentsmith.store.scripts import intents as scripts
 
@@ -47,17 +48,15 @@ class Intents:
         self,
         intent: Intent,
         *,
-        lock_key: Key,
-        token: str,
+        lock: Lease,
         loop_limit: int,
         loop_window: float,
-        lock_ttl: float,
         places: Sequence[Place] = (),
     ) -> Begun:
         """Reserve room, raise the fence and note the claim; the caller holds the ticket's lock."""
         k, t = self._keys, intent.ticket
         answer = await scripts.BeginClaim(
-            lock=lock_key,
+            lock=lock.key,
             fence=k.fence(t),
             heartbeat=k.heartbeat(t),
             index=k.queue_index,
@@ -68,10 +67,10 @@ class Intents:
             running=k.running,
             places=[k.places(place.name) for place in places],
             ticket=t,
-            token=token,
+            token=lock.token,
             loop_limit=loop_limit,
             loop_window=round(loop_window * 1000),
-            lock_ms=round(lock_ttl * 1000),
+            lock_ms=round(lock.ttl * 1000),
             limits=json.dumps([place.limit for place in places]),
             fields=flat_fields(intent),
         ).on(self._redis)
@@ -90,8 +89,7 @@ class Intents:
         ticket: TicketId,
         intent: Intent | None,
         *,
-        lock_key: Key,
-        token: str,
+        lock: Lease,
         look_in: float,
         after_settling: bool = False,
         unqueue: bool = False,
@@ -107,7 +105,7 @@ class Intents:
         """
         k = self._keys
         answer = await scripts.Decide(
-            lock=lock_key,
+            lock=lock.key,
             fence=k.fence(ticket),
             heartbeat=k.heartbeat(ticket),
             intent=k.intent(ticket),
@@ -124,7 +122,7 @@ class Intents:
             signals=k.inbox_processing(taken.taker if taken is not None else ""),
             inbox_index=k.inbox_index,
             ticket=ticket,
-            token=token,
+            token=lock.token,
             settle=self._settle_ms if after_settling else 0,
             look_in=round(look_in * 1000),
             unqueue=unqueue,
@@ -134,17 +132,17 @@ class Intents:
         ).on(self._redis)
         return Begun(answer.word, fence=answer.fence)
 
-    async def adopt(self, ticket: TicketId, *, lock_key: Key, token: str, look_in: float) -> Intent | None:
+    async def adopt(self, ticket: TicketId, *, lock: Lease, look_in: float) -> Intent | None:
         """Take an unpublished intent over under a new fence; None when there is nothing to take."""
         k = self._keys
         flat = await scripts.Adopt(
-            lock=lock_key,
+            lock=lock.key,
             fence=k.fence(ticket),
             intent=k.intent(ticket),
             intents=k.intents,
             heartbeat=k.heartbeat(ticket),
             ticket=ticket,
-            token=token,
+            token=lock.token,
             look_in=round(look_in * 1000),
         ).on(self._redis)
         fields = dict(zip(flat[::2], flat[1::2], strict=True))

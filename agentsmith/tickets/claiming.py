@@ -74,11 +74,9 @@ class Claiming:
         places = [Place(name, limits.get(name)) for name in places_of(tracker.name, pipeline)]
         begun = await self.store.intents.begin_claim(
             self.recording.intent(case, _CLAIMED, "", run=run),
-            lock_key=case.lock.key,
-            token=case.lock.token,
+            lock=case.lock,
             loop_limit=rules.loop_limit,
             loop_window=rules.loop_window,
-            lock_ttl=self.store.times.lock,
             places=places,
         )
         loop = gates.within_loop_limit(begun.claims, rules.loop_limit, rules.loop_window)

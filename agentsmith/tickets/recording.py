@@ -53,8 +53,7 @@ class Recording:
         return await self.store.intents.decide(
             case.ticket.id,
             intent,
-            lock_key=case.lock.key,
-            token=case.lock.token,
+            lock=case.lock,
             look_in=LOOK_AGAIN,
             after_settling=after_settling,
             unqueue=unqueue,
@@ -64,6 +63,4 @@ class Recording:
 
     async def adopt(self, ticket: TicketId, lock: Lease) -> Intent | None:
         """Take over what somebody recorded and did not get published."""
-        return await self.store.intents.adopt(
-            ticket, lock_key=lock.key, token=lock.token, look_in=self.store.times.lock
-        )
+        return await self.store.intents.adopt(ticket, lock=lock, look_in=self.store.times.lock)

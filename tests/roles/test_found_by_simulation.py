@@ -136,7 +136,7 @@ async def test_a_claim_that_died_is_remembered_until_something_can_be_done_about
     await store.pins.keep(ticket, Pin(text_hash("Fix it", "please")))
     async with holding(store, tracker.platform, ticket) as lock:
         claim = Intent(ticket, "local", key, 0, an_edge(Status.PENDING, Status.ENQUEUED), "run-1")
-        begun = await store.intents.decide(ticket, claim, lock_key=lock.key, token=lock.token, look_in=0)
+        begun = await store.intents.decide(ticket, claim, lock=lock, look_in=0)
         assert begun.word == "decided"
         await raw.set(store.keys.settling, "1", px=60_000)
         await world.parts.looks.repair_read(tracker, await tracker.get(key), lock)
@@ -206,9 +206,7 @@ async def test_a_dead_run_whose_request_was_taken_again_is_left_to_its_taker(wor
     await world.housekeeping.sweep()
     assert await world.statuses(key) == {Status.IN_PROGRESS}
     async with holding(world.store, "local", request.ticket) as lock:
-        begun = await world.store.intents.decide(
-            request.ticket, None, lock_key=lock.key, token=lock.token, look_in=0, after_settling=True
-        )
+        begun = await world.store.intents.decide(request.ticket, None, lock=lock, look_in=0, after_settling=True)
     assert begun.word == "queued", "nor does a recovery whose facts are old"
     assert await raw.get(world.store.keys.fence(request.ticket)) == fence
     await world.consumer.run(payload)
@@ -262,7 +260,7 @@ async def test_a_retry_whose_signal_is_dealt_with_twice_runs_once(world: World) 
             outcome="retried by mona",
             by_person=True,
         )
-        begun = await store.intents.decide(ticket, intent, lock_key=lock.key, token=lock.token, look_in=0)
+        begun = await store.intents.decide(ticket, intent, lock=lock, look_in=0)
         assert begun.word == "decided"
     assert isinstance(await world.parts.looks.on_signal(retry), NothingToDo)
     assert isinstance(await world.claim(key), Deferred), "a look still waits for it"
@@ -473,7 +471,7 @@ async def test_what_comes_late_leaves_one_label_and_a_retry_is_not_late(world: W
         intent = Intent(
             ticket, "local", key, 0, an_edge(Status.DONE, Status.PENDING), "retry", "again", by_person=by_person
         )
-        begun = await store.intents.decide(ticket, intent, lock_key=lock.key, token=lock.token, look_in=0)
+        begun = await store.intents.decide(ticket, intent, lock=lock, look_in=0)
         told = await world.parts.publisher.publish(replace(intent, fence=begun.fence), lock=lock)
     assert told == Published(Status.PENDING if by_person else Status.DONE)
     assert await world.statuses(key) == {told.status}
@@ -486,7 +484,7 @@ async def test_P4_a_run_that_ends_late_takes_nobodys_end_off(world: World, to: S
     store, ticket = world.store, world.ticket_id(key)
     async with holding(store, "local", ticket) as lock:
         late = Intent(ticket, "local", key, 0, an_edge(Status.IN_PROGRESS, to), "run-1", "our own trouble")
-        begun = await store.intents.decide(ticket, late, lock_key=lock.key, token=lock.token, look_in=0)
+        begun = await store.intents.decide(ticket, late, lock=lock, look_in=0)
         told = await world.parts.publisher.publish(replace(late, fence=begun.fence), lock=lock)
     assert told == Published(Status.DONE)
     assert await world.statuses(key) == {Status.DONE}
@@ -595,7 +593,7 @@ async def test_an_intent_that_nobody_looks_for_is_found(world: World, raw: Any) 
         intent = Intent(
             ticket, "local", key, 0, an_edge(Status.FAILED, Status.PENDING), "retry", "again", by_person=True
         )
-        await store.intents.decide(ticket, intent, lock_key=lock.key, token=lock.token, look_in=60)
+        await store.intents.decide(ticket, intent, lock=lock, look_in=60)
     await raw.delete(store.keys.intents)
     await raw.zadd(store.keys.intents, {"local/tickets#gone": 1})
     assert isinstance(await world.claim(key), Deferred)
@@ -628,7 +626,7 @@ async def test_a_ticket_that_is_parked_before_it_runs_stays_parked_though_it_was
     await store.runs.note_follow_up(ticket, "mona")
     async with holding(store, "local", ticket) as lock:
         intent = Intent(ticket, "local", key, 0, an_edge(Status.PENDING, Status.WAITING), "parked", "text changed")
-        begun = await store.intents.decide(ticket, intent, lock_key=lock.key, token=lock.token, look_in=0)
+        begun = await store.intents.decide(ticket, intent, lock=lock, look_in=0)
         told = await world.parts.publisher.publish(replace(intent, fence=begun.fence), lock=lock)
     assert told == Published(Status.WAITING)
     payload = await store.signals.take(world.process.name, wait=0.1)

@@ -488,11 +488,11 @@ async def test_P5_a_tracker_that_never_answers_does_not_delay_the_recovery_of_ot
     local, store = world.trackers["local"], world.store
     silent = Silent(name="silent", path=world.config.data_dir / "silent", project="others", labels=world.config.labels)
     ticket = silent.ticket_id("1")
-    lock = store.keys.claim_lock(silent.platform, ticket)
-    await store.redis.set(lock, "mine", px=60_000)
+    lock = store.ticket_lock(silent.platform, ticket, "mine")
+    assert await lock.take()
     intent = Intent(ticket, "silent", "1", 0, an_edge(Status.IN_PROGRESS, Status.DONE), "r-1", outcome="succeeded")
-    await store.intents.decide(ticket, intent, lock_key=lock, token="mine", look_in=0)
-    await store.redis.delete(lock)
+    await store.intents.decide(ticket, intent, lock=lock, look_in=0)
+    await lock.release()
     monkeypatch.setattr("agentsmith.housekeeping.sweep._PATIENCE", 0.05)
     trackers = {"silent": silent, "local": local}
     looks = assemble(world.config, store, trackers).looks

@@ -226,7 +226,7 @@ async def test_a_withdrawal_that_comes_late_does_not_touch_the_comment_of_what_h
             late = Intent(
                 ticket, "local", key, 0, an_edge(Status.IN_PROGRESS, None), "r", "withdrawn", "its label is gone"
             )
-            begun = await store.intents.decide(ticket, late, lock_key=lock.key, token=lock.token, look_in=0)
+            begun = await store.intents.decide(ticket, late, lock=lock, look_in=0)
             told = await world.parts.publisher.publish(replace(late, fence=begun.fence), lock=lock)
         assert told == Published(Status.DONE)
         assert await world.statuses(key) == {Status.DONE}

@@ -34,17 +34,13 @@ DONE = an_intent(source=Status.IN_PROGRESS, to=Status.DONE, outcome="all steps s
 
 
 async def claim(store: Store, lock: Lease, number: int = 1, **changes: Any) -> Begun:
-    rules: dict[str, Any] = {"loop_limit": 5, "loop_window": 60, "lock_ttl": store.times.lock}
+    rules: dict[str, Any] = {"loop_limit": 5, "loop_window": 60}
     places = [Place(name, changes.pop(name, None)) for name in places_of("local", "fix-bug")]
-    return await store.intents.begin_claim(
-        an_intent(number), lock_key=lock.key, token=lock.token, places=places, **{**rules, **changes}
-    )
+    return await store.intents.begin_claim(an_intent(number), lock=lock, places=places, **{**rules, **changes})
 
 
 async def decide(store: Store, lock: Lease, intent: Intent | None, **changes: Any) -> Begun:
-    return await store.intents.decide(
-        TICKET, intent, lock_key=lock.key, token=lock.token, **{"look_in": 0.0, **changes}
-    )
+    return await store.intents.decide(TICKET, intent, lock=lock, **{"look_in": 0.0, **changes})
 
 
 async def publish(store: Store, intent: Intent, *, wake_now: bool = False, fresh_start: bool = False) -> bool:
@@ -297,7 +293,7 @@ async def test_an_unpublished_decision_is_adopted_under_a_new_fence(store: Store
     lease, payload = await begin(store)
     await store.runs.settle(lease, payload, DONE, look_in=0)
     lock = await locked(store)
-    adopted = await store.intents.adopt(TICKET, lock_key=lock.key, token=lock.token, look_in=60)
+    adopted = await store.intents.adopt(TICKET, lock=lock, look_in=60)
     assert adopted is not None
     assert adopted.fence > lease.fence
     assert adopted == replace(DONE, fence=adopted.fence)
@@ -310,8 +306,8 @@ async def test_an_unpublished_decision_is_adopted_under_a_new_fence(store: Store
 async def test_nothing_is_adopted_without_the_lock(store: Store) -> None:
     lease, payload = await begin(store)
     await store.runs.settle(lease, payload, DONE, look_in=0)
-    key = store.keys.claim_lock("local", TICKET)
-    assert await store.intents.adopt(TICKET, lock_key=key, token="me", look_in=60) is None
+    lock = store.ticket_lock("local", TICKET, "me")
+    assert await store.intents.adopt(TICKET, lock=lock, look_in=60) is None
     intent = await store.intents.of(TICKET)
     assert intent is not None
     assert intent.fence == lease.fence
@@ -324,7 +320,7 @@ async def test_an_intent_of_a_live_run_is_left_to_it(store: Store, raw: Any) -> 
     lease, _ = await begin(store, fence=late.fence)
     await raw.hset(store.keys.intent(TICKET), mapping=fields)
     await raw.zadd(store.keys.intents, {TICKET: 1})
-    assert await store.intents.adopt(TICKET, lock_key=lock.key, token=lock.token, look_in=60) is None
+    assert await store.intents.adopt(TICKET, lock=lock, look_in=60) is None
     assert await store.intents.to_look_at(now=time.time()) == [], "looked at again later"
     assert await store.runs.renew(lease, ttl=5) == "renewed", "its fence was not raised"
 
@@ -332,7 +328,7 @@ async def test_an_intent_of_a_live_run_is_left_to_it(store: Store, raw: Any) -> 
 async def test_an_intent_that_is_gone_is_looked_at_no_more(store: Store) -> None:
     await store.redis.zadd(store.keys.intents, {TICKET: 1}, xx=False)
     lock = await locked(store)
-    assert await store.intents.adopt(TICKET, lock_key=lock.key, token=lock.token, look_in=60) is None
+    assert await store.intents.adopt(TICKET, lock=lock, look_in=60) is None
     assert await store.intents.to_look_at(now=1e12) == []
 
 

@@ -33,7 +33,7 @@ async def test_P6_a_tick_tells_which_runs_were_overtaken(store: Store) -> None:
     assert (await store.presence.tick(a_process(), ttl=60, running={lease.ticket: lease.fence})).stops == {}
     await store.redis.delete(store.keys.heartbeat(lease.ticket))
     lock = await locked(store, 1)
-    taken = await store.intents.decide(lease.ticket, None, lock_key=lock.key, token=lock.token, look_in=1)
+    taken = await store.intents.decide(lease.ticket, None, lock=lock, look_in=1)
     for mine, told in ((lease.fence, {lease.ticket: "somebody took the ticket over"}), (taken.fence, {})):
         tick = await store.presence.tick(a_process(), ttl=60, running={lease.ticket: mine})
         assert tick.stops == told

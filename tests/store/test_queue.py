@@ -95,7 +95,7 @@ async def test_a_running_ticket_is_not_queued(store: Store) -> None:
 
 async def test_a_push_below_the_newest_fence_is_refused(store: Store) -> None:
     lock = await locked(store)
-    begun = await store.intents.decide(ticket_id(1), None, lock_key=lock.key, token=lock.token, look_in=1)
+    begun = await store.intents.decide(ticket_id(1), None, lock=lock, look_in=1)
     assert await store.queue.push(a_request(1, fence=begun.fence - 1)) is Pushed.FENCED
     assert await store.queue.push(a_request(1, fence=begun.fence)) is Pushed.PUSHED
 
@@ -110,9 +110,7 @@ async def test_a_recovery_pushes_nothing_while_redis_settles(store: Store, flush
 
 async def test_a_push_ends_the_claim_that_led_to_it(store: Store) -> None:
     lock = await locked(store)
-    begun = await store.intents.begin_claim(
-        an_intent(), lock_key=lock.key, token=lock.token, loop_limit=9, loop_window=60, lock_ttl=5
-    )
+    begun = await store.intents.begin_claim(an_intent(), lock=lock, loop_limit=9, loop_window=60)
     assert await store.queue.push(a_request(1, fence=begun.fence), loop_window=60) is Pushed.PUSHED
     assert await store.intents.of(ticket_id(1)) is None
     assert await store.intents.to_look_at(now=1e12) == []

@@ -49,7 +49,7 @@ async def taken_over(store: Store) -> int:
     """Somebody else raises the fence of the ticket."""
     lock = await locked(store, by="somebody else")
     await store.redis.delete(store.keys.heartbeat(TICKET))
-    begun = await store.intents.decide(TICKET, None, lock_key=lock.key, token=lock.token, look_in=1)
+    begun = await store.intents.decide(TICKET, None, lock=lock, look_in=1)
     await lock.release()
     assert begun.word == "decided"
     return begun.fence
