@@ -30,7 +30,7 @@ from agentsmith.domain.tracker import Tracker
 from agentsmith.guard import cgroups, strays
 from agentsmith.housekeeping.retention import Retention
 from agentsmith.housekeeping.sweep import Housekeeping, Intervals
-from agentsmith.intake.comment_commands import Talk
+from agentsmith.intake.comment_commands import CommentCommands
 from agentsmith.intake.poller import Poller
 from agentsmith.intake.signals import Intake
 from agentsmith.pipelines.context import Limits
@@ -66,7 +66,7 @@ class Parts:
 
     publisher: Publisher
     looks: Looks
-    talk: Talk
+    commands: CommentCommands
     book: Rulebook
 
     @property
@@ -80,8 +80,8 @@ def assemble(config: Config, store: Store, trackers: Mapping[str, Tracker], *, s
     book = Rulebook(config)
     publisher = Publisher(store, trackers, book.triggers)
     looks = Looks(store, trackers, publisher, book, max_attempts=config.consumer.max_attempts, shadow=shadow)
-    talk = Talk(store, trackers, looks, book, shadow=shadow)
-    return Parts(publisher, looks, talk, book)
+    commands = CommentCommands(store, trackers, looks, book, shadow=shadow)
+    return Parts(publisher, looks, commands, book)
 
 
 def run_context(
@@ -213,7 +213,7 @@ class Daemon:
 
             keeping = start("redis", opened.server.keep()) if opened.server is not None else None
             takes_signals = bool({Role.RECEIVER, Role.POLLER} & self._roles)
-            intake = Intake(store, parts.looks, self._process, talk=parts.talk) if takes_signals else None
+            intake = Intake(store, parts.looks, self._process, commands=parts.commands) if takes_signals else None
             ticking = start("presence", tick(self._config, store, self._about_us, consumer, intake))
             heard = frozenset(name for name, desk in desks.items() if desk.reader is not None)
             leaders = [start(role, work) for role, work in self._leading(store, trackers, parts, heard)]
