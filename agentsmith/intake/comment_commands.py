@@ -25,7 +25,7 @@ from agentsmith.store import Lease, Store
 from agentsmith.store.orders import Order
 from agentsmith.tickets import authority, explain
 from agentsmith.tickets.cancel import CalledOff, call_off
-from agentsmith.tickets.live_rules import Rulebook
+from agentsmith.tickets.live_rules import LiveRules
 from agentsmith.tickets.recover import Recovery
 from agentsmith.tickets.under_lock import under_lock
 
@@ -42,7 +42,7 @@ class Talk:
         store: Store,
         trackers: Mapping[str, Tracker],
         recovery: Recovery,
-        book: Rulebook,
+        book: LiveRules,
         *,
         shadow: bool = False,
     ) -> None:

@@ -51,7 +51,7 @@ from agentsmith.domain.vetting import Pin
 from agentsmith.store import Begun, Lease, Pushed, Store
 from agentsmith.store.places import Place, all_of
 from agentsmith.tickets import authority
-from agentsmith.tickets.live_rules import Rulebook
+from agentsmith.tickets.live_rules import LiveRules
 from agentsmith.tickets.publish import LOOK_AGAIN, Publisher, shows
 from agentsmith.tickets.recover import Recovery
 from agentsmith.tickets.refusals import Doing, refused, works
@@ -70,7 +70,7 @@ class Claims:
         trackers: Mapping[str, Tracker],
         publisher: Publisher,
         recovery: Recovery,
-        book: Rulebook,
+        book: LiveRules,
         *,
         shadow: bool = False,
     ) -> None:

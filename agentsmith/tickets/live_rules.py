@@ -19,7 +19,7 @@ RELOADED: Final = frozenset({"triggers", "pipelines", "agents", "allow", "claim"
 RELOADED_OF_A_TRACKER: Final = frozenset({"allow", "capacity"})
 
 
-class Rulebook:
+class LiveRules:
     """What is in force now; whoever holds it sees changes at once."""
 
     def __init__(self, config: Config) -> None:
@@ -87,16 +87,16 @@ def _until_restart(opened: Config, before: Config, new: Config) -> Config:
 class LiveTriggers:
     """Iterates over the triggers that are in force at that moment."""
 
-    def __init__(self, book: Rulebook) -> None:
-        self._book = book
+    def __init__(self, live: LiveRules) -> None:
+        self._live = live
 
     @property
     def rules(self) -> ClaimRules:
         """All the rules that they are a part of."""
-        return self._book.rules
+        return self._live.rules
 
     def __iter__(self) -> Iterator[Trigger]:
-        return iter(self._book.rules.triggers)
+        return iter(self._live.rules.triggers)
 
 
 def rules_of(config: Config) -> ClaimRules:

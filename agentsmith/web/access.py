@@ -18,8 +18,8 @@ _PASSED_ON: Final = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-real
 
 
 @dataclass(frozen=True, slots=True)
-class Doorkeeper:
-    """Lets readers in. `host` is where we listen."""
+class ReadAccess:
+    """Decides who may read. `host` is where we listen."""
 
     host: str
     token: str | None = None

@@ -18,8 +18,10 @@ from unittest.mock import patch
 from redis.asyncio import Redis
 
 from agentsmith.config import Config
-from agentsmith.daemon.build import Opened
-from agentsmith.daemon.process import Daemon, Parts, Role, assemble, leave, run_context, tick
+from agentsmith.daemon.build import Parts, Role, assemble, run_context
+from agentsmith.daemon.open import Opened
+from agentsmith.daemon.presence import leave, report
+from agentsmith.daemon.process import Daemon
 from agentsmith.domain.lifecycle import Owner, Status
 from agentsmith.domain.signal import Signal, SignalKind
 from agentsmith.domain.tracker import Move, Tracker
@@ -217,15 +219,15 @@ class World:
             context = run_context(config, Opened(store, "redis://model", None, "model"), trackers, parts)
             context = replace(context, open_guard=self.floor.open_for(actor), machine=Machine())
             agent.consumer = Consumer(
-                context, daemon._process, slots=2, max_deliveries=config.consumer.max_deliveries, take_wait=_NEVER
+                context, daemon.process, slots=2, max_deliveries=config.consumer.max_deliveries, take_wait=_NEVER
             )
             actor.start(agent.consumer.serve())
         elif name in INTAKES:
-            actor.start(Intake(store, parts.claims, daemon._process, hands=1).serve())
+            actor.start(Intake(store, parts.claims, daemon.process, hands=1).serve())
         else:
             agent.keeper = Housekeeping(store, trackers, parts.recovery, Intervals(5.0, 60.0, 600.0))
         if name not in KEEPERS:
-            actor.start(tick(config, store, lambda: daemon._process, agent.consumer))
+            actor.start(report(config, store, lambda: daemon.process, agent.consumer))
 
     def actor(self, name: str) -> Actor:
         return self.agents[name].actor
@@ -279,7 +281,7 @@ class World:
 
         async def depart() -> None:
             await consumer.drain(timeout=0)
-            await leave(agent.store, daemon._process)
+            await leave(agent.store, daemon.process)
             agent.actor.kill()
 
         self.say(f"{name} is drained")

@@ -12,7 +12,7 @@ import pytest
 import structlog
 
 from agentsmith.config import Config
-from agentsmith.daemon.process import assemble
+from agentsmith.daemon.build import assemble
 from agentsmith.domain.errors import TrackerUnavailable
 from agentsmith.domain.intent import Intent
 from agentsmith.domain.lifecycle import Status

@@ -108,7 +108,7 @@ async def test_a_consumer_of_another_configuration_starts_what_it_knows_how_to_r
 ) -> None:
     """It has the pipeline, and not the trigger: that is for whoever claims."""
     async with two_worlds(tmp_path, store, redis_url) as (ours, theirs):
-        theirs.parts.book.pipelines["work"] = ours.config.pipelines["work"]
+        theirs.parts.rules.pipelines["work"] = ours.config.pipelines["work"]
         key = await ours.open_ticket()
         await ours.claim(key)
         await theirs.run_queue()

@@ -317,12 +317,12 @@ async def test_other_rules_deserve_another_look(world: World, tmp_path: Path) ->
     key = (await world.desk.new(title="t", labels=(TRIGGER, "agent-smith:pending", "also"), actor="mona")).key
     config = world.config
     both = (*config.triggers, config.triggers[0].model_copy(update={"label": "also", "pipeline": "other"}))
-    world.parts.book.replace(config.model_copy(update={"triggers": both}))
+    world.parts.rules.replace(config.model_copy(update={"triggers": both}))
     polling = poller(world)
     await polling.poll(world.trackers["local"])
     await world.drain_signals()
     assert (await polling.poll(world.trackers["local"])).signalled == 0, "it asks for two pipelines, and was told so"
-    world.parts.book.replace(config)
+    world.parts.rules.replace(config)
     assert (await polling.poll(world.trackers["local"])).signalled == 1
     assert await signalled(world) == [key]
 

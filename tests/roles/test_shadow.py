@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from agentsmith.boottime import boottime
-from agentsmith.daemon.build import shadow_of
-from agentsmith.daemon.process import assemble
+from agentsmith.daemon.build import assemble
+from agentsmith.daemon.open import shadow_of
 from agentsmith.domain.claiming import AlreadyClaimed, Rejected, WouldClaim
 from agentsmith.domain.conversation import TakesCommands
 from agentsmith.domain.errors import Refused

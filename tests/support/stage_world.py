@@ -13,8 +13,8 @@ from typing import Any, Final
 import yaml
 
 from agentsmith.config import load
-from agentsmith.daemon.build import Opened, open_forges, open_trackers
-from agentsmith.daemon.process import Parts, Role, assemble, run_context, this_process
+from agentsmith.daemon.build import Parts, Role, assemble, run_context, this_process
+from agentsmith.daemon.open import Opened, open_forges, open_trackers
 from agentsmith.domain.claiming import ClaimOutcome
 from agentsmith.domain.lifecycle import Status
 from agentsmith.domain.signal import Signal

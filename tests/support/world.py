@@ -10,8 +10,8 @@ from pathlib import Path
 
 from agentsmith.config import Config, Pipeline, Step
 from agentsmith.config.models import for_platforms
-from agentsmith.daemon.build import Opened
-from agentsmith.daemon.process import Parts, Role, assemble, run_context, this_process
+from agentsmith.daemon.build import Parts, Role, assemble, run_context, this_process
+from agentsmith.daemon.open import Opened
 from agentsmith.domain.forge import Forge
 from agentsmith.domain.lifecycle import Status
 from agentsmith.domain.memo import Memo
