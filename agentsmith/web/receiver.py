@@ -76,9 +76,9 @@ class Receiver:
         """Answer one delivery; never raises."""
         name = request.path_params["tracker"]
         endpoint = self._endpoints.get(name)
-        status, text = (
-            (404, "there is no such tracker") if endpoint is None else await self._answer(name, endpoint, request)
-        )
+        status, text = 404, "there is no such tracker"
+        if endpoint is not None:
+            status, text = await self._answer(name, endpoint, request)
         metrics.WEBHOOKS.labels(name if endpoint else _NOBODY, str(status)).inc()
         # A reason may quote half a character, which JSON can hold and UTF-8 cannot.
         shown = text.encode("utf-8", "replace").decode()
