@@ -20,14 +20,17 @@ from agentsmith.daemon.open import Opened
 from agentsmith.daemon.presence import leave, report
 from agentsmith.daemon.reload import ConfigFile
 from agentsmith.domain.errors import StoreRefused, TrackerError
+from agentsmith.domain.hooks import KeepsDeliveries
 from agentsmith.domain.tracker import Tracker
 from agentsmith.guard import strays
+from agentsmith.housekeeping.leader import Housekeeping, Intervals
 from agentsmith.housekeeping.retention import Retention
-from agentsmith.housekeeping.sweep import Housekeeping, Intervals
+from agentsmith.intake.healer import Healer
 from agentsmith.intake.poller import Poller
 from agentsmith.intake.signals import Intake
 from agentsmith.running.consumer import Consumer
 from agentsmith.store import AWAY, Process
+from agentsmith.ticker import run_jobs
 from agentsmith.web.receiver import Endpoint
 from agentsmith.web.server import WebServer
 
@@ -146,18 +149,25 @@ async def _leave(node: Node) -> None:
 def _poll(node: Node) -> Work:
     config, store = node.config, node.opened.store
     lease = store.leadership(Role.POLLER, node.process.name)
-    poller = Poller(
-        store,
-        node.trackers,
-        node.parts.triggers,
-        {name: float(settings.poll_interval) for name, settings in config.trackers.items()},
-        {name: float(settings.slowest_poll) for name, settings in config.trackers.items()},
-        lease,
-        announced=frozenset(endpoint.tracker.name for endpoint in node.heard),
-        heal_every=config.housekeeping.heal_every,
-        public_url=config.server.public_url,
-    )
-    return lead(Role.POLLER, lease, poller.work, store.outage)
+    heard = frozenset(endpoint.tracker.name for endpoint in node.heard)
+    pollers = [
+        Poller(
+            store,
+            tracker,
+            node.parts.triggers,
+            every=config.trackers[name].poll_interval,
+            slowest=config.trackers[name].slowest_poll,
+            leading=lease,
+            announced=name in heard,
+        )
+        for name, tracker in node.trackers.items()
+    ]
+    healers = [
+        Healer(name, tracker, config.housekeeping.heal_every, config.server.public_url)
+        for name, tracker in node.trackers.items()
+        if name in heard and isinstance(tracker, KeepsDeliveries)
+    ]
+    return lead(Role.POLLER, lease, lambda: run_jobs(*(each.job() for each in (*pollers, *healers))), store.outage)
 
 
 def _keep_house(node: Node) -> Work:

@@ -25,7 +25,7 @@ from agentsmith.daemon.process import Daemon
 from agentsmith.domain.lifecycle import Owner, Status
 from agentsmith.domain.signal import Signal, SignalKind
 from agentsmith.domain.tracker import Move, Tracker
-from agentsmith.housekeeping.sweep import Housekeeping, Intervals
+from agentsmith.housekeeping.leader import Housekeeping, Intervals
 from agentsmith.intake.poller import Poller
 from agentsmith.intake.signals import Intake
 from agentsmith.pipelines.machine import Machine
@@ -263,11 +263,11 @@ class World:
     async def poll(self, name: str) -> None:
         """Have a process poll the tracker once."""
         agent = self.agents[name]
-        poller = Poller(agent.store, {NAME: agent.tracker}, agent.parts.triggers, {NAME: 60.0})
+        poller = Poller(agent.store, agent.tracker, agent.parts.triggers, 60.0)
 
         async def one_poll() -> None:
             with contextlib.suppress(Exception):
-                await poller.poll(agent.tracker)
+                await poller.poll()
 
         agent.actor.start(one_poll())
         await self.quiet()
@@ -453,9 +453,9 @@ class World:
             if child.alive:
                 child.guard.finish(0)
         await self.quiet()
-        await self.keep_house("h1", lambda keeper: keeper.sweep())
-        await self.keep_house("h1", lambda keeper: keeper.look_at(Status.IN_PROGRESS))
-        await self.keep_house("h1", lambda keeper: keeper.look_at(Status.ENQUEUED))
+        await self.keep_house("h1", lambda keeper: keeper.sweep.run_once())
+        await self.keep_house("h1", lambda keeper: keeper.stuck[Status.IN_PROGRESS].run_once())
+        await self.keep_house("h1", lambda keeper: keeper.stuck[Status.ENQUEUED].run_once())
 
     async def _left(self) -> list[str]:
         namespace = f"{self._bench.namespace}:"

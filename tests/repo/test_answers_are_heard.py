@@ -30,7 +30,7 @@ SILENT: Final = {
     ("daemon/presence.py", "restore"): "a consumer's, which answers nothing",
     ("daemon/presence.py", "settle_again"): "the same",
     ("daemon/presence.py", "put_back"): "housekeeping puts back what we leave",
-    ("housekeeping/sweep.py", "find_owners"): "only a number",
+    ("housekeeping/leader.py", "find_owners"): "only a number",
     ("housekeeping/sweep.py", "note_cycle"): "for people to read",
     ("intake/poller.py", "note_cycle"): "for people to read",
     ("tickets/publish.py", "write_sticky"): "raises when it is not written",

@@ -50,8 +50,8 @@ async def serving(world: World) -> AsyncIterator[None]:
 
 
 async def polled(world: World) -> None:
-    poller = Poller(world.store, world.trackers, world.parts.triggers, {"local": 60.0})
-    await poller.poll(world.trackers["local"])
+    poller = Poller(world.store, world.trackers["local"], world.parts.triggers, 60.0)
+    await poller.poll()
 
 
 async def test_a_look_with_another_configuration_does_not_stop_a_live_run(

@@ -18,7 +18,7 @@ from agentsmith.domain.memo import Memo
 from agentsmith.domain.signal import Signal, SignalKind
 from agentsmith.domain.ticket import TicketId
 from agentsmith.domain.tracker import Tracker
-from agentsmith.housekeeping.sweep import Housekeeping, Intervals
+from agentsmith.housekeeping.leader import Housekeeping, Intervals
 from agentsmith.intake.signals import Intake
 from agentsmith.running.consumer import Consumer
 from agentsmith.store import Process, Store
