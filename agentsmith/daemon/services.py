@@ -150,7 +150,7 @@ def _poll(node: Node) -> Work:
     config, store = node.config, node.opened.store
     lease = store.leadership(Role.POLLER, node.process.name)
     heard = frozenset(endpoint.tracker.name for endpoint in node.heard)
-    pollers = [
+    found: list[Poller | Healer] = [
         Poller(
             store,
             tracker,
@@ -162,12 +162,12 @@ def _poll(node: Node) -> Work:
         )
         for name, tracker in node.trackers.items()
     ]
-    healers = [
+    found += [
         Healer(name, tracker, config.housekeeping.heal_every, config.server.public_url)
         for name, tracker in node.trackers.items()
         if name in heard and isinstance(tracker, KeepsDeliveries)
     ]
-    return lead(Role.POLLER, lease, lambda: run_jobs(*(each.job() for each in (*pollers, *healers))), store.outage)
+    return lead(Role.POLLER, lease, lambda: run_jobs(*(each.job() for each in found)), store.outage)
 
 
 def _keep_house(node: Node) -> Work:
