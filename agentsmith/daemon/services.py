@@ -174,8 +174,8 @@ def _keep_house(node: Node) -> Work:
     store, every = node.opened.store, node.config.housekeeping
     lease = store.leadership(Role.HOUSEKEEPING, node.process.name)
     intervals = Intervals(every.sweep_every, every.stale_every, every.reconcile_every)
-    keeper = Housekeeping(store, node.trackers, node.parts.recovery, intervals, lease)
-    return lead(Role.HOUSEKEEPING, lease, keeper.work, store.outage)
+    housekeeping = Housekeeping(store, node.trackers, node.parts.recovery, intervals, lease)
+    return lead(Role.HOUSEKEEPING, lease, housekeeping.work, store.outage)
 
 
 def _take_signals(node: Node) -> Work | None:

@@ -48,7 +48,7 @@ class Polled:
 
     found: int
     signalled: int
-    looks: Mapping[TicketId, str] = field(default_factory=dict, repr=False, compare=False)
+    revisions: Mapping[TicketId, str] = field(default_factory=dict, repr=False, compare=False)
     """The revision of each ticket that was found."""
     in_hand: int = field(default=0, compare=False)
     """How many tickets of the tracker are queued or running."""
@@ -65,8 +65,8 @@ class IdleBackoff:
 
     def after(self, polled: Polled) -> float:
         """Seconds until the next poll, given what this one found."""
-        busy = polled.signalled or polled.in_hand or polled.looks != self._last
-        self._last = polled.looks
+        busy = polled.signalled or polled.in_hand or polled.revisions != self._last
+        self._last = polled.revisions
         self._pause = self.every if busy else min(self.slowest, max(self.every, self._pause) * _SLOWER)
         return self._pause
 

@@ -89,7 +89,7 @@ class Receiver:
             if endpoint.reader is None:
                 raise _Refused(401, "this tracker has no webhook_secret, so it is polled and takes no webhooks")
             incoming = await self._incoming(endpoint.reader, request)
-            return await self._hand_over(endpoint, _understood(endpoint.reader, incoming), incoming)
+            return await self._hand_over(endpoint, _read(endpoint.reader, incoming), incoming)
         except BadSignature as error:
             return self._refused(name, 401, str(error))
         except _Refused as refusal:
@@ -144,7 +144,7 @@ class Receiver:
         if isinstance(event, Uninteresting):
             log.debug("webhook ignored", tracker=endpoint.tracker.name, event_name=event.event, why=event.reason)
             return 200, f"ignored: {event.reason}"
-        if _is_our_own_word(event, endpoint):
+        if _is_our_own_comment(event, endpoint):
             return 200, "ignored: this is what we said ourselves"
         signal = signal_of(event, endpoint.tracker)
         published = await self._store.intents.last_published(signal.ticket)
@@ -157,7 +157,7 @@ class Receiver:
         return 200 if word == "seen" else 202, word
 
 
-def _understood(reader: WebhookReader, incoming: Incoming) -> TicketEvent | Uninteresting:
+def _read(reader: WebhookReader, incoming: Incoming) -> TicketEvent | Uninteresting:
     try:
         return reader.understand(incoming)
     except BadPayload as error:
@@ -165,7 +165,7 @@ def _understood(reader: WebhookReader, incoming: Incoming) -> TicketEvent | Unin
         return Uninteresting("", "unreadable", str(error))
 
 
-def _is_our_own_word(event: TicketEvent, endpoint: Endpoint) -> bool:
+def _is_our_own_comment(event: TicketEvent, endpoint: Endpoint) -> bool:
     """A comment of our own account that is no command; a person who shares the account with us may write those."""
     if event.remark is None or endpoint.me is None or event.remark.author.id != endpoint.me.id:
         return False

@@ -100,7 +100,7 @@ async def test_a_poll_sees_what_changed_on_any_trigger(world: StageWorld) -> Non
     third = world.stage.open_ticket("Fix it", [TRIGGERS[0]])
     world.stage.add_label(first, TRIGGERS[1])  # found once, although it carries both
     polled = await world.poller.poll()
-    assert set(polled.looks) == {world.tracker.ticket_id(key) for key in (first, second, third)}
+    assert set(polled.revisions) == {world.tracker.ticket_id(key) for key in (first, second, third)}
     assert polled.signalled == 1
 
 
