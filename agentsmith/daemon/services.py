@@ -105,7 +105,7 @@ class Service:
     """Does it; None where there is nothing to do here."""
     stop: Callable[[Node], Awaitable[None]] | None = None
     """Asks it to end; where there is none, it is cancelled."""
-    ended: Callable[[Node], Awaitable[None]] | None = None
+    afterwards: Callable[[Node], Awaitable[None]] | None = None
     """What is left to do once all of its stage have ended."""
 
 
@@ -130,8 +130,8 @@ class Started:
             if ending:
                 await asyncio.wait(ending.values())
             for service in ending:
-                if service.ended is not None:
-                    await service.ended(self._node)
+                if service.afterwards is not None:
+                    await service.afterwards(self._node)
 
 
 def _keep_redis(node: Node) -> Work | None:
@@ -253,7 +253,7 @@ _POLLER, _HOUSEKEEPING = frozenset({Role.POLLER}), frozenset({Role.HOUSEKEEPING}
 _RECEIVER, _CONSUMER = frozenset({Role.RECEIVER}), frozenset({Role.CONSUMER})
 
 REDIS: Final = Service("redis", _ALL, Stage.REDIS, _keep_redis)
-PRESENCE: Final = Service("presence", _ALL, Stage.PRESENCE, _report, ended=_leave)
+PRESENCE: Final = Service("presence", _ALL, Stage.PRESENCE, _report, afterwards=_leave)
 STRAYS: Final = Service("strays", _CONSUMER, Stage.PRESENCE, _end_strays)
 
 SERVICES: Final = (

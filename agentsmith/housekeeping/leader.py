@@ -56,7 +56,7 @@ class Housekeeping:
             with spending_for("housekeeping"):
                 await run_jobs(*self.jobs())
         finally:
-            await self._shared.at_once.drop()
+            await self._shared.at_once.cancel_all()
 
     def jobs(self) -> tuple[Job, ...]:
         """What is done, and when."""

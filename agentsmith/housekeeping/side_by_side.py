@@ -47,14 +47,14 @@ class SideBySide:
                     del self._under_way[key]
                     working.result()
         except BaseException:
-            await self.drop()
+            await self.cancel_all()
             raise
 
     async def do_each(self, what: str, tasks: Mapping[str, list[Task]]) -> None:
         """Do the tasks of each tracker, a few at a time."""
         await self.do(what, {tracker: partial(share, of_tracker) for tracker, of_tracker in tasks.items()})
 
-    async def drop(self) -> None:
+    async def cancel_all(self) -> None:
         """End what is under way: we no longer lead, or something failed that is not a tracker's."""
         left = list(self._under_way.values())
         self._under_way.clear()
