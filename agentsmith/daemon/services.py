@@ -134,10 +134,6 @@ class Started:
                     await service.afterwards(self._node)
 
 
-def _keep_redis(node: Node) -> Work | None:
-    return node.opened.server.keep() if node.opened.server is not None else None
-
-
 def _report(node: Node) -> Work:
     return report(node.config, node.opened.store, node.about, node.consumer, node.intake)
 
@@ -178,15 +174,7 @@ def _keep_house(node: Node) -> Work:
     return lead(Role.HOUSEKEEPING, lease, housekeeping.work, store.outage)
 
 
-def _take_signals(node: Node) -> Work | None:
-    return node.intake.serve() if node.intake is not None else None
-
-
-def _learn_own_accounts(node: Node) -> Work | None:
-    return _learn_each(node.heard) if node.heard else None
-
-
-async def _learn_each(endpoints: Iterable[Endpoint]) -> None:
+async def _learn_own_accounts(endpoints: Iterable[Endpoint]) -> None:
     async with asyncio.TaskGroup() as group:
         for endpoint in endpoints:
             group.create_task(_learn_own_account(endpoint))
@@ -203,11 +191,7 @@ async def _learn_own_account(endpoint: Endpoint) -> None:
             pause = min(300.0, pause * 2)
 
 
-def _reload(node: Node) -> Work | None:
-    return _follow(node, node.file) if node.file is not None else None
-
-
-async def _follow(node: Node, file: ConfigFile) -> None:
+async def _reload(node: Node, file: ConfigFile) -> None:
     """Put the file's rules in force whenever it changes; what is wrong with it is shown until it is right."""
 
     def apply(config: Config) -> list[str]:
@@ -221,25 +205,9 @@ async def _follow(node: Node, file: ConfigFile) -> None:
         node.process = replace(node.process, problem=problem)
 
 
-def _tidy_up(node: Node) -> Work:
-    return Retention(node.opened.store, node.config).serve()
-
-
-def _end_strays(_: Node) -> Work:
-    return strays.keep_ending()
-
-
-def _receive(node: Node) -> Work | None:
-    return node.web.serve() if node.web is not None else None
-
-
 async def _stop_receiving(node: Node) -> None:
     if node.web is not None:
         node.web.stop()
-
-
-def _consume(node: Node) -> Work | None:
-    return node.consumer.serve() if node.consumer is not None else None
 
 
 async def _drain(node: Node) -> None:
@@ -252,22 +220,33 @@ _SIGNALLED: Final = frozenset({Role.RECEIVER, Role.POLLER})
 _POLLER, _HOUSEKEEPING = frozenset({Role.POLLER}), frozenset({Role.HOUSEKEEPING})
 _RECEIVER, _CONSUMER = frozenset({Role.RECEIVER}), frozenset({Role.CONSUMER})
 
-REDIS: Final = Service("redis", _ALL, Stage.REDIS, _keep_redis)
+REDIS: Final = Service(
+    "redis", _ALL, Stage.REDIS, lambda node: node.opened.server.keep() if node.opened.server else None
+)
 PRESENCE: Final = Service("presence", _ALL, Stage.PRESENCE, _report, afterwards=_leave)
-STRAYS: Final = Service("strays", _CONSUMER, Stage.PRESENCE, _end_strays)
+STRAYS: Final = Service("strays", _CONSUMER, Stage.PRESENCE, lambda _: strays.keep_ending())
 
 SERVICES: Final = (
     REDIS,
     PRESENCE,
     Service("poller", _POLLER, Stage.FINDING, _poll),
     Service("housekeeping", _HOUSEKEEPING, Stage.FINDING, _keep_house),
-    Service("signals", _SIGNALLED, Stage.FINDING, _take_signals),
-    Service("own accounts", _RECEIVER, Stage.FINDING, _learn_own_accounts),
-    Service("configuration", _ALL, Stage.FINDING, _reload),
-    Service("retention", _CONSUMER, Stage.FINDING, _tidy_up),
+    Service("signals", _SIGNALLED, Stage.FINDING, lambda node: node.intake.serve() if node.intake else None),
+    Service(
+        "own accounts",
+        _RECEIVER,
+        Stage.FINDING,
+        lambda node: _learn_own_accounts(node.heard) if node.heard else None,
+    ),
+    Service("configuration", _ALL, Stage.FINDING, lambda node: _reload(node, node.file) if node.file else None),
+    Service("retention", _CONSUMER, Stage.FINDING, lambda node: Retention(node.opened.store, node.config).serve()),
     STRAYS,
-    Service("receiver", _RECEIVER, Stage.RECEIVING, _receive, _stop_receiving),
-    Service("consumer", _CONSUMER, Stage.RUNNING, _consume, _drain),
+    Service(
+        "receiver", _RECEIVER, Stage.RECEIVING, lambda node: node.web.serve() if node.web else None, _stop_receiving
+    ),
+    Service(
+        "consumer", _CONSUMER, Stage.RUNNING, lambda node: node.consumer.serve() if node.consumer else None, _drain
+    ),
 )
 
 
