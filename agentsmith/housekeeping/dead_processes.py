@@ -37,7 +37,7 @@ class Leftovers:
         lost = await store.queue.lost(owners)
         twice = {ticket: request for ticket, request in lost.items() if self._lost.get(ticket) == request}
         self._lost = lost
-        healed = await store.queue.forget_lost(owners, twice) + await store.signals.heal(owners)
-        if healed := healed + await align_intents(store.redis, store.keys):
-            log.warning("what stood side by side and disagreed was put right", entries=healed)
-        return healed
+        entries = await store.queue.forget_lost(owners, twice) + await store.signals.heal(owners)
+        if entries := entries + await align_intents(store.redis, store.keys):
+            log.warning("entries in redis that contradicted each other were put right", entries=entries)
+        return entries

@@ -136,7 +136,7 @@ async def _is_signalled(world: World, key: str) -> bool:
     return key in await signalled(world)
 
 
-# --- the pause between looks ------------------------------------------------------------------------------------
+# --- the pause between polls ------------------------------------------------------------------------------------
 
 
 def seen(*revisions: str, signalled: int = 0, in_hand: int = 0) -> Polled:
@@ -144,7 +144,7 @@ def seen(*revisions: str, signalled: int = 0, in_hand: int = 0) -> Polled:
     return Polled(len(looks), signalled, looks, in_hand)
 
 
-def test_the_looks_drift_apart_while_nothing_changes_up_to_a_bound() -> None:
+def test_polls_become_rarer_while_nothing_changes_up_to_a_bound() -> None:
     backoff = IdleBackoff(every=60.0, slowest=240.0)
     pauses = [backoff.after(seen("1", "1")) for _ in range(7)]
     assert pauses == [60.0, 90.0, 135.0, 202.5, 240.0, 240.0, 240.0]
@@ -190,7 +190,7 @@ async def test_an_idle_tracker_is_asked_more_rarely_and_a_busy_one_is_not(world:
     slowest = {"away": 60.0}
     work = polling(*(poller(world, name, 0.02, slowest.get(name, 0.0)) for name in world.trackers))
     try:
-        await wait_until(lambda: lively.asked > 60, what="many looks at a tracker whose pace may not drift")
+        await wait_until(lambda: lively.asked > 60, what="many polls of a tracker that may not be asked more rarely")
         # 0.02 s, and half as much again each time: after 1.2 s that is the eighth or ninth look.
         assert 3 <= still.asked < 20
     finally:
@@ -207,13 +207,13 @@ async def test_an_idle_tracker_is_asked_more_rarely_and_a_busy_one_is_not(world:
         ({"idle_poll_interval": "1s"}, 60, "every 1m"),
     ],
 )
-def test_how_far_the_looks_may_drift_is_configured(settings: dict[str, str], seconds: float, text: str) -> None:
+def test_how_rare_polls_may_become_is_configured(settings: dict[str, str], seconds: float, text: str) -> None:
     made = TrackerSettings.model_validate({"platform": "x", **settings})
     assert (made.slowest_poll, made.rhythm) == (seconds, text)
     assert LocalSettings().slowest_poll == LocalSettings().poll_interval
 
 
-def test_the_drift_too_can_be_slowed_only_so_far() -> None:
+def test_idle_polls_too_can_be_slowed_only_so_far() -> None:
     with pytest.raises(ValueError, match="not switched off"):
         TrackerSettings.model_validate({"platform": "x", "idle_poll_interval": "2d"})
 
