@@ -15,8 +15,6 @@ from agentsmith import __version__
 from agentsmith.config import Config
 from agentsmith.daemon.open import Opened
 from agentsmith.domain.forge import Forge
-from agentsmith.domain.request import PipelineRequest
-from agentsmith.domain.ticket import Ticket
 from agentsmith.domain.tracker import Tracker
 from agentsmith.guard import cgroups
 from agentsmith.intake.comment_commands import Talk
@@ -25,11 +23,9 @@ from agentsmith.pipelines.machine import Machine, try_out
 from agentsmith.pipelines.runner import user_called
 from agentsmith.running.run_work import RunContext
 from agentsmith.store import Process, Store
-from agentsmith.tickets.claim import Claims
 from agentsmith.tickets.live_rules import LiveRules, LiveTriggers
+from agentsmith.tickets.look import Looks
 from agentsmith.tickets.publish import Publisher
-from agentsmith.tickets.recover import Recovery
-from agentsmith.tickets.requests import new_request, new_run_id
 
 
 class Role(StrEnum):
@@ -46,8 +42,7 @@ class Parts:
     """Everything between the store and the trackers, built once."""
 
     publisher: Publisher
-    recovery: Recovery
-    claims: Claims
+    looks: Looks
     talk: Talk
     rules: LiveRules
 
@@ -58,24 +53,12 @@ class Parts:
 
 
 def assemble(config: Config, store: Store, trackers: Mapping[str, Tracker], *, shadow: bool = False) -> Parts:
-    """Build claim and recovery on top of a store and trackers."""
+    """Build what looks at tickets, on top of a store and trackers."""
     rules = LiveRules(config)
     publisher = Publisher(store, trackers, rules.triggers)
-    recovery = Recovery(
-        store,
-        trackers,
-        publisher,
-        triggers=rules.triggers,
-        max_attempts=config.consumer.max_attempts,
-        make_request=_request_again,
-    )
-    claims = Claims(store, trackers, publisher, recovery, rules, shadow=shadow)
-    talk = Talk(store, trackers, recovery, rules, shadow=shadow)
-    return Parts(publisher, recovery, claims, talk, rules)
-
-
-def _request_again(ticket: Ticket, pipeline: str, fence: int, attempts: int) -> PipelineRequest:
-    return new_request(ticket, pipeline, run=new_run_id(), fence=fence, attempt=attempts, wake="re-enqueued")
+    looks = Looks(store, trackers, publisher, rules, max_attempts=config.consumer.max_attempts, shadow=shadow)
+    talk = Talk(store, trackers, looks, rules, shadow=shadow)
+    return Parts(publisher, looks, talk, rules)
 
 
 def run_context(

@@ -170,7 +170,7 @@ def _keep_house(node: Node) -> Work:
     store, every = node.opened.store, node.config.housekeeping
     lease = store.leadership(Role.HOUSEKEEPING, node.process.name)
     intervals = Intervals(every.sweep_every, every.stale_every, every.reconcile_every)
-    housekeeping = Housekeeping(store, node.trackers, node.parts.recovery, intervals, lease)
+    housekeeping = Housekeeping(store, node.trackers, node.parts.looks, intervals, lease)
     return lead(Role.HOUSEKEEPING, lease, housekeeping.work, store.outage)
 
 

@@ -220,7 +220,7 @@ def runs_nowhere() -> GateResult:
     return GateResult(Gate.LEASE, True, "it is neither queued nor running")
 
 
-def goes_in_circles(claims: int, limit: int, window: float, *, first: float | None = None) -> GateResult:
+def within_loop_limit(claims: int, limit: int, window: float, *, first: float | None = None) -> GateResult:
     """Pass a ticket that was claimed so often within `window`; if that is too often, `first` is when it began."""
     times = {0: "not claimed", 1: "claimed once"}.get(claims, f"claimed {claims} times")
     saw = f"{times} within {_span(window)}, claim.loop_limit is {limit}"

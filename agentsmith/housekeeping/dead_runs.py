@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from agentsmith.domain.recovery import Life
+from agentsmith.domain.facts import Life
 from agentsmith.housekeeping.passes import Result, Shared
 from agentsmith.housekeeping.side_by_side import Task
 

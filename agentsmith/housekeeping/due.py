@@ -18,7 +18,7 @@ async def wake_due(shared: Shared, result: Result) -> None:
     found: dict[str, list[Task]] = {}
 
     async def wake(tracker: str, key: str, ticket: TicketId) -> None:
-        await shared.recovery.wake(tracker, key, ticket)
+        await shared.looks.wake(tracker, key, ticket)
         result.woken += 1
 
     for ticket, tracker, key in await store.intents.due(now=await store.clock()):
@@ -48,7 +48,7 @@ class DueTimes:
                 await self.shared.attempt(result, ticket.id, partial(self._recall, result, tracker, ticket))
 
     async def _recall(self, result: Result, tracker: Tracker, ticket: Ticket) -> None:
-        if await self.shared.recovery.recall(tracker.name, ticket.key, ticket.id):
+        if await self.shared.looks.remembered.restore_due(tracker, ticket):
             result.recalled += 1
         elif not await self.shared.store.runs.remembers(ticket.id):
             self.shared.foreign[ticket.id] = ticket.revision

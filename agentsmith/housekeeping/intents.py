@@ -8,7 +8,6 @@ from agentsmith.domain.ticket import TicketId
 from agentsmith.domain.tracker import Tracker
 from agentsmith.housekeeping.passes import Result, Shared
 from agentsmith.housekeeping.side_by_side import Task
-from agentsmith.tickets.lock import holding
 
 
 async def finish_intents(shared: Shared, result: Result, *, postpone: float) -> None:
@@ -17,8 +16,7 @@ async def finish_intents(shared: Shared, result: Result, *, postpone: float) -> 
     found: dict[str, list[Task]] = {}
 
     async def finish(tracker: Tracker, ticket: TicketId) -> None:
-        async with holding(shared.store, tracker.platform, ticket) as lock:
-            await shared.recovery.finish_intent(ticket, tracker, lock)
+        await shared.looks.finish(tracker, ticket)
         result.finished += 1
 
     for ticket in await intents.to_look_at(now=await shared.store.clock()):

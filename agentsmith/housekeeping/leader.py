@@ -15,7 +15,7 @@ from agentsmith.housekeeping.stuck import Stuck
 from agentsmith.housekeeping.sweep import Sweep
 from agentsmith.store import LeaderLease, Store
 from agentsmith.ticker import Job, Ticker, run_jobs
-from agentsmith.tickets.recover import Recovery
+from agentsmith.tickets.look import Looks
 from agentsmith.trackers.http import spending_for
 
 _PATIENCE: Final = 5.0
@@ -38,13 +38,13 @@ class Housekeeping:
         self,
         store: Store,
         trackers: Mapping[str, Tracker],
-        recovery: Recovery,
+        looks: Looks,
         intervals: Intervals,
         lease: LeaderLease | None = None,
     ) -> None:
         """`lease` is the leadership under which cycles are noted; without one nobody contends."""
         self.intervals, self._store, self._was_settling = intervals, store, False
-        self._shared = shared = Shared(store, trackers, recovery)
+        self._shared = shared = Shared(store, trackers, looks)
         self.sweep = Sweep(shared, intervals.stale, lease)
         self.stuck = {status: Stuck(shared, status) for status in (Status.IN_PROGRESS, Status.ENQUEUED)}
         self.leftovers, self.due = Leftovers(store), DueTimes(shared)

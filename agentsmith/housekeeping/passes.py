@@ -10,15 +10,15 @@ from typing import Any
 import structlog
 
 from agentsmith.bounded import Bounded
+from agentsmith.domain.actions import Nothing, NotOurs
 from agentsmith.domain.errors import LeaseLost, TrackerError
 from agentsmith.domain.lifecycle import Status
-from agentsmith.domain.recovery import Leave, NotOurs
 from agentsmith.domain.ticket import Ticket, TicketId
 from agentsmith.domain.tracker import Tracker
 from agentsmith.housekeeping.side_by_side import SideBySide, Task
 from agentsmith.store import Store
 from agentsmith.tickets.lock import LockBusy
-from agentsmith.tickets.recover import Recovery
+from agentsmith.tickets.look import Looks
 
 log = structlog.get_logger()
 
@@ -52,14 +52,14 @@ class Shared:
 
     store: Store
     trackers: Mapping[str, Tracker]
-    recovery: Recovery
+    looks: Looks
     at_once: SideBySide = field(default_factory=SideBySide)
     foreign: Bounded[TicketId, str] = field(default_factory=lambda: Bounded(10_000))
     """Revisions of tickets that turned out to be another installation's: until they change, they stay so."""
 
     def is_foreign(self, ticket: Ticket) -> bool:
         """Whether a ticket is another installation's, as far as we know."""
-        return not self.recovery.routes(ticket) and self.foreign.get(ticket.id) == ticket.revision
+        return not self.looks.remembered.routes(ticket) and self.foreign.get(ticket.id) == ticket.revision
 
     async def on_every_tracker(
         self, what: str, result: Result, look: Callable[[Tracker], Coroutine[Any, Any, None]]
@@ -89,10 +89,10 @@ class Shared:
         """Bring a ticket back if nobody has it; `listed` is how it looked on the tracker."""
 
         async def recover() -> None:
-            action = await self.recovery.recover(tracker, key, ticket)
+            action = await self.looks.repair(tracker, key, ticket)
             if isinstance(action, NotOurs) and listed is not None:
                 self.foreign[ticket] = listed.revision
-            elif not isinstance(action, Leave | NotOurs):
+            elif not isinstance(action, Nothing | NotOurs):
                 result.recovered += 1
                 log.info("recovered", ticket=ticket, action=type(action).__name__)
 

@@ -25,7 +25,7 @@ from agentsmith.intake.labels import prepare_labels
 from agentsmith.intake.unannounced import report_unannounced
 from agentsmith.store import LeaderLease, Store
 from agentsmith.ticker import Job, Ticker
-from agentsmith.tickets.claim import turned_away
+from agentsmith.tickets.claiming import turned_away
 from agentsmith.tickets.live_rules import LiveTriggers
 from agentsmith.tickets.refusals import LACKING, Doing, refused, works
 from agentsmith.trackers.http import spending_for

@@ -12,8 +12,8 @@ from typing import Final
 import structlog
 
 from agentsmith.domain import gates
-from agentsmith.domain.claiming import Asked
 from agentsmith.domain.errors import Refused
+from agentsmith.domain.facts import RunNow
 from agentsmith.domain.gates import GateResult, Policy
 from agentsmith.domain.lifecycle import Status
 from agentsmith.domain.request import text_hash
@@ -52,7 +52,7 @@ async def judge(
     tracker: Tracker,
     ticket: Ticket,
     rules: ClaimRules,
-    asked: Asked | None = None,
+    asked: RunNow | None = None,
     *,
     pin: Pin | None = None,
     remembered: Remembered | None = None,

@@ -86,11 +86,12 @@ def _tells(intent: Intent) -> bool:
 def _late(tracker: Tracker, seen: Ticket, intent: Intent) -> Status | None:
     """The end that the ticket shows already, if the intent has to leave it at that.
 
-    Final is final (P4): a recovery or a withdrawal that comes late changes nothing, unless a person asked for it.
+    Final is final (P4): whatever comes late changes nothing, unless a person asked for it. That holds for the end of a
+    run, too: Redis may forget that another run of the ticket was begun since, and ended.
     """
-    if intent.by_person or intent.to not in (Status.PENDING, Status.ENQUEUED, None):
+    ended = {status for status in tracker.labels.statuses(seen.labels) if status.final}
+    if intent.by_person or intent.to in ended:
         return None
-    ended = [status for status in tracker.labels.statuses(seen.labels) if status.final]
     return max(ended, key=lambda status: status.rank, default=None)
 
 
@@ -133,13 +134,28 @@ class Publisher:
             return intent
         told = f"Run `{intent.run}` ended: {intent.outcome}. It runs once more, as {by} asked meanwhile."
         note = f"{told}\n\n{intent.note}" if intent.note else told
-        return replace(intent, to=Status.PENDING, note=note, due=None, by_person=True)
+        return intent.diverted(Status.PENDING, note=note, due=None, by_person=True)
 
-    async def _move(self, tracker: Tracker, ticket: Ticket, intent: Intent, lock: Lease) -> PublishOutcome:
-        move = Move(intent.source, intent.to, intent.run, intent.fence, deadline=lock.trust.until)
-        match await tracker.move(ticket, move):
+    async def move(
+        self, tracker: Tracker, ticket: Ticket, intent: Intent, *, until: float, words: Words | None = None
+    ) -> MoveOutcome:
+        """Move the label along the intent's edge: the one place where a label is moved.
+
+        The write ends by `until`. `words` are what our comment is to say, where the platform takes both at once. What a
+        person has to mend before it can work is told once.
+        """
+        move = Move(intent.source, intent.to, intent.run, intent.fence, deadline=until, say=words)
+        outcome = await tracker.move(ticket, move)
+        match outcome:
             case Applied() | AlreadySo():
                 await works(self._store, tracker, Doing.READING, Doing.LABELLING)
+            case Forbidden(lacking=True) as no:
+                return replace(no, reason=await refused(self._store, tracker, Doing.LABELLING, no))
+        return outcome
+
+    async def _move(self, tracker: Tracker, ticket: Ticket, intent: Intent, lock: Lease) -> PublishOutcome:
+        match await self.move(tracker, ticket, intent, until=lock.trust.until):
+            case Applied() | AlreadySo():
                 return await self._settled(tracker, intent, intent.to, intent.outcome)
             case LostRace(ticket=seen):
                 return await self._overtaken(tracker, seen, intent, lock)
@@ -148,18 +164,12 @@ class Publisher:
             case Forbidden(reason=reason, lacking=False):
                 log.error("the tracker refuses our label", ticket=intent.ticket, reason=reason)
                 return await self._later(intent, reason, _AFTER_REFUSAL)
-            case Forbidden() as no:
-                why = await refused(self._store, tracker, Doing.LABELLING, no)
-                return await self._later(intent, why, _AFTER_REFUSAL, told=True)
+            case Forbidden(reason=reason):
+                return await self._later(intent, reason, _AFTER_REFUSAL, told=True)
             case Limited(retry_at=retry_at, reason=reason):
                 return await self._later(intent, reason, retry_at - time.time())
             case Unknown(reason=reason):
                 return await self._later(intent, reason, LOOK_AGAIN)
-
-    async def heard(self, tracker: Tracker, outcome: MoveOutcome) -> None:
-        """What somebody else's move met is people's business if only they can do something about it."""
-        if isinstance(outcome, Forbidden) and outcome.lacking:
-            await refused(self._store, tracker, Doing.LABELLING, outcome)
 
     async def _overtaken(self, tracker: Tracker, seen: Ticket, intent: Intent, lock: Lease) -> PublishOutcome:
         late = _late(tracker, seen, intent)

@@ -13,11 +13,14 @@ ROOMS: Final = ("tickets", "intake", "running", "housekeeping", "daemon")
 """Where the store and trackers are asked."""
 ANSWERS: Final = (*sorted((PRODUCT / "store").glob("*.py")), PRODUCT / "domain" / "tracker.py")
 """Where those are defined whose answers matter, beside the two that publish."""
-PUBLISHING: Final = frozenset({"publish", "decide_and_publish"})
+PUBLISHING: Final = frozenset({"publish", "record_and_publish"})
 SILENT: Final = {
-    ("tickets/claim.py", "drop"): "a claim that did not come about; an intent that is another's by now stands",
-    ("tickets/recover.py", "drop"): "the same",
-    ("tickets/claim.py", "request_stop"): "what has ended meanwhile needs no stop",
+    ("tickets/claiming.py", "drop"): "a claim that did not come about; an intent that is another's by now stands",
+    ("tickets/facts.py", "drop"): "the same",
+    ("tickets/apply.py", "request_stop"): "what has ended meanwhile needs no stop",
+    ("tickets/apply.py", "publish"): "the intent stands until it is published, and housekeeping finds it",
+    ("tickets/look.py", "publish"): "the same",
+    ("tickets/recording.py", "publish"): "the same",
     ("running/consumer.py", "acknowledge_and_take"): "takes nothing; what is not in our list needs no acknowledgement",
     ("running/run.py", "acknowledge_and_take"): "the same",
     ("running/consumer.py", "bury"): "what is not in our list is somebody else's to bury",
@@ -34,8 +37,6 @@ SILENT: Final = {
     ("housekeeping/sweep.py", "note_cycle"): "for people to read",
     ("intake/poller.py", "note_cycle"): "for people to read",
     ("tickets/publish.py", "write_sticky"): "raises when it is not written",
-    ("tickets/recover.py", "publish"): "the intent stands until it is published, and housekeeping finds it",
-    ("tickets/recover.py", "decide_and_publish"): "the time stays due until it is decided",
     ("intake/comment_commands.py", "send"): "merged means that it waits already",
 }
 """Which answers are thrown away where, and why that is well."""
@@ -69,7 +70,9 @@ def _asked(call: ast.Call) -> str:
 
 def test_every_answer_is_heard_or_there_is_a_reason_why_not() -> None:
     deciding, files = _deciding(), [file for room in ROOMS for file in sorted((PRODUCT / room).rglob("*.py"))]
-    thrown = {(str(file.relative_to(PRODUCT)), name) for file in files for name in _thrown_away(file) if name in deciding}
+    thrown = {
+        (str(file.relative_to(PRODUCT)), name) for file in files for name in _thrown_away(file) if name in deciding
+    }
     assert {"tidy", "move", "settle", "push", "decide"} <= deciding
     assert thrown - set(SILENT) == set(), "hear the answer, or say here why it does not matter"
     assert set(SILENT) - thrown == set(), "these are heard by now"
