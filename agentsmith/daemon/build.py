@@ -17,7 +17,7 @@ from agentsmith.daemon.open import Opened
 from agentsmith.domain.forge import Forge
 from agentsmith.domain.tracker import Tracker
 from agentsmith.guard import cgroups
-from agentsmith.intake.comment_commands import Talk
+from agentsmith.intake.comment_commands import CommentCommands
 from agentsmith.pipelines.context import Limits
 from agentsmith.pipelines.machine import Machine, try_out
 from agentsmith.pipelines.runner import user_called
@@ -43,7 +43,7 @@ class Parts:
 
     publisher: Publisher
     looks: Looks
-    talk: Talk
+    commands: CommentCommands
     rules: LiveRules
 
     @property
@@ -57,8 +57,8 @@ def assemble(config: Config, store: Store, trackers: Mapping[str, Tracker], *, s
     rules = LiveRules(config)
     publisher = Publisher(store, trackers, rules.triggers)
     looks = Looks(store, trackers, publisher, rules, max_attempts=config.consumer.max_attempts, shadow=shadow)
-    talk = Talk(store, trackers, looks, rules, shadow=shadow)
-    return Parts(publisher, looks, talk, rules)
+    commands = CommentCommands(store, trackers, looks, rules, shadow=shadow)
+    return Parts(publisher, looks, commands, rules)
 
 
 def run_context(

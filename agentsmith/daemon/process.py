@@ -89,7 +89,7 @@ class Daemon:
                 take_wait=min(1.0, self._config.lease.renew_every),
             )
         if self._roles & {Role.RECEIVER, Role.POLLER}:
-            node.intake = Intake(opened.store, parts.looks, self.process, talk=parts.talk)
+            node.intake = Intake(opened.store, parts.looks, self.process, commands=parts.commands)
         return node
 
     def _web(self, node: Node, listener: socket.socket) -> WebServer:

@@ -44,7 +44,7 @@ class Deferred:
     """Whether something went wrong, so that the next wait is longer; it did not if merely the time had not come."""
     looked: bool = True
     """Whether anything was seen of the ticket that is worth remembering."""
-    told: bool = False
+    warned: bool = False
     """Whether people were warned of the reason already, so that it need not be said each time."""
 
 

@@ -1,4 +1,4 @@
-"""Talk: carries out what people ask for in comments, `/agent-smith retry` and the like, each comment once.
+"""Carries out what people ask for in comments, `/agent-smith retry` and the like, each comment once.
 
 A webhook only says that there may be a command. The comment is read again by its id, its author is held against
 `allow` like whoever sets a label, and only then does anything happen. Strangers get no answer at all.
@@ -32,8 +32,8 @@ log = structlog.get_logger()
 _SHOWN: Final = 60
 
 
-class Talk:
-    """Obeys commands in comments."""
+class CommentCommands:
+    """Carries out commands in comments."""
 
     def __init__(
         self,
@@ -47,16 +47,16 @@ class Talk:
         self._store, self._trackers, self._looks = store, trackers, looks
         self._book, self._shadow = book, shadow
 
-    async def obey(self, signal: Signal) -> LookOutcome:
+    async def carry_out(self, signal: Signal) -> LookOutcome:
         """Carry out the command in the comment that the signal names; never raises for a tracker's failure."""
         tracker = self._trackers.get(signal.tracker)
         if tracker is None:
             return NothingToDo(f"no tracker is called {signal.tracker!r}")
         if not isinstance(tracker, TakesCommands):
             return NothingToDo(f"{tracker.platform} takes no commands")
-        return await self._looks.tried(signal, tracker, lambda lock: self._hear(tracker, tracker, signal, lock))
+        return await self._looks.tried(signal, tracker, lambda lock: self._read(tracker, tracker, signal, lock))
 
-    async def _hear(self, tracker: Tracker, voice: TakesCommands, signal: Signal, lock: Lease) -> LookOutcome:
+    async def _read(self, tracker: Tracker, voice: TakesCommands, signal: Signal, lock: Lease) -> LookOutcome:
         ticket = await tracker.get(signal.key)
         remark = await voice.remark(ticket, signal.remark)
         if remark is None:
@@ -80,12 +80,12 @@ class Talk:
             # Redis forgot it, the ticket did not.
             await self._store.orders.done(tracker.name, remark.id)
             return NothingToDo(f"{shown!r} was carried out before")
-        told, answer = await self._carry_out(tracker, ticket, command, remark, lock)
+        done, answer = await self._do(tracker, ticket, command, remark, lock)
         if answer or seen is Acknowledged.NO_WAY:
-            await tracker.say(ticket, answer or f"**agentsmith**: {told}.", deadline=lock.trust.until)
+            await tracker.say(ticket, answer or f"**agentsmith**: {done}.", deadline=lock.trust.until)
         await self._store.orders.done(tracker.name, remark.id)
-        log.info("command", ticket=ticket.id, command=command.word[:_SHOWN], by=remark.author.name, outcome=told)
-        return NothingToDo(f"{shown!r} of {remark.author.name!r}: {told}")
+        log.info("command", ticket=ticket.id, command=command.word[:_SHOWN], by=remark.author.name, outcome=done)
+        return NothingToDo(f"{shown!r} of {remark.author.name!r}: {done}")
 
     async def _acknowledge(
         self, voice: TakesCommands, ticket: Ticket, remark: Remark, lock: Lease
@@ -93,11 +93,11 @@ class Talk:
         try:
             return await voice.acknowledge(ticket, remark.id, deadline=lock.trust.until)
         except (Refused, Unauthorized) as error:
-            # Whoever may not react may still obey.
+            # Whoever may not react may still carry it out.
             log.warning("a comment could not be acknowledged", ticket=ticket.id, error=str(error))
             return None
 
-    async def _carry_out(
+    async def _do(
         self, tracker: Tracker, ticket: Ticket, command: Command, remark: Remark, lock: Lease
     ) -> tuple[str, str]:
         """Do it; answers what was done, and what is to be said on the ticket, if anything."""
@@ -134,9 +134,9 @@ class Talk:
         if status in (Status.PENDING, Status.ENQUEUED) and asked is not None:
             return "the run that is about to begin gets it", ""
         elsewhere = " for something else" if status is Status.WAITING else ""
-        told = f"it does not wait for an answer: it is {status.value}{elsewhere}"
+        done = f"it does not wait for an answer: it is {status.value}{elsewhere}"
         retry = f"`/{tracker.labels.prefix} retry`"
-        return told, f"**agentsmith**: {told}. To have it run again, write {retry}."
+        return done, f"**agentsmith**: {done}. To have it run again, write {retry}."
 
     async def _retry(self, tracker: Tracker, ticket: Ticket, remark: Remark, cause: str) -> tuple[str, str]:
         rules, by = self._book.rules, remark.author.name

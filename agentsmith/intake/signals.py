@@ -21,7 +21,7 @@ from agentsmith.domain.outcomes import (
     recorded_as,
 )
 from agentsmith.domain.signal import MalformedSignal, Signal, SignalKind, Taken
-from agentsmith.intake.comment_commands import Talk
+from agentsmith.intake.comment_commands import CommentCommands
 from agentsmith.store import AWAY, Process, Store
 from agentsmith.tickets.look import Looks
 from agentsmith.trackers.http import spending_for
@@ -42,8 +42,8 @@ class Intake:
     looks: Looks
     process: Process
     hands: int = 4
-    talk: Talk | None = None
-    """Who obeys commands in comments."""
+    commands: CommentCommands | None = None
+    """Carries out commands in comments."""
     _adopt: bool = False
 
     async def serve(self) -> None:
@@ -118,7 +118,7 @@ class Intake:
     async def _outcome(self, signal: Signal, payload: str) -> LookOutcome:
         if signal.kind is not SignalKind.COMMAND:
             return await self.looks.on_signal(signal, taken=Taken(self.process.name, payload))
-        return await self.talk.obey(signal) if self.talk else NothingToDo("no commands are taken here")
+        return await self.commands.carry_out(signal) if self.commands else NothingToDo("no commands are taken here")
 
 
 def _tell(signal: Signal, outcome: LookOutcome) -> None:
@@ -129,8 +129,8 @@ def _tell(signal: Signal, outcome: LookOutcome) -> None:
         case Rejected(gates=gates):
             closed = gates[-1]
             known.info("rejected", gate=closed.gate.value, saw=closed.saw, remedy=closed.remedy)
-        case Deferred(why=why, wait=wait, told=told):
-            (known.debug if told else known.info)("deferred", why=why, wait=round(wait, 3))
+        case Deferred(why=why, wait=wait, warned=warned):
+            (known.debug if warned else known.info)("deferred", why=why, wait=round(wait, 3))
         case Held(why=why):
             known.info("held back", why=why)
         case WouldClaim(why=why):

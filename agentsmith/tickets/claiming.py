@@ -174,7 +174,7 @@ class Claiming:
             case Limited(retry_at=retry_at, reason=reason):
                 return Deferred(reason, max(0.0, retry_at - time.time()))
             case Forbidden(reason=reason, lacking=lacking):
-                return Deferred(reason, max(backoff, LOOK_AGAIN), told=lacking)
+                return Deferred(reason, max(backoff, LOOK_AGAIN), warned=lacking)
 
     async def _push(
         self, case: Case, request: PipelineRequest, intent: Intent, words: Words, now: RunNow | None

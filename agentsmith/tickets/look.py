@@ -104,7 +104,7 @@ class Looks:
         except TicketNotFound as error:
             return NothingToDo(f"there is no such ticket: {error}")
         except LACKING as error:
-            return Deferred(await refused(self._store, tracker, Doing.READING, error), backoff, told=True)
+            return Deferred(await refused(self._store, tracker, Doing.READING, error), backoff, warned=True)
         except TrackerError as error:
             wait = error.retry_at - time.time() if error.retry_at else backoff
             return Deferred(f"the tracker failed: {error}", max(wait, 0.0))

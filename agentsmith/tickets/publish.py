@@ -116,7 +116,7 @@ class Publisher:
             return await self._settled(tracker, intent, intent.to, "the ticket is gone")
         except LACKING as error:
             why = await refused(self._store, tracker, Doing.READING, error)
-            return await self._later(intent, why, _AFTER_REFUSAL, told=True)
+            return await self._later(intent, why, _AFTER_REFUSAL, warned=True)
         except TrackerError as error:
             wait = LOOK_AGAIN if error.retryable else _AFTER_REFUSAL
             return await self._later(intent, str(error), error.retry_at - time.time() if error.retry_at else wait)
@@ -132,8 +132,8 @@ class Publisher:
             by = "someone" if sticky is not None and sticky.memo is not None and sticky.memo.follow_up else None
         if by is None:
             return intent
-        told = f"Run `{intent.run}` ended: {intent.outcome}. It runs once more, as {by} asked meanwhile."
-        note = f"{told}\n\n{intent.note}" if intent.note else told
+        ended = f"Run `{intent.run}` ended: {intent.outcome}. It runs once more, as {by} asked meanwhile."
+        note = f"{ended}\n\n{intent.note}" if intent.note else ended
         return intent.diverted(Status.PENDING, note=note, due=None, by_person=True)
 
     async def move(
@@ -165,7 +165,7 @@ class Publisher:
                 log.error("the tracker refuses our label", ticket=intent.ticket, reason=reason)
                 return await self._later(intent, reason, _AFTER_REFUSAL)
             case Forbidden(reason=reason):
-                return await self._later(intent, reason, _AFTER_REFUSAL, told=True)
+                return await self._later(intent, reason, _AFTER_REFUSAL, warned=True)
             case Limited(retry_at=retry_at, reason=reason):
                 return await self._later(intent, reason, retry_at - time.time())
             case Unknown(reason=reason):
@@ -209,11 +209,11 @@ class Publisher:
         )
         return Published(status)
 
-    async def _later(self, intent: Intent, why: str, wait: float, *, told: bool = False) -> NotYet:
-        """`told` says that people were warned of the reason already."""
+    async def _later(self, intent: Intent, why: str, wait: float, *, warned: bool = False) -> NotYet:
+        """`warned` says that people were warned of the reason already."""
         wait = max(1.0, wait)
         await self._store.intents.postpone(intent.ticket, wait=wait)
-        (log.debug if told else log.warning)("not published yet", ticket=intent.ticket, to=intent.to, why=why)
+        (log.debug if warned else log.warning)("not published yet", ticket=intent.ticket, to=intent.to, why=why)
         return NotYet(why, time.time() + wait)
 
     async def words(self, ticket: Ticket, status: Status | None, intent: Intent) -> Words:

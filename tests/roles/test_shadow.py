@@ -33,7 +33,7 @@ async def world(tmp_path: Path, store: Store, redis_url: str) -> AsyncIterator[W
         trackers: dict[str, Tracker] = {name: ReadOnly(tracker) for name, tracker in world.trackers.items()}
         world.trackers = trackers
         world.parts = assemble(world.config, store, trackers, shadow=True)
-        world.intake = Intake(store, world.parts.looks, world.process, talk=world.parts.talk)
+        world.intake = Intake(store, world.parts.looks, world.process, commands=world.parts.commands)
         yield world
 
 

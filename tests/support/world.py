@@ -145,7 +145,7 @@ async def open_world(
                 parts=parts,
                 process=process,
                 consumer=consumer,
-                intake=Intake(store, parts.looks, process, talk=parts.talk),
+                intake=Intake(store, parts.looks, process, commands=parts.commands),
                 housekeeping=Housekeeping(store, trackers, parts.looks, every),
             )
         finally:

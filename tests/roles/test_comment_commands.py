@@ -15,7 +15,7 @@ from agentsmith.domain.outcomes import Deferred, LookOutcome, NothingToDo, Rejec
 from agentsmith.domain.signal import Signal, SignalKind
 from agentsmith.domain.ticket import Actor, Ticket
 from agentsmith.domain.tracker import Access
-from agentsmith.intake.comment_commands import Talk
+from agentsmith.intake.comment_commands import CommentCommands
 from agentsmith.store import Store
 from agentsmith.store.orders import Order
 from tests.support.world import TRIGGER, World, open_world
@@ -35,7 +35,7 @@ async def says(world: World, key: str, text: str, *, actor: str = "mona") -> Sig
 
 
 async def obey(world: World, signal: Signal) -> LookOutcome:
-    return await world.parts.talk.obey(signal)
+    return await world.parts.commands.carry_out(signal)
 
 
 async def signals(world: World) -> list[Signal]:
@@ -224,10 +224,10 @@ async def test_a_tracker_that_is_away_is_asked_again_later(world: World, monkeyp
 
 async def test_a_shadow_obeys_nothing(world: World) -> None:
     key = await world.open_ticket("agent-smith:failed", TRIGGER)
-    talk = Talk(world.store, world.trackers, world.parts.looks, world.parts.rules, shadow=True)
+    commands = CommentCommands(world.store, world.trackers, world.parts.looks, world.parts.rules, shadow=True)
     signal = await says(world, key, "/agent-smith retry")
     before = await world.comments(key)
-    assert isinstance(await talk.obey(signal), WouldClaim)
+    assert isinstance(await commands.carry_out(signal), WouldClaim)
     assert not await signals(world)
     assert await world.comments(key) == before
 
