@@ -78,7 +78,7 @@ def run_context(
         publisher=parts.publisher,
         pipelines=parts.rules.pipelines,
         triggers=parts.triggers,
-        policy=lambda tracker: parts.rules.rules.policies[tracker],
+        policy=lambda tracker: parts.rules.in_force.policies[tracker],
         limits=Limits.of(config),
         kill_grace=config.consumer.kill_grace,
         data_dir=config.data_dir,

@@ -25,7 +25,7 @@ class LiveRules:
     def __init__(self, config: Config) -> None:
         self._opened = self._latest = config
         """What the process was started with, and what was read last."""
-        self.rules = rules_of(config)
+        self.in_force = rules_of(config)
         self.pipelines: dict[str, Pipeline] = dict(config.pipelines)
         self.agents: dict[str, Agent] = dict(config.agents)
 
@@ -41,7 +41,7 @@ class LiveRules:
         """
         _refuse_accidents(self._latest, config)
         in_force = _until_restart(self._opened, self._latest, config)
-        self.rules = rules_of(in_force)
+        self.in_force = rules_of(in_force)
         self.pipelines.clear()
         self.pipelines.update(in_force.pipelines)
         self.agents.clear()
@@ -93,10 +93,10 @@ class LiveTriggers:
     @property
     def rules(self) -> ClaimRules:
         """All the rules that they are a part of."""
-        return self._live.rules
+        return self._live.in_force
 
     def __iter__(self) -> Iterator[Trigger]:
-        return iter(self._live.rules.triggers)
+        return iter(self._live.in_force.triggers)
 
 
 def rules_of(config: Config) -> ClaimRules:

@@ -126,7 +126,7 @@ async def test_a_rejected_ticket_is_remembered_until_it_changes(world: World) ->
     key = (await world.desk.new(title="t", labels=("agent-smith:done", TRIGGER), actor="mona")).key
     await world.claim(key)
     ticket = (await world.desk.show(key)).ticket
-    remembered = turned_away(ticket, world.parts.rules.rules)
+    remembered = turned_away(ticket, world.parts.rules.in_force)
     assert await world.store.signals.rejected([ticket.id]) == {ticket.id: remembered}
 
 

@@ -121,7 +121,7 @@ async def test_what_needs_a_restart_is_named(watched: Watched) -> None:
         await wait_until(lambda: bool(watched.problems), what="the change")
     assert watched.problems == ["takes effect after a restart: server, trackers.local"]
     assert watched.labels == ["two"]
-    assert watched.rules.rules.capacity.trackers == {"local": 3}
+    assert watched.rules.in_force.capacity.trackers == {"local": 3}
 
 
 @pytest.mark.parametrize("text", ["", "\n", "# all\n# gone\n", "---\n", "{}\n"])
@@ -175,12 +175,12 @@ async def test_a_tracker_that_is_renamed_keeps_its_rules_until_the_restart(tmp_p
     rules = LiveRules(
         load_text(tmp_path, f"trackers: {{web: {tracker}, other: {tracker.replace('/web', '/o')}}}\n" + rest % "web")
     )
-    before = rules.rules
+    before = rules.in_force
     for name in ("site", "page"):
         renamed = f"trackers: {{{name}: {tracker}, other: {tracker.replace('/web', '/o')}}}\n" + rest % name
         assert rules.replace(load_text(tmp_path, renamed)) == [f"trackers.{name}", "trackers.web"]
-        assert rules.rules.policies["web"] == before.policies["web"]
-        assert rules.rules.capacity.trackers["web"] == 3
+        assert rules.in_force.policies["web"] == before.policies["web"]
+        assert rules.in_force.capacity.trackers["web"] == 3
         on_web = [t.label for t in rules.triggers if not t.trackers or "web" in t.trackers]
         assert sorted(on_web) == ["one", "two"]
 
@@ -200,9 +200,9 @@ async def test_another_prefix_waits_for_the_restart_with_all_that_belongs_to_it(
 
 async def test_the_same_rules_have_the_same_digest_in_every_process(watched: Watched) -> None:
     again = LiveRules(watched.read())
-    assert again.rules.digest == watched.rules.rules.digest
+    assert again.in_force.digest == watched.rules.in_force.digest
     watched.write(SECOND)
-    assert LiveRules(watched.read()).rules.digest != again.rules.digest
+    assert LiveRules(watched.read()).in_force.digest != again.in_force.digest
 
 
 OTHER_VALUES: tuple[object, ...] = (
@@ -266,9 +266,9 @@ def test_every_setting_is_in_force_after_a_reload_or_said_to_need_a_restart(tmp_
         top = ".".join(path[:2]) if path[0] == "trackers" and len(path) > 1 else path[0]
         live = path[0] in RELOADED or (path[0] == "trackers" and path[-1] in RELOADED_OF_A_TRACKER)
         assert live or any(name == top or name.startswith(f"{top}.") for name in waiting), f"{path}: not a word of it"
-        assert rules.rules.policies.keys() >= first.trackers.keys(), path
+        assert rules.in_force.policies.keys() >= first.trackers.keys(), path
         assert {trigger.pipeline for trigger in rules.triggers} <= rules.pipelines.keys(), path
-        assert rules.rules == rules_of(rules._latest), path
+        assert rules.in_force == rules_of(rules._latest), path
     assert untried == ["run.runner"], "which has one value only"
 
 
