@@ -1,10 +1,10 @@
-"""When periodic work is due. APScheduler decides when; whoever waits for the beat owns the work."""
+"""When periodic work is due. APScheduler decides when; whoever waits for the tick owns the work."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 
 from apscheduler.executors.debug import DebugExecutor
@@ -12,39 +12,55 @@ from apscheduler.schedulers.asyncio import AsyncIOScheduler
 
 
 @dataclass(slots=True)
-class Beat:
-    """An interval that rings. Rings that nobody was ready for count as one."""
+class Ticker:
+    """Ticks at an interval. Ticks that nobody was ready for count as one."""
 
     every: float
     jitter: float = 0.0
-    ring: asyncio.Event = field(default_factory=asyncio.Event)
+    due: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set it to have the work done now."""
 
     async def next(self) -> None:
-        """Wait for the next ring, but not much longer than the interval.
+        """Wait for the next tick, but not much longer than the interval.
 
-        The scheduler goes by the wall clock. When that is set back, it would ring again only once the clock has caught
+        The scheduler goes by the wall clock. When that is set back, it would tick again only once the clock has caught
         up, and whoever leads would keep everybody else from the work until then.
         """
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(1.5 * self.every + 2 * self.jitter):
-                await self.ring.wait()
-        self.ring.clear()
+                await self.due.wait()
+        self.due.clear()
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """Work that is done at every tick, one at a time."""
+
+    name: str
+    ticker: Ticker
+    run: Callable[[], Awaitable[object]]
+
+    async def repeat(self) -> None:
+        """Do it at every tick, for ever."""
+        while True:
+            await self.ticker.next()
+            await self.run()
 
 
 @contextlib.asynccontextmanager
-async def beating(beats: Mapping[str, Beat]) -> AsyncIterator[None]:
-    """Let every beat ring at once, and then at its interval, until the block is left."""
+async def scheduled(jobs: Iterable[Job]) -> AsyncIterator[None]:
+    """Let the ticker of every job tick at once, and then at its interval, until the block is left."""
     # This executor calls the job right here in the event loop. The usual one would set the event, which is not made
     # for that, from a thread, and complain about jobs that the shutdown cancels.
     scheduler = AsyncIOScheduler(timezone="UTC", executors={"default": DebugExecutor()})
-    for name, beat in beats.items():
-        beat.ring.set()
+    for job in jobs:
+        job.ticker.due.set()
         scheduler.add_job(
-            beat.ring.set,
+            job.ticker.due.set,
             "interval",
-            seconds=beat.every,
-            jitter=beat.jitter or None,
-            id=name,
+            seconds=job.ticker.every,
+            jitter=job.ticker.jitter or None,
+            id=job.name,
             coalesce=True,
             max_instances=100,  # it only sets an event; on a busy machine two may meet
             misfire_grace_time=None,
@@ -56,8 +72,8 @@ async def beating(beats: Mapping[str, Beat]) -> AsyncIterator[None]:
         scheduler.shutdown(wait=False)
 
 
-async def repeat(beat: Beat, work: Callable[[], Awaitable[object]]) -> None:
-    """Do `work` at every ring, one at a time, for ever."""
-    while True:
-        await beat.next()
-        await work()
+async def run_jobs(*jobs: Job) -> None:
+    """Do every job now and then at its ticks, for ever; the first that fails ends them all."""
+    async with scheduled(jobs), asyncio.TaskGroup() as group:
+        for job in jobs:
+            group.create_task(job.repeat())

@@ -26,8 +26,8 @@ from agentsmith.cli import output, reach, session
 from agentsmith.config import Config, find_file
 from agentsmith.config.env_file import readable_by_others
 from agentsmith.config.steps import NEEDS_CODE
-from agentsmith.daemon.build import open_forges, open_trackers, webhook_readers
-from agentsmith.daemon.process import Role
+from agentsmith.daemon.build import Role
+from agentsmith.daemon.open import open_forges, open_trackers, webhook_readers
 from agentsmith.domain.errors import (
     AgentSmithError,
     ConfigError,

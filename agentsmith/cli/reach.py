@@ -12,7 +12,7 @@ from urllib.parse import quote, urlsplit
 from agentsmith.cli import output
 from agentsmith.config import Config
 from agentsmith.config.lacking import demand, lacks_in
-from agentsmith.daemon.build import Opened, lease_times
+from agentsmith.daemon.open import Opened, lease_times
 from agentsmith.domain.errors import StoreUnavailable
 from agentsmith.domain.signal import Signal, SignalKind
 from agentsmith.domain.ticket import Ticket

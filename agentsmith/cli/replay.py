@@ -8,7 +8,7 @@ from typing import Any
 
 from agentsmith.cli import output, reach, session
 from agentsmith.config import Config
-from agentsmith.daemon.build import Opened, open_trackers, webhook_readers
+from agentsmith.daemon.open import Opened, open_trackers, webhook_readers
 from agentsmith.domain.errors import ConfigError, StoreUnavailable
 from agentsmith.domain.webhook import BadPayload, TicketEvent
 from agentsmith.intake.deliveries import Kept, signal_of

@@ -17,8 +17,8 @@ from agentsmith.config.lacking import demand
 from agentsmith.config.models import secrets_in
 from agentsmith.config.names import choices
 from agentsmith.config.steps import NEEDS_CODE, AgentSettings
-from agentsmith.daemon.build import open_forges, open_trackers
 from agentsmith.daemon.foreground import Foreground, open_foreground
+from agentsmith.daemon.open import open_forges, open_trackers
 from agentsmith.domain.errors import ConfigError
 from agentsmith.domain.gates import GateResult, is_asked_for, is_open, is_pending
 from agentsmith.domain.gates import chosen as chosen_by_label

@@ -12,8 +12,8 @@ from typing import Final
 from agentsmith.boottime import boottime
 from agentsmith.cli import finding, output, reach, session
 from agentsmith.config import Config
-from agentsmith.daemon.build import open_store, open_trackers
-from agentsmith.daemon.process import Parts, assemble
+from agentsmith.daemon.build import Parts, assemble
+from agentsmith.daemon.open import open_store, open_trackers
 from agentsmith.domain.facts import IN_HAND
 from agentsmith.domain.gates import Gate, is_open, is_triggered, matching
 from agentsmith.domain.lifecycle import Status, resolve

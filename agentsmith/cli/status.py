@@ -11,7 +11,7 @@ from typing import Any, Final
 from agentsmith.cli import output, reach, session
 from agentsmith.cli.status_view import view
 from agentsmith.config import Config
-from agentsmith.daemon.build import Opened, open_trackers
+from agentsmith.daemon.open import Opened, open_trackers
 from agentsmith.domain.errors import ConfigError, StoreRefused
 from agentsmith.domain.lifecycle import Status
 from agentsmith.domain.request import MalformedRequest, PipelineRequest

@@ -13,7 +13,7 @@ from rich.text import Text
 from agentsmith.cli import finding, output, reach, session
 from agentsmith.cli.reach import Word
 from agentsmith.config import Config
-from agentsmith.daemon.build import open_trackers
+from agentsmith.daemon.open import open_trackers
 from agentsmith.domain.conversation import command_in
 from agentsmith.domain.errors import ConfigError, TicketNotFound
 from agentsmith.domain.lifecycle import Status, resolve

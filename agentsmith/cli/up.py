@@ -15,8 +15,9 @@ import structlog
 from agentsmith import __version__, logs
 from agentsmith.cli import output, session
 from agentsmith.config import Config, Trigger, find_file
-from agentsmith.daemon.build import open_trackers, shadow_of
-from agentsmith.daemon.process import Daemon, Role, Up
+from agentsmith.daemon.build import Role
+from agentsmith.daemon.open import open_trackers, shadow_of
+from agentsmith.daemon.process import Daemon, Up
 from agentsmith.daemon.reload import ConfigFile
 from agentsmith.domain.errors import TrackerError
 from agentsmith.domain.hooks import PATH

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from agentsmith.cli import finding, output, reach, session
 from agentsmith.config import Config
-from agentsmith.daemon.build import open_trackers, shadow_of
+from agentsmith.daemon.open import open_trackers, shadow_of
 from agentsmith.domain.errors import SecretMissing, TrackerError
 from agentsmith.domain.gates import Gate
 from agentsmith.domain.lifecycle import Status

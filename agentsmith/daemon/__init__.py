@@ -1,1 +1,2 @@
-"""One process: everything is built here once, its services are started, watched, reloaded, and ended in order."""
+"""One process. What the configuration names is opened (`open`), put together (`build`), and served: `services` lists
+what runs, for which role, and in which order it ends; `process` is the daemon, `foreground` one ticket at a shell."""

@@ -1,134 +1,106 @@
-"""Opening what a configuration names: the store, with our own Redis if none is configured, trackers and forges."""
+"""Built once per process: what stands between the store and the trackers, and what its runs share."""
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable
+import os
+import re
+import socket
+import time
+import uuid
+from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TypeVar
+from enum import StrEnum
 
-from agentsmith import logs
+from agentsmith import __version__
 from agentsmith.config import Config
-from agentsmith.config.lacking import demand
-from agentsmith.domain.errors import StoreRefused, StoreUnavailable
+from agentsmith.daemon.open import Opened
 from agentsmith.domain.forge import Forge
 from agentsmith.domain.tracker import Tracker
-from agentsmith.domain.webhook import WebhookReader
-from agentsmith.store import LeaseTimes, Outage, Store
-from agentsmith.store.server.binary import ServerUnavailable
-from agentsmith.store.server.embedded import EmbeddedServer
-from agentsmith.tickets.lock import LabelLocks
-from agentsmith.trackers import forges as code
-from agentsmith.trackers import registry
-from agentsmith.trackers.http import Shared
+from agentsmith.guard import cgroups
+from agentsmith.intake.comment_commands import CommentCommands
+from agentsmith.pipelines.context import Limits
+from agentsmith.pipelines.machine import Machine, try_out
+from agentsmith.pipelines.runner import user_called
+from agentsmith.running.run_work import RunContext
+from agentsmith.store import Process, Store
+from agentsmith.tickets.live_rules import LiveRules, LiveTriggers
+from agentsmith.tickets.look import Looks
+from agentsmith.tickets.publish import Publisher
 
-T = TypeVar("T")
+
+class Role(StrEnum):
+    """What a process can do; all of it unless told otherwise."""
+
+    RECEIVER = "receiver"
+    POLLER = "poller"
+    CONSUMER = "consumer"
+    HOUSEKEEPING = "housekeeping"
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
-    """A store that answers, its address, and the server that we keep for it, if it is ours."""
+class Parts:
+    """Everything between the store and the trackers, built once."""
 
-    store: Store
-    url: str
-    server: EmbeddedServer | None
-    version: str
+    publisher: Publisher
+    looks: Looks
+    commands: CommentCommands
+    rules: LiveRules
+
+    @property
+    def triggers(self) -> LiveTriggers:
+        """The triggers in force."""
+        return self.rules.triggers
 
 
-def shadow_of(config: Config) -> Config:
-    """The same configuration with a memory of its own: a shadow takes nothing from a daemon beside it."""
-    return config.model_copy(
-        update={"redis": config.redis.model_copy(update={"namespace": f"{config.redis.namespace}:shadow"})}
+def assemble(config: Config, store: Store, trackers: Mapping[str, Tracker], *, shadow: bool = False) -> Parts:
+    """Build what looks at tickets, on top of a store and trackers."""
+    rules = LiveRules(config)
+    publisher = Publisher(store, trackers, rules.triggers)
+    looks = Looks(store, trackers, publisher, rules, max_attempts=config.consumer.max_attempts, shadow=shadow)
+    commands = CommentCommands(store, trackers, looks, rules, shadow=shadow)
+    return Parts(publisher, looks, commands, rules)
+
+
+def run_context(
+    config: Config,
+    opened: Opened,
+    trackers: Mapping[str, Tracker],
+    parts: Parts,
+    forges: Mapping[str, Forge] | None = None,
+) -> RunContext:
+    """What the runs of this process share."""
+    cgroups.check(config.run.limits)
+    user, forges = user_called(config.run.user), forges or {}
+    return RunContext(
+        store=opened.store,
+        redis_url=opened.url,
+        trackers=trackers,
+        publisher=parts.publisher,
+        pipelines=parts.rules.pipelines,
+        triggers=parts.triggers,
+        policy=lambda tracker: parts.rules.in_force.policies[tracker],
+        limits=Limits.of(config),
+        kill_grace=config.consumer.kill_grace,
+        data_dir=config.data_dir,
+        settings=config.run,
+        agents=parts.rules.agents,
+        forges=forges,
+        user=user,
+        machine=Machine(
+            lambda: try_out(config.data_dir, limits=config.run.limits, user=user, git=bool(forges)),
+        ),
     )
 
 
-def lease_times(config: Config) -> LeaseTimes:
-    """The durations that the store needs."""
-    lease = config.lease
-    return LeaseTimes(
-        ttl=lease.ttl,
-        renew_every=lease.renew_every,
-        margin=lease.margin,
-        lock=lease.claim_lock,
-        leader=lease.leader,
+def this_process(config: Config, roles: frozenset[Role]) -> Process:
+    """How this process calls itself; the name is unique and fit for a key."""
+    host = re.sub(r"[^A-Za-z0-9.-]+", "-", socket.gethostname()) or "host"
+    return Process(
+        name=f"{host}-{os.getpid()}-{uuid.uuid4().hex[:6]}",
+        host=host,
+        pid=os.getpid(),
+        roles=tuple(sorted(roles)),
+        slots=config.consumer.slots if Role.CONSUMER in roles else 0,
+        started=time.time(),
+        version=__version__,
     )
-
-
-@contextlib.asynccontextmanager
-async def open_store(config: Config, *, until: asyncio.Event | None = None) -> AsyncIterator[Opened]:
-    """Connect to the configured Redis, or to our own, and check that it can serve us.
-
-    One that is there, but refuses or has no room for now, is waited for until the event is set; without one it is not.
-    """
-    for secret in config.secrets():
-        logs.register_secret(secret)
-    async with contextlib.AsyncExitStack() as stack:
-        server: EmbeddedServer | None = None
-        if config.redis.url is not None:
-            url = demand(config.redis.url.get_secret_value())
-        else:
-            binary = Path(config.redis.server) if config.redis.server else None
-            server = EmbeddedServer(config.data_dir, binary=binary)
-            await _patiently(server.start, Outage(), until)
-            stack.push_async_callback(server.stop)
-            url = server.url
-        store = Store(url, times=lease_times(config), namespace=config.redis.namespace)
-        await stack.enter_async_context(store)
-        yield Opened(store, url, server, await _patiently(store.check, store.outage, until))
-
-
-async def _patiently(step: Callable[[], Awaitable[T]], outage: Outage, until: asyncio.Event | None) -> T:
-    """Do `step`, again and again while it is refused for now and the event is not set."""
-    while True:
-        try:
-            result = await step()
-        except ServerUnavailable as error:
-            raise StoreUnavailable(str(error)) from None
-        except StoreRefused as refused:
-            if until is None or until.is_set():
-                raise
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(outage.noticed(refused)):
-                    await until.wait()
-        else:
-            outage.over()
-            return result
-
-
-def webhook_readers(config: Config) -> dict[str, WebhookReader | None]:
-    """Who reads each tracker's webhooks; None where they are refused."""
-    return registry.webhook_readers(config)
-
-
-@contextlib.asynccontextmanager
-async def open_trackers(config: Config, store: Store | None = None) -> AsyncIterator[dict[str, Tracker]]:
-    """Make every configured tracker; none of them is asked anything yet.
-
-    With a store, all replicas on it keep within the platforms' limits together, and out of each other's way.
-    """
-    async with contextlib.AsyncExitStack() as stack:
-        trackers = registry.build(config, _shared(store))
-        for tracker in trackers.values():
-            stack.push_async_callback(tracker.aclose)
-        yield trackers
-
-
-@contextlib.asynccontextmanager
-async def open_forges(config: Config, store: Store | None = None) -> AsyncIterator[dict[str, Forge]]:
-    """Make the forge of every tracker whose tickets are about some code, by the tracker's name.
-
-    None of them is asked anything yet. With a store they keep within the platforms' limits together with the trackers.
-    """
-    async with contextlib.AsyncExitStack() as stack:
-        forges = code.build(config, _shared(store))
-        for forge in {id(forge): forge for forge in forges.values()}.values():
-            stack.push_async_callback(forge.aclose)
-        yield forges
-
-
-def _shared(store: Store | None) -> Shared:
-    if store is None:
-        return Shared()
-    return Shared(governor=store.quotas, ledger=store.quotas, label_lock=LabelLocks(store))

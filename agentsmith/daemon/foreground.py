@@ -10,17 +10,15 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from agentsmith.config import Config, Pipeline
-from agentsmith.daemon.build import Opened, open_forges, open_store, open_trackers
-from agentsmith.daemon.process import Parts, assemble, leave, run_context, this_process, tick
+from agentsmith.daemon.build import assemble, run_context, this_process
+from agentsmith.daemon.open import open_forges, open_store, open_trackers
+from agentsmith.daemon.services import PRESENCE, REDIS, STRAYS, Node, Started
 from agentsmith.domain.facts import RunNow
 from agentsmith.domain.lifecycle import Status, resolve
 from agentsmith.domain.outcomes import Deferred, LookOutcome
 from agentsmith.domain.signal import Signal
 from agentsmith.domain.ticket import Ticket, TicketId
-from agentsmith.domain.tracker import Tracker
-from agentsmith.guard import strays
 from agentsmith.running.consumer import Consumer
-from agentsmith.store import Process
 
 _CLAIM_WITHIN: Final = 10.0
 _LONGEST_WAIT: Final = 1.0
@@ -30,29 +28,25 @@ _LONGEST_WAIT: Final = 1.0
 class Foreground:
     """A process that runs single tickets on demand."""
 
-    config: Config
-    opened: Opened
-    trackers: Mapping[str, Tracker]
-    parts: Parts
-    process: Process
+    node: Node
     consumer: Consumer
 
     async def claim(self, ticket: Ticket, pipeline: str, by: str) -> LookOutcome:
         """Take the ticket on, for this process alone; waits a moment for others who look at it."""
         signal = Signal(ticket.tracker, ticket.key, ticket.id, cause=f"{by} asked for it")
-        now = RunNow(pipeline, by, self.process.name)
+        now = RunNow(pipeline, by, self.node.process.name)
         give_up = time.monotonic() + _CLAIM_WITHIN
         while True:
-            outcome = await self.parts.looks.on_signal(signal, now)
+            outcome = await self.node.parts.looks.on_signal(signal, now)
             if not isinstance(outcome, Deferred) or time.monotonic() > give_up:
                 return outcome
             await asyncio.sleep(min(outcome.wait, _LONGEST_WAIT))
 
     async def run(self, ticket: Ticket) -> Status:
         """Run what was claimed; answers what the ticket's label says then."""
-        for payload in await self.opened.store.queue.in_hand(self.process.name):
+        for payload in await self.node.opened.store.queue.in_hand(self.node.process.name):
             await self.consumer.run(payload)
-        tracker = self.trackers[ticket.tracker]
+        tracker = self.node.trackers[ticket.tracker]
         return resolve(tracker.labels.statuses((await tracker.get(ticket.key)).labels))
 
     def stop(self, ticket: TicketId, reason: str) -> None:
@@ -73,14 +67,9 @@ async def open_foreground(config: Config, pipelines: Mapping[str, Pipeline]) -> 
         context = replace(context, pipelines={**context.pipelines, **pipelines})
         limit = config.consumer.max_deliveries
         consumer = Consumer(context, process, slots=1, max_deliveries=limit, take_wait=1.0)
-        beside = [asyncio.create_task(tick(config, opened.store, lambda: process, consumer))]
-        beside.append(asyncio.create_task(strays.keep_ending()))
-        if opened.server is not None:
-            beside.append(asyncio.create_task(opened.server.keep()))
+        node = Node(config, process, opened, trackers, parts, consumer)
+        beside = Started((REDIS, PRESENCE, STRAYS), node, asyncio.create_task)
         try:
-            yield Foreground(config, opened, trackers, parts, process, consumer)
+            yield Foreground(node, consumer)
         finally:
-            await leave(opened.store, process)
-            for task in beside:
-                task.cancel()
-            await asyncio.wait(beside)
+            await beside.stop()

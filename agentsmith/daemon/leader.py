@@ -63,18 +63,18 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
 
 async def _while_trusted(lease: LeaderLease, work: Work, outage: Outage) -> None:
     working = asyncio.ensure_future(work())
-    keeping = asyncio.create_task(_keep(lease, outage))
+    renewing = asyncio.create_task(_renew(lease, outage))
     try:
-        await asyncio.wait({working, keeping}, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait({working, renewing}, return_when=asyncio.FIRST_COMPLETED)
     finally:
-        for task in (working, keeping):
+        for task in (working, renewing):
             task.cancel()
-        await asyncio.wait({working, keeping})
+        await asyncio.wait({working, renewing})
     if not working.cancelled():
         working.result()
 
 
-async def _keep(lease: LeaderLease, outage: Outage) -> None:
+async def _renew(lease: LeaderLease, outage: Outage) -> None:
     """Renew until the lease is lost; ends inside the trust window, so that the work can end there too."""
     every = lease.ttl / 3
     wait = every

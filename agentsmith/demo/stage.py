@@ -20,7 +20,7 @@ import yaml
 
 from agentsmith.config import Config, load
 from agentsmith.config.names import choices
-from agentsmith.daemon.build import open_forges, open_store, open_trackers
+from agentsmith.daemon.open import open_forges, open_store, open_trackers
 from agentsmith.demo import code
 from agentsmith.demo.actors import Process, Troupe
 from agentsmith.demo.venue import LOCAL, Engine, Venue, open_local

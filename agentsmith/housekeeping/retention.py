@@ -29,7 +29,7 @@ from agentsmith.git.locks import FileLock
 from agentsmith.pipelines import record
 from agentsmith.pipelines.workplace import WORKSPACES, lock_of
 from agentsmith.store import AWAY, Store
-from agentsmith.ticker import Beat, beating
+from agentsmith.ticker import Job, Ticker, scheduled
 
 log = structlog.get_logger()
 
@@ -69,18 +69,19 @@ class Retention:
     async def serve(self) -> None:
         """Tidy up at once and then at every interval, for ever."""
         every = self.config.housekeeping.tidy_every
-        beat = Beat(every, jitter=every / 10)
-        async with beating({"retention": beat}):
-            while True:
-                await beat.next()
-                try:
-                    await self.tidy_up()
-                except AWAY as error:
-                    await asyncio.sleep(self.store.outage.noticed(error))
-                except OSError as error:
-                    log.warning("old workspaces and logs could not be removed", error=str(error))
+        job = Job("retention", Ticker(every, jitter=every / 10), self._try)
+        async with scheduled([job]):
+            await job.repeat()
 
-    async def tidy_up(self) -> Removed:
+    async def _try(self) -> None:
+        try:
+            await self.run_once()
+        except AWAY as error:
+            await asyncio.sleep(self.store.outage.noticed(error))
+        except OSError as error:
+            log.warning("old workspaces and logs could not be removed", error=str(error))
+
+    async def run_once(self) -> Removed:
         """Remove what is too old or too much, once."""
         halt, loop = threading.Event(), asyncio.get_running_loop()
 

@@ -23,7 +23,7 @@ from agentsmith.domain.tracker import Tracker
 from agentsmith.domain.webhook import Remark
 from agentsmith.store import Lease, Seen, Store
 from agentsmith.tickets import authority, explain
-from agentsmith.tickets.live_rules import Rulebook
+from agentsmith.tickets.live_rules import LiveRules
 from agentsmith.tickets.look import Looks
 
 log = structlog.get_logger()
@@ -39,12 +39,12 @@ class CommentCommands:
         store: Store,
         trackers: Mapping[str, Tracker],
         looks: Looks,
-        book: Rulebook,
+        rules: LiveRules,
         *,
         shadow: bool = False,
     ) -> None:
         self._store, self._trackers, self._looks = store, trackers, looks
-        self._book, self._shadow = book, shadow
+        self._rules, self._shadow = rules, shadow
 
     async def carry_out(self, signal: Signal) -> LookOutcome:
         """Carry out the command in the comment that the signal names; never raises for a tracker's failure."""
@@ -66,7 +66,7 @@ class CommentCommands:
         if remark.author.bot and remark.author.id == (await tracker.me()).id:
             return NothingToDo("the comment is our own")
         shown = f"/{tracker.labels.prefix} {command.word[:_SHOWN]}"
-        gate = await authority.may_command(tracker, remark.author, shown, self._book.rules.policies[tracker.name])
+        gate = await authority.may_command(tracker, remark.author, shown, self._rules.in_force.policies[tracker.name])
         if not gate.passed:
             return Rejected((gate,))
         if self._shadow:
@@ -138,7 +138,7 @@ class CommentCommands:
         return done, f"**agentsmith**: {done}. To have it run again, write {retry}."
 
     async def _retry(self, tracker: Tracker, ticket: Ticket, remark: Remark, cause: str) -> tuple[str, str]:
-        rules, by = self._book.rules, remark.author.name
+        rules, by = self._rules.in_force, remark.author.name
         for gate in (gates.is_open(ticket), gates.is_triggered(ticket, rules.triggers)):
             if not gate.passed:
                 return f"cannot run: {gate.saw}", f"**agentsmith**: it cannot run: {gate.saw}; {gate.remedy}."

@@ -51,8 +51,8 @@ class Kept:
     @classmethod
     def from_json(cls, text: str) -> Kept:
         """Read back what `to_json` wrote, in this release or another."""
-        payload = json.loads(text)
-        return cls(**{each.name: payload[each.name] for each in fields(cls) if each.name in payload})
+        kept = json.loads(text)
+        return cls(**{each.name: kept[each.name] for each in fields(cls) if each.name in kept})
 
 
 def signal_of(event: TicketEvent, tracker: Tracker) -> Signal:

@@ -44,7 +44,7 @@ from agentsmith.domain.ticket import Ticket
 from agentsmith.store import DeadLetter, Pushed, Store
 from agentsmith.tickets.claiming import Claiming, turned_away
 from agentsmith.tickets.facts import Case
-from agentsmith.tickets.live_rules import Rulebook
+from agentsmith.tickets.live_rules import LiveRules
 from agentsmith.tickets.publish import Publisher, shows
 from agentsmith.tickets.recording import Recording
 from agentsmith.tickets.remembered import Remembered
@@ -64,7 +64,7 @@ class Applying:
     recording: Recording
     claiming: Claiming
     remembered: Remembered
-    book: Rulebook
+    rules: LiveRules
 
     async def apply(
         self, case: Case, wish: Wish, action: Action, *, backoff: float, taken: Taken | None
@@ -122,7 +122,7 @@ class Applying:
                 return await self.claiming.park_changed(case)
             case TurnAway():
                 # Until it changes, the poller need not ask again.
-                await self.store.signals.note_rejected(ticket.id, turned_away(ticket, self.book.rules))
+                await self.store.signals.note_rejected(ticket.id, turned_away(ticket, self.rules.in_force))
                 return Rejected(case.gates)
         assert_never(action)
 
@@ -161,7 +161,7 @@ class Applying:
         if word in ("in-flight", "leased"):
             await self.store.runs.request_stop(case.ticket.id, f"{WITHDRAWN}{outcome}")
             return NothingToDo(outcome)
-        return Deferred(f"not withdrawn yet: {word}", self.book.rules.retry_backoff)
+        return Deferred(f"not withdrawn yet: {word}", self.rules.in_force.retry_backoff)
 
     async def _waiting_run(self, case: Case) -> str:
         payload = await self.store.queue.request_of(case.ticket.id)
@@ -176,7 +176,7 @@ class Applying:
         word = await self.recording.record_and_publish(intent, case, taken=taken)
         if word in ("decided", "put back"):
             return NothingToDo(action.outcome if word == "decided" else "somebody else was given the signal meanwhile")
-        return Deferred(f"not retried yet: {word}", self.book.rules.retry_backoff)
+        return Deferred(f"not retried yet: {word}", self.rules.in_force.retry_backoff)
 
     async def _wake(self, case: Case, action: Wake) -> LookOutcome:
         intent = self.recording.intent(case, action.edge, "its time has come")
@@ -232,7 +232,7 @@ class Applying:
 
     def _request(self, case: Case, fence: int) -> PipelineRequest:
         """What is pushed again, or written down as given up."""
-        ticket, triggers = case.ticket, self.book.triggers
+        ticket, triggers = case.ticket, self.rules.triggers
         attempts = case.facts.remains.attempts if case.facts.remains is not None else 0
         wanted = next(iter(chosen(ticket, triggers) or matching(ticket, triggers)), None)
         # Another configuration's: what it runs we do not know, and only a letter about its end is to be written.

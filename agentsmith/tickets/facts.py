@@ -16,7 +16,7 @@ from agentsmith.domain.ticket import Ticket
 from agentsmith.domain.tracker import Tracker
 from agentsmith.store import Lease, RunLease, Store
 from agentsmith.tickets import authority
-from agentsmith.tickets.live_rules import Rulebook
+from agentsmith.tickets.live_rules import LiveRules
 from agentsmith.tickets.remembered import Remembered
 
 
@@ -47,7 +47,7 @@ class FactFinder:
     """Finds out what there is to know about a ticket."""
 
     store: Store
-    book: Rulebook
+    rules: LiveRules
     remembered: Remembered
     max_attempts: int
 
@@ -70,10 +70,10 @@ class FactFinder:
                 return await self._remains(case)
             case Fact.SET_AGAIN:
                 labelled = case.lease.labelled if case.lease is not None else ""
-                by = await authority.set_again(case.tracker, case.ticket, labelled, self.book.rules)
+                by = await authority.set_again(case.tracker, case.ticket, labelled, self.rules.in_force)
                 return replace(case, facts=replace(case.facts, set_again=by.name if by is not None else ""))
             case Fact.WANTED_AGAIN:
-                by = await authority.wanted_again(case.tracker, case.ticket, self.book.rules)
+                by = await authority.wanted_again(case.tracker, case.ticket, self.rules.in_force)
                 return replace(case, facts=replace(case.facts, wanted_again=by.name if by is not None else ""))
             case Fact.GATES:
                 return await self._gates(case, wish if isinstance(wish, RunNow) else None)
@@ -93,7 +93,7 @@ class FactFinder:
         return replace(case, facts=replace(case.facts, queued=True, wanted=wanted))
 
     def _wanted(self, ticket: Ticket, wanted: Wanted) -> bool:
-        return ticket.open and still_wanted(ticket, wanted, self.book.triggers)
+        return ticket.open and still_wanted(ticket, wanted, self.rules.triggers)
 
     async def _late_write(self, case: Case) -> Case:
         """Look twice when a read says that the ticket is in hand, but we published its end lately.
@@ -132,7 +132,7 @@ class FactFinder:
         published, queued = await store.intents.last_published(ticket.id), await store.queue.request_of(ticket.id)
         remains = Remains(
             life=life,
-            triggered=still_wanted(ticket, Wanted(started), self.book.triggers),
+            triggered=still_wanted(ticket, Wanted(started), self.rules.triggers),
             queued=queued is not None,
             asked=queued is not None and asked_for(queued),
             attempts=attempts,
@@ -154,7 +154,7 @@ class FactFinder:
         judged = await authority.judge(
             tracker,
             ticket,
-            self.book.rules,
+            self.rules.in_force,
             now,
             pin=await self.store.pins.of(ticket.id),
             remembered=lambda: self.remembered.pinned(tracker, ticket),

@@ -19,13 +19,13 @@ RELOADED: Final = frozenset({"triggers", "pipelines", "agents", "allow", "claim"
 RELOADED_OF_A_TRACKER: Final = frozenset({"allow", "capacity"})
 
 
-class Rulebook:
+class LiveRules:
     """What is in force now; whoever holds it sees changes at once."""
 
     def __init__(self, config: Config) -> None:
         self._opened = self._latest = config
         """What the process was started with, and what was read last."""
-        self.rules = rules_of(config)
+        self.in_force = rules_of(config)
         self.pipelines: dict[str, Pipeline] = dict(config.pipelines)
         self.agents: dict[str, Agent] = dict(config.agents)
 
@@ -41,7 +41,7 @@ class Rulebook:
         """
         _refuse_accidents(self._latest, config)
         in_force = _until_restart(self._opened, self._latest, config)
-        self.rules = rules_of(in_force)
+        self.in_force = rules_of(in_force)
         self.pipelines.clear()
         self.pipelines.update(in_force.pipelines)
         self.agents.clear()
@@ -87,16 +87,16 @@ def _until_restart(opened: Config, before: Config, new: Config) -> Config:
 class LiveTriggers:
     """Iterates over the triggers that are in force at that moment."""
 
-    def __init__(self, book: Rulebook) -> None:
-        self._book = book
+    def __init__(self, live: LiveRules) -> None:
+        self._live = live
 
     @property
     def rules(self) -> ClaimRules:
         """All the rules that they are a part of."""
-        return self._book.rules
+        return self._live.in_force
 
     def __iter__(self) -> Iterator[Trigger]:
-        return iter(self._book.rules.triggers)
+        return iter(self._live.in_force.triggers)
 
 
 def rules_of(config: Config) -> ClaimRules:

@@ -29,7 +29,7 @@ from agentsmith.tickets import authority
 from agentsmith.tickets.apply import Applying
 from agentsmith.tickets.claiming import Claiming, turned_away
 from agentsmith.tickets.facts import Case, FactFinder
-from agentsmith.tickets.live_rules import Rulebook
+from agentsmith.tickets.live_rules import LiveRules
 from agentsmith.tickets.lock import LockBusy, holding
 from agentsmith.tickets.publish import Publisher
 from agentsmith.tickets.recording import Recording
@@ -58,24 +58,24 @@ class Looks:
         store: Store,
         trackers: Mapping[str, Tracker],
         publisher: Publisher,
-        book: Rulebook,
+        rules: LiveRules,
         *,
         max_attempts: int,
         shadow: bool = False,
     ) -> None:
         """A `shadow` decides and writes nothing: no label, no request, no comment."""
         self._store, self._trackers, self._publisher = store, trackers, publisher
-        self._book, self._shadow = book, shadow
-        self.remembered = Remembered(store, book)
+        self._rules, self._shadow = rules, shadow
+        self.remembered = Remembered(store, rules)
         self._recording = Recording(store, publisher)
-        claiming = Claiming(store, publisher, self._recording, self.remembered, book)
-        self._facts = FactFinder(store, book, self.remembered, max_attempts)
-        self._applying = Applying(store, publisher, self._recording, claiming, self.remembered, book)
+        claiming = Claiming(store, publisher, self._recording, self.remembered, rules)
+        self._facts = FactFinder(store, rules, self.remembered, max_attempts)
+        self._applying = Applying(store, publisher, self._recording, claiming, self.remembered, rules)
 
     @property
     def rules(self) -> ClaimRules:
         """The rules in force."""
-        return self._book.rules
+        return self._rules.in_force
 
     def backoff(self, signal: Signal) -> float:
         """How long to wait after this try, should it fail."""

@@ -12,7 +12,7 @@ from agentsmith.domain.ticket import Ticket
 from agentsmith.domain.tracker import Tracker
 from agentsmith.domain.vetting import Pin
 from agentsmith.store import Store
-from agentsmith.tickets.live_rules import Rulebook
+from agentsmith.tickets.live_rules import LiveRules
 from agentsmith.tickets.lock import holding
 
 
@@ -21,7 +21,7 @@ class Remembered:
     """Reads the memo in our comment, and has Redis learn again what it says."""
 
     store: Store
-    book: Rulebook
+    rules: LiveRules
 
     async def memo(self, tracker: Tracker, ticket: Ticket) -> Memo | None:
         """The memo on the ticket, if there is one; its branch and its question are known to Redis again."""
@@ -58,7 +58,7 @@ class Remembered:
 
     def routes(self, ticket: Ticket) -> bool:
         """Whether one of our triggers is on the ticket."""
-        return bool(matching(ticket, self.book.triggers))
+        return bool(matching(ticket, self.rules.triggers))
 
     def took_on(self, ticket: Ticket, memo: Memo) -> bool:
         """Whether the ticket was taken on by one of our triggers, which may be gone from it by now."""

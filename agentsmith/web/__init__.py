@@ -1,3 +1,3 @@
-"""The HTTP face of the daemon."""
+"""HTTP: webhooks come in; health, metrics and the API answer."""
 
 from __future__ import annotations

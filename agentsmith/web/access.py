@@ -1,7 +1,7 @@
 """Who may read `/api/v1` and `/metrics`: whoever has the token; without a token, this machine and nobody else.
 
-Tickets are named there, and people. So the doors are closed unless it is certain that a stranger cannot stand before
-them: without a token they open only while we listen on this machine's own address, and not to what a proxy passes on.
+Tickets are named there, and people. So without a token they are answered only while we listen on this machine's own
+address, and not to what a proxy passes on: behind one anybody may ask.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ _PASSED_ON: Final = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-real
 
 
 @dataclass(frozen=True, slots=True)
-class Doorkeeper:
-    """Lets readers in. `host` is where we listen."""
+class ReadAccess:
+    """Decides who may read. `host` is where we listen."""
 
     host: str
     token: str | None = None

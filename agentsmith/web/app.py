@@ -19,7 +19,7 @@ from agentsmith.domain.naming import find
 from agentsmith.domain.tracker import Tracker
 from agentsmith.store import AWAY, Store
 from agentsmith.tickets import explain
-from agentsmith.web.access import Doorkeeper
+from agentsmith.web.access import ReadAccess
 from agentsmith.web.receiver import Receiver
 
 Ready = Callable[[], Awaitable[str | None]]
@@ -33,11 +33,11 @@ class Answers:
 
     store: Store
     trackers: Mapping[str, Tracker]
-    door: Doorkeeper
+    access: ReadAccess
 
     async def why(self, request: Request) -> Response:
         """The same as `agentsmith why --json`; the ticket is named like there."""
-        if refusal := self.door.refusal(request):
+        if refusal := self.access.refusal(request):
             return refusal
         try:
             tracker, key = find(request.path_params["ticket"], self.trackers)
@@ -52,7 +52,7 @@ class Answers:
 
     async def metrics(self, request: Request) -> Response:
         """For Prometheus."""
-        if refusal := self.door.refusal(request):
+        if refusal := self.access.refusal(request):
             return refusal
         try:
             async with asyncio.timeout(_WITHIN):

@@ -49,7 +49,7 @@ class Connection(H11Protocol):
         with contextlib.suppress(AttributeError):  # a loop of another make reads as it likes
             transport.max_size = _READ_AT_ONCE  # type: ignore[attr-defined]
         super().connection_made(transport)
-        self._look()
+        self._set_deadline()
         if len(self.connections) > self.most:
             waiting = [c for c in self.connections if isinstance(c, Connection) and c._stage is not Stage.ANSWER]
             min(waiting, key=lambda connection: connection._since).cut_off("there are too many connections")
@@ -57,12 +57,12 @@ class Connection(H11Protocol):
     def data_received(self, data: bytes) -> None:
         """See asyncio.Protocol."""
         super().data_received(data)
-        self._look()
+        self._set_deadline()
 
     def on_response_complete(self) -> None:
         """See H11Protocol."""
         super().on_response_complete()
-        self._look()
+        self._set_deadline()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """See asyncio.Protocol."""
@@ -77,7 +77,7 @@ class Connection(H11Protocol):
         self.connections.discard(self)
         self.transport.abort()
 
-    def _look(self) -> None:
+    def _set_deadline(self) -> None:
         """Set the deadline of what it is waiting for now."""
         stage = self._waiting_for()
         if stage is self._stage:

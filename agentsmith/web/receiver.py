@@ -49,8 +49,8 @@ _NOBODY: Final = "-"
 
 
 @dataclass(slots=True)
-class Desk:
-    """One tracker's deliveries: who reads them and where they go."""
+class Endpoint:
+    """Where one tracker's webhooks come in: who reads them, and for which tracker."""
 
     tracker: Tracker
     reader: WebhookReader | None
@@ -68,26 +68,28 @@ class _Refused(Exception):
 class Receiver:
     """Takes deliveries in."""
 
-    def __init__(self, store: Store, desks: Mapping[str, Desk], *, read_within: float = _READ_WITHIN) -> None:
-        self._store, self._desks, self._read_within = store, desks, read_within
+    def __init__(self, store: Store, endpoints: Mapping[str, Endpoint], *, read_within: float = _READ_WITHIN) -> None:
+        self._store, self._endpoints, self._read_within = store, endpoints, read_within
         self.room = Room(_IN_FLIGHT)
 
     async def receive(self, request: Request) -> Response:
         """Answer one delivery; never raises."""
         name = request.path_params["tracker"]
-        desk = self._desks.get(name)
-        status, text = (404, "there is no such tracker") if desk is None else await self._answer(name, desk, request)
-        metrics.WEBHOOKS.labels(name if desk else _NOBODY, str(status)).inc()
+        endpoint = self._endpoints.get(name)
+        status, text = 404, "there is no such tracker"
+        if endpoint is not None:
+            status, text = await self._answer(name, endpoint, request)
+        metrics.WEBHOOKS.labels(name if endpoint else _NOBODY, str(status)).inc()
         # A reason may quote half a character, which JSON can hold and UTF-8 cannot.
         shown = text.encode("utf-8", "replace").decode()
         return JSONResponse({"answer": shown}, status_code=status)
 
-    async def _answer(self, name: str, desk: Desk, request: Request) -> tuple[int, str]:
+    async def _answer(self, name: str, endpoint: Endpoint, request: Request) -> tuple[int, str]:
         try:
-            if desk.reader is None:
+            if endpoint.reader is None:
                 raise _Refused(401, "this tracker has no webhook_secret, so it is polled and takes no webhooks")
-            incoming = await self._incoming(desk.reader, request)
-            return await self._hand_over(desk, _understood(desk.reader, incoming), incoming)
+            incoming = await self._incoming(endpoint.reader, request)
+            return await self._hand_over(endpoint, _read(endpoint.reader, incoming), incoming)
         except BadSignature as error:
             return self._refused(name, 401, str(error))
         except _Refused as refusal:
@@ -136,24 +138,26 @@ class Receiver:
         except TimeoutError:
             raise _Refused(408, "the body did not come in time") from None
 
-    async def _hand_over(self, desk: Desk, event: TicketEvent | Uninteresting, incoming: Incoming) -> tuple[int, str]:
+    async def _hand_over(
+        self, endpoint: Endpoint, event: TicketEvent | Uninteresting, incoming: Incoming
+    ) -> tuple[int, str]:
         if isinstance(event, Uninteresting):
-            log.debug("webhook ignored", tracker=desk.tracker.name, event_name=event.event, why=event.reason)
+            log.debug("webhook ignored", tracker=endpoint.tracker.name, event_name=event.event, why=event.reason)
             return 200, f"ignored: {event.reason}"
-        if _is_our_own_word(event, desk):
+        if _is_our_own_comment(event, endpoint):
             return 200, "ignored: this is what we said ourselves"
-        signal = signal_of(event, desk.tracker)
-        told = await self._store.intents.last_published(signal.ticket)
-        if _is_our_own_write(event, desk.tracker.labels, told):
+        signal = signal_of(event, endpoint.tracker)
+        published = await self._store.intents.last_published(signal.ticket)
+        if _is_our_own_write(event, endpoint.tracker.labels, published):
             return 200, "ignored: this is what we wrote ourselves"
-        telling = desk.reader.telling if desk.reader else frozenset()
+        telling = endpoint.reader.telling if endpoint.reader else frozenset()
         kept = Kept.of(event, incoming, telling, at=time.time())
         word = await self._store.signals.hand_over(signal, delivery=event.id, keep=kept.to_json())
         self._store.outage.over()
         return 200 if word == "seen" else 202, word
 
 
-def _understood(reader: WebhookReader, incoming: Incoming) -> TicketEvent | Uninteresting:
+def _read(reader: WebhookReader, incoming: Incoming) -> TicketEvent | Uninteresting:
     try:
         return reader.understand(incoming)
     except BadPayload as error:
@@ -161,19 +165,19 @@ def _understood(reader: WebhookReader, incoming: Incoming) -> TicketEvent | Unin
         return Uninteresting("", "unreadable", str(error))
 
 
-def _is_our_own_word(event: TicketEvent, desk: Desk) -> bool:
+def _is_our_own_comment(event: TicketEvent, endpoint: Endpoint) -> bool:
     """A comment of our own account that is no command; a person who shares the account with us may write those."""
-    if event.remark is None or desk.me is None or event.remark.author.id != desk.me.id:
+    if event.remark is None or endpoint.me is None or event.remark.author.id != endpoint.me.id:
         return False
-    return command_in(event.remark.text, desk.tracker.labels.prefix) is None
+    return command_in(event.remark.text, endpoint.tracker.labels.prefix) is None
 
 
-def _is_our_own_write(event: TicketEvent, labels: LabelSet, told: object) -> bool:
+def _is_our_own_write(event: TicketEvent, labels: LabelSet, published: object) -> bool:
     """A change of lifecycle labels alone, after which the ticket shows what we published last.
 
     Who did it does not matter: a person who shares the token with us and changes the status makes it differ.
     """
-    if event.changed is None or event.labels is None or told is None:
+    if event.changed is None or event.labels is None or published is None:
         return False
     only_ours = all(labels.status_of(label) is not None for label in event.changed)
-    return only_ours and resolve(labels.statuses(event.labels)) is told
+    return only_ours and resolve(labels.statuses(event.labels)) is published

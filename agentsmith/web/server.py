@@ -36,7 +36,7 @@ def listen(host: str, port: int) -> socket.socket:
     return listener
 
 
-class _Quiet(uvicorn.Server):
+class _WithoutSignals(uvicorn.Server):
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         """Leave signals to the daemon."""
@@ -63,7 +63,7 @@ class WebServer:
             proxy_headers=bool(trusted_proxies),
             forwarded_allow_ips=list(trusted_proxies),
         )
-        self._server = _Quiet(config)
+        self._server = _WithoutSignals(config)
 
     @property
     def port(self) -> int:

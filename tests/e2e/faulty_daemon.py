@@ -40,6 +40,7 @@ import typer.main
 
 import agentsmith.cli.app
 import agentsmith.cli.up
+import agentsmith.daemon.build
 import agentsmith.daemon.process
 import agentsmith.running.run
 import agentsmith.store.store
@@ -264,7 +265,7 @@ class Steps:
 
         for attribute, value in (("__init__", make), ("run", run)):
             setattr(Guard, attribute, value)
-        context, attribute = agentsmith.daemon.process.run_context, "run_context"
+        context, attribute = agentsmith.daemon.build.run_context, "run_context"
 
         async def pretend(**_: Any) -> Guard:
             return cast(Guard, _Pretender(self._plan.pretend))

@@ -20,7 +20,7 @@ from typing import Any, Final
 import yaml
 
 from agentsmith.config import Config, load
-from agentsmith.daemon.build import lease_times
+from agentsmith.daemon.open import lease_times
 from agentsmith.domain.ticket import TicketId
 from agentsmith.store import Store
 from agentsmith.trackers import registry

@@ -24,7 +24,7 @@ from agentsmith.simulators.stage import Stage
 from agentsmith.simulators.stages import STAGES
 from agentsmith.store import Store
 from agentsmith.web.app import make_app
-from agentsmith.web.receiver import Desk, Receiver
+from agentsmith.web.receiver import Endpoint, Receiver
 from tests.support.cli import Cli, quiet_logs
 from tests.support.senders import SECRET, SENDERS, Sender
 
@@ -221,7 +221,7 @@ async def mail(
 ) -> AsyncIterator[Mail]:
     sender = SENDERS[request.param]
     configure(cli, block_of(sender), redis={"url": redis_url, "namespace": namespace})
-    receiver = Receiver(store, {"web": Desk(sender.tracker(), sender.reader())})
+    receiver = Receiver(store, {"web": Endpoint(sender.tracker(), sender.reader())})
     transport = httpx.ASGITransport(app=make_app(receiver, ready=_ready))
     async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
         yield Mail(sender, client, store)

@@ -22,8 +22,8 @@ import pytest
 import yaml
 
 from agentsmith.config import load
-from agentsmith.daemon.build import open_trackers
-from agentsmith.daemon.process import assemble
+from agentsmith.daemon.build import assemble
+from agentsmith.daemon.open import open_trackers
 from agentsmith.domain.outcomes import Claimed
 from agentsmith.domain.signal import Signal
 from agentsmith.domain.tracker import Tracker

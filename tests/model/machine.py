@@ -255,8 +255,8 @@ class Lifecycle(RuleBasedStateMachine):
         async def passes() -> None:
             for _ in range(rounds):
                 await self.world.step()
-                await self.world.keep_house(keeper, lambda keeper: keeper.sweep())
-                await self.world.keep_house(keeper, lambda keeper: keeper.look_at(Status.IN_PROGRESS))
+                await self.world.keep_house(keeper, lambda keeper: keeper.sweep.run_once())
+                await self.world.keep_house(keeper, lambda keeper: keeper.stuck[Status.IN_PROGRESS].run_once())
 
         self._lay(keeper, mishap)
         self._do(passes())
@@ -265,9 +265,9 @@ class Lifecycle(RuleBasedStateMachine):
     def tidy_up(self, keeper: str, status: Status | None) -> None:
         """One single pass."""
         if status is None:
-            self._do(self.world.keep_house(keeper, lambda keeper: keeper.sweep()))
+            self._do(self.world.keep_house(keeper, lambda keeper: keeper.sweep.run_once()))
         else:
-            self._do(self.world.keep_house(keeper, lambda keeper: keeper.look_at(status)))
+            self._do(self.world.keep_house(keeper, lambda keeper: keeper.stuck[status].run_once()))
 
     # ---- faults
 

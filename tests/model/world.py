@@ -18,12 +18,14 @@ from unittest.mock import patch
 from redis.asyncio import Redis
 
 from agentsmith.config import Config
-from agentsmith.daemon.build import Opened
-from agentsmith.daemon.process import Daemon, Parts, Role, assemble, leave, run_context, tick
+from agentsmith.daemon.build import Parts, Role, assemble, run_context
+from agentsmith.daemon.open import Opened
+from agentsmith.daemon.presence import leave, report
+from agentsmith.daemon.process import Daemon
 from agentsmith.domain.lifecycle import Owner, Status
 from agentsmith.domain.signal import Signal, SignalKind
 from agentsmith.domain.tracker import Move, Tracker
-from agentsmith.housekeeping.sweep import Housekeeping, Intervals
+from agentsmith.housekeeping.leader import Housekeeping, Intervals
 from agentsmith.intake.poller import Poller
 from agentsmith.intake.signals import Intake
 from agentsmith.pipelines.machine import Machine
@@ -217,15 +219,15 @@ class World:
             context = run_context(config, Opened(store, "redis://model", None, "model"), trackers, parts)
             context = replace(context, open_guard=self.floor.open_for(actor), machine=Machine())
             agent.consumer = Consumer(
-                context, daemon._process, slots=2, max_deliveries=config.consumer.max_deliveries, take_wait=_NEVER
+                context, daemon.process, slots=2, max_deliveries=config.consumer.max_deliveries, take_wait=_NEVER
             )
             actor.start(agent.consumer.serve())
         elif name in INTAKES:
-            actor.start(Intake(store, parts.looks, daemon._process, hands=1).serve())
+            actor.start(Intake(store, parts.looks, daemon.process, hands=1).serve())
         else:
             agent.keeper = Housekeeping(store, trackers, parts.looks, Intervals(5.0, 60.0, 600.0))
         if name not in KEEPERS:
-            actor.start(tick(config, store, lambda: daemon._process, agent.consumer))
+            actor.start(report(config, store, lambda: daemon.process, agent.consumer))
 
     def actor(self, name: str) -> Actor:
         return self.agents[name].actor
@@ -261,11 +263,11 @@ class World:
     async def poll(self, name: str) -> None:
         """Have a process poll the tracker once."""
         agent = self.agents[name]
-        poller = Poller(agent.store, {NAME: agent.tracker}, agent.parts.triggers, {NAME: 60.0})
+        poller = Poller(agent.store, agent.tracker, agent.parts.triggers, 60.0)
 
         async def one_poll() -> None:
             with contextlib.suppress(Exception):
-                await poller.poll(agent.tracker)
+                await poller.poll()
 
         agent.actor.start(one_poll())
         await self.quiet()
@@ -279,7 +281,7 @@ class World:
 
         async def depart() -> None:
             await consumer.drain(timeout=0)
-            await leave(agent.store, daemon._process)
+            await leave(agent.store, daemon.process)
             agent.actor.kill()
 
         self.say(f"{name} is drained")
@@ -451,9 +453,9 @@ class World:
             if child.alive:
                 child.guard.finish(0)
         await self.quiet()
-        await self.keep_house("h1", lambda keeper: keeper.sweep())
-        await self.keep_house("h1", lambda keeper: keeper.look_at(Status.IN_PROGRESS))
-        await self.keep_house("h1", lambda keeper: keeper.look_at(Status.ENQUEUED))
+        await self.keep_house("h1", lambda keeper: keeper.sweep.run_once())
+        await self.keep_house("h1", lambda keeper: keeper.stuck[Status.IN_PROGRESS].run_once())
+        await self.keep_house("h1", lambda keeper: keeper.stuck[Status.ENQUEUED].run_once())
 
     async def _left(self) -> list[str]:
         namespace = f"{self._bench.namespace}:"

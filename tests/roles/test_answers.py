@@ -14,13 +14,13 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from agentsmith.store import Store
-from agentsmith.web.access import Doorkeeper, is_loopback
+from agentsmith.web.access import ReadAccess, is_loopback
 from agentsmith.web.app import Answers, make_app
-from agentsmith.web.receiver import Desk, Receiver
+from agentsmith.web.receiver import Endpoint, Receiver
 from tests.support.stores import TIMES
 from tests.support.world import World, open_world
 
-HERE = Doorkeeper("127.0.0.1")
+HERE = ReadAccess("127.0.0.1")
 
 
 @pytest.fixture
@@ -35,11 +35,11 @@ async def _ready() -> None:
 
 @asynccontextmanager
 async def client_of(
-    world: World, door: Doorkeeper = HERE, *, host: str = "127.0.0.1:8080", store: Store | None = None
+    world: World, access: ReadAccess = HERE, *, host: str = "127.0.0.1:8080", store: Store | None = None
 ) -> AsyncIterator[httpx.AsyncClient]:
-    answers = Answers(store or world.store, world.trackers, door)
-    desks = {"local": Desk(world.trackers["local"], None)}
-    app = make_app(Receiver(world.store, desks), ready=_ready, answers=answers)
+    answers = Answers(store or world.store, world.trackers, access)
+    endpoints = {"local": Endpoint(world.trackers["local"], None)}
+    app = make_app(Receiver(world.store, endpoints), ready=_ready, answers=answers)
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url=f"http://{host}") as client:
         yield client
 
@@ -145,7 +145,7 @@ async def test_P9_without_redis_the_depths_are_unknown_not_zero(world: World, tm
 async def test_P8_without_a_token_only_this_machine_may_read(
     world: World, listening: str, host: str, headers: dict[str, str], status: int
 ) -> None:
-    async with client_of(world, Doorkeeper(listening), host=host) as client:
+    async with client_of(world, ReadAccess(listening), host=host) as client:
         for path in ("/metrics", "/api/v1/tickets/1/why"):
             answer = await client.get(path, headers=headers)
             assert answer.status_code == status, path
@@ -172,7 +172,7 @@ async def test_P8_without_a_token_only_this_machine_may_read(
 async def test_P8_with_a_token_everybody_needs_it(world: World, sent: str | None, status: int) -> None:
     headers: dict[str, Any] = {} if sent is None else {"authorization": sent}
     for listening in ("127.0.0.1", "0.0.0.0"):  # noqa: S104 - a name only
-        async with client_of(world, Doorkeeper(listening, "right"), host="agentsmith.example.com") as client:
+        async with client_of(world, ReadAccess(listening, "right"), host="agentsmith.example.com") as client:
             assert (await client.get("/metrics", headers=headers)).status_code == status
 
 

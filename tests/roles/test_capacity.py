@@ -119,8 +119,8 @@ async def test_why_says_what_it_waits_for_and_polls_do_not_ask_again(
         told = await explain.known(store, world.ticket_id(second))
         assert told.where == "held back until there is room"
         assert "claim.capacity is 1" in explain.summary(told.looks[-1])
-        poller = Poller(store, world.trackers, world.parts.triggers, {"local": 60.0})
-        assert (await poller.poll(world.trackers["local"])).signalled == 0
+        poller = Poller(store, world.trackers["local"], world.parts.triggers, 60.0)
+        assert (await poller.poll()).signalled == 0
 
 
 async def test_a_forgetful_redis_counts_what_runs_again(
@@ -132,6 +132,6 @@ async def test_a_forgetful_redis_counts_what_runs_again(
         await flush()
         await settled()
         # The label says enqueued: the reconciler pushes it again, and so it takes up its room again.
-        await world.housekeeping.look_at(Status.ENQUEUED)
+        await world.housekeeping.stuck[Status.ENQUEUED].run_once()
         assert len(await all_queued(store)) == 1
         assert isinstance(await world.claim(second), Held)

@@ -126,7 +126,7 @@ async def test_a_rejected_ticket_is_remembered_until_it_changes(world: World) ->
     key = (await world.desk.new(title="t", labels=("agent-smith:done", TRIGGER), actor="mona")).key
     await world.claim(key)
     ticket = (await world.desk.show(key)).ticket
-    remembered = turned_away(ticket, world.parts.book.rules)
+    remembered = turned_away(ticket, world.parts.rules.in_force)
     assert await world.store.signals.rejected([ticket.id]) == {ticket.id: remembered}
 
 
@@ -157,7 +157,7 @@ async def test_the_loop_limit_parks_a_ticket(tmp_path: Path, store: Store, redis
 
         # What the comment names does help: raising the limit, or time.
         raised = config.model_copy(update={"claim": Claim(loop_limit=LoopLimit(claims=3))})
-        world.parts.book.replace(raised)
+        world.parts.rules.replace(raised)
         await world.desk.unlabel(key, "agent-smith:waiting", actor="mona")
         assert isinstance(await world.claim(key), Claimed)
         await world.run_queue()

@@ -179,7 +179,7 @@ async def test_the_prompt_comes_from_the_default_branch_alone(opened: Open) -> N
 @pytest.mark.parametrize("changes", ["needed", "optional"])
 async def test_done_only_with_a_diff_unless_none_is_needed(opened: Open, tmp_path: Path, changes: str) -> None:
     async with opened(CODING, agent=NOTHING) as code:
-        pipelines = code.world.parts.book.pipelines
+        pipelines = code.world.parts.rules.pipelines
         pipelines["work"] = pipelines["work"].model_copy(update={"changes": changes})
         key = await code.carry_through()
         assert await status(code, key) is (Status.FAILED if changes == "needed" else Status.DONE)

@@ -223,7 +223,7 @@ async def test_a_tracker_that_is_away_is_asked_again_later(world: World, monkeyp
 
 async def test_a_shadow_obeys_nothing(world: World) -> None:
     key = await world.open_ticket("agent-smith:failed", TRIGGER)
-    commands = CommentCommands(world.store, world.trackers, world.parts.looks, world.parts.book, shadow=True)
+    commands = CommentCommands(world.store, world.trackers, world.parts.looks, world.parts.rules, shadow=True)
     signal = await says(world, key, "/agent-smith retry")
     before = await world.comments(key)
     assert isinstance(await commands.carry_out(signal), WouldClaim)

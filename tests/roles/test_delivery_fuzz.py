@@ -27,7 +27,7 @@ from agentsmith.simulators.gitlab.stage import GitLabStage
 from agentsmith.simulators.jira.stage import JiraStage
 from agentsmith.store import Store
 from agentsmith.web.app import make_app
-from agentsmith.web.receiver import Desk, Receiver
+from agentsmith.web.receiver import Endpoint, Receiver
 from tests.roles.test_receiver_fuzz import Sent, call, unheard
 from tests.support.senders import PUBLISHED, SECRET, SENDERS, Headers, Sender
 from tests.support.stores import TIMES
@@ -197,8 +197,10 @@ def withstood(runner: asyncio.Runner, url: str, namespace: str, cases: list[tupl
         store = Store(url, times=TIMES, namespace=namespace)
         specimens = {specimen.name: specimen for specimen, _, _ in cases}
         trackers = {name: sender.tracker() for name, sender in SENDERS.items()}
-        desks = {name: Desk(trackers[s.sender.platform], s.settings.webhooks()) for name, s in specimens.items()}
-        app, told = make_app(Receiver(store, desks), ready=_ready), set()
+        endpoints = {
+            name: Endpoint(trackers[s.sender.platform], s.settings.webhooks()) for name, s in specimens.items()
+        }
+        app, told = make_app(Receiver(store, endpoints), ready=_ready), set()
         for number, (specimen, place, how) in enumerate(cases):
             sent = specimen.sent(specimen.abused(place, how), number)
             await call(app, sent)

@@ -41,10 +41,10 @@ async def test_a_run_that_its_living_consumer_does_not_carry_out_is_let_go(world
     lease = await started_by(world, key, consumer=world.process.name)
     await world.store.presence.tick(world.process, ttl=60, running={})
     await world.store.redis.delete(world.store.keys.heartbeat(lease.ticket))
-    assert (await world.housekeeping.sweep()).recovered == 0, "its consumer lives"
+    assert (await world.housekeeping.sweep.run_once()).recovered == 0, "its consumer lives"
     await world.consumer._disown()
     assert await world.store.runs.released() == [lease.ticket]
-    assert (await world.housekeeping.sweep()).recovered == 1
+    assert (await world.housekeeping.sweep.run_once()).recovered == 1
     await finish(world, key)
 
 
@@ -96,7 +96,7 @@ async def test_a_run_that_ends_after_redis_forgot_its_end_is_let_go(
     await wait_until(let_go, what="the run is let go")
     await world.consumer.drain(timeout=60)
     await serving
-    await world.housekeeping.sweep()
+    await world.housekeeping.sweep.run_once()
     assert await world.store.runs.running() == []
     assert await world.statuses(key) == {Status.DONE}
 
@@ -108,7 +108,7 @@ async def test_a_finished_ticket_leaves_no_run_behind(world: World) -> None:
     await world.desk.label(key, "agent-smith:done", actor="mona")
     await world.desk.unlabel(key, "agent-smith:in-progress", actor="mona")
     await world.consumer._disown()
-    await world.housekeeping.sweep()
+    await world.housekeeping.sweep.run_once()
     assert await world.store.runs.running() == []
     assert await world.store.runs.unsettled(lease.ticket) is None
 
@@ -191,7 +191,7 @@ async def test_a_dead_run_whose_request_was_put_back_leaves_the_queue_before_its
     """Seed 2060: housekeeping moved the label while a consumer took the request, and so wrote below its fence."""
     key = await world.open_ticket()
     await _died_before_acknowledge(world, key)
-    assert (await world.housekeeping.sweep()).recovered == 1
+    assert (await world.housekeeping.sweep.run_once()).recovered == 1
     assert await world.statuses(key) == {Status.PENDING}, "the label says that nothing runs, also if nobody is there"
     assert await world.queued() == []
     await finish(world, key)
@@ -203,7 +203,7 @@ async def test_a_dead_run_whose_request_was_taken_again_is_left_to_its_taker(wor
     payload = await world.store.queue.take(world.process.name, wait=0.1)
     assert payload is not None
     fence = await raw.get(world.store.keys.fence(request.ticket))
-    await world.housekeeping.sweep()
+    await world.housekeeping.sweep.run_once()
     assert await world.statuses(key) == {Status.IN_PROGRESS}
     async with holding(world.store, "local", request.ticket) as lock:
         begun = await world.store.intents.decide(request.ticket, None, lock=lock, look_in=0, after_settling=True)
@@ -217,7 +217,7 @@ async def test_a_run_by_hand_whose_request_was_put_back_keeps_it(world: World) -
     """No trigger would bring it about again."""
     key = await world.open_ticket()
     await _died_before_acknowledge(world, key, asked_by="mona")
-    assert (await world.housekeeping.sweep()).recovered == 0
+    assert (await world.housekeeping.sweep.run_once()).recovered == 0
     assert len(await world.queued()) == 1
     await finish(world, key)
 
@@ -264,7 +264,7 @@ async def test_a_retry_whose_signal_is_dealt_with_twice_runs_once(world: World) 
         assert begun.word == "decided"
     assert isinstance(await world.parts.looks.on_signal(retry), NothingToDo)
     assert isinstance(await world.claim(key), Deferred), "a look still waits for it"
-    await world.housekeeping.sweep()
+    await world.housekeeping.sweep.run_once()
     await finish(world, key)
 
 
@@ -405,7 +405,7 @@ async def test_a_ticket_whose_signal_stands_for_nothing_is_looked_at_again(world
     key = await world.open_ticket()
     await raw.hset(world.store.keys.inbox_index, world.signal(key).topic, "1")
     assert await world.store.signals.send([world.signal(key)]) == 0
-    await world.housekeeping._heal()
+    await world.housekeeping.leftovers.run_once()
     assert await world.store.signals.send([world.signal(key)]) == 1
 
 
@@ -426,7 +426,7 @@ async def test_a_guard_that_lets_go_while_its_ticket_is_looked_at_is_heard(
     with monkeypatch.context() as patched:
         patched.setattr(type(world.store.runs), "life", then_it_ends)
         await world.parts.looks.repair("local", key, lease.ticket)
-    assert (await world.housekeeping.sweep()).recovered == 1
+    assert (await world.housekeeping.sweep.run_once()).recovered == 1
     await finish(world, key)
 
 
@@ -449,7 +449,7 @@ async def test_an_outcome_that_was_not_written_is_not_published(
     assert isinstance(told, NotYet)
     assert await store.intents.of(lease.ticket) is not None
     await raw.zadd(store.keys.intents, {lease.ticket: 0})
-    await world.housekeeping.sweep()
+    await world.housekeeping.sweep.run_once()
     assert await world.statuses(key) == {Status.DONE}
     assert await store.intents.of(lease.ticket) is None
 
@@ -514,16 +514,16 @@ async def test_a_request_in_no_list_is_forgotten_when_it_is_lost_for_the_second_
     await world.claim(key)
     payload = await world.store.queue.take("just-came", wait=0.1)
     assert payload is not None
-    await world.housekeeping._heal()
+    await world.housekeeping.leftovers.run_once()
     await world.store.presence.find_owners()
-    await world.housekeeping._heal()
+    await world.housekeeping.leftovers.run_once()
     assert await world.store.queue.request_of(world.ticket_id(key)) == payload
     await raw.delete(world.store.keys.queue_processing("just-came"))
     for _ in range(2):
         assert await world.store.queue.holds(world.ticket_id(key))
-        await world.housekeeping._heal()
+        await world.housekeeping.leftovers.run_once()
     assert not await world.store.queue.holds(world.ticket_id(key))
-    assert (await world.housekeeping.look_at(Status.ENQUEUED)).recovered == 1
+    assert (await world.housekeeping.stuck[Status.ENQUEUED].run_once()).recovered == 1
     await finish(world, key)
 
 
@@ -562,7 +562,7 @@ async def test_finished_work_is_not_done_again_after_redis_lost_its_end(
         await raw.delete(world.store.keys.settling)
         await world.consumer.settle_again()
     await raw.delete(world.store.keys.settling)
-    await world.housekeeping.sweep()
+    await world.housekeeping.sweep.run_once()
     assert await world.statuses(key) == {Status.DONE}
     assert await world.store.runs.running() == []
     assert await world.queued() == []
@@ -597,9 +597,9 @@ async def test_an_intent_that_nobody_looks_for_is_found(world: World, raw: Any) 
     await raw.delete(store.keys.intents)
     await raw.zadd(store.keys.intents, {"local/tickets#gone": 1})
     assert isinstance(await world.claim(key), Deferred)
-    await world.housekeeping._heal()
+    await world.housekeeping.leftovers.run_once()
     assert await raw.zrange(store.keys.intents, 0, -1) == [ticket]
-    await world.housekeeping.sweep()
+    await world.housekeeping.sweep.run_once()
     assert await world.statuses(key) == {Status.PENDING}
 
 

@@ -24,17 +24,17 @@ async def test_tickets_that_have_ended_leave_nothing_behind_in_the_process(
     tmp_path: Path, store: Store, redis_server: RedisServer
 ) -> None:
     async with open_world(tmp_path, store, redis_server.url) as world:
-        poller = Poller(store, world.trackers, world.parts.triggers, {"local": 60.0})
+        poller = Poller(store, world.trackers["local"], world.parts.triggers, 60.0)
         roots = (world.parts, world.consumer, world.intake, world.housekeeping, world.trackers, poller, store)
 
         async def finish_some() -> None:
             for _ in range(BATCH):
                 await world.open_ticket()
-            await poller.poll(world.trackers["local"])
+            await poller.poll()
             while (payload := await store.signals.take(world.process.name, wait=0.01)) is not None:
                 await world.intake._deal_with(payload)
             await world.run_queue()
-            await poller.poll(world.trackers["local"])
+            await poller.poll()
 
         await finish_some()
         before = holdings(*roots)
@@ -56,7 +56,7 @@ async def test_an_hour_after_its_end_redis_holds_little_of_a_ticket(
     ) as world:
         key = world.stage.open_ticket("x" * 200, ["agent-smith"])
         ticket = world.tracker.ticket_id(key)
-        await world.poller.poll(world.tracker)
+        await world.poller.poll()
         intake = Intake(store, world.parts.looks, world.consumer.process, commands=world.parts.commands)
         while (payload := await store.signals.take(world.consumer.process.name, wait=0.01)) is not None:
             await intake._deal_with(payload)

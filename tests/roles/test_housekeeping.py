@@ -12,7 +12,7 @@ import pytest
 import structlog
 
 from agentsmith.config import Config
-from agentsmith.daemon.process import assemble
+from agentsmith.daemon.build import assemble
 from agentsmith.domain.errors import TrackerUnavailable
 from agentsmith.domain.intent import Intent
 from agentsmith.domain.lifecycle import Status
@@ -21,7 +21,7 @@ from agentsmith.domain.signal import SignalKind
 from agentsmith.domain.ticket import Actor, Ticket
 from agentsmith.domain.tracker import Access, Move, MoveOutcome
 from agentsmith.domain.vetting import Pin
-from agentsmith.housekeeping.sweep import Housekeeping, Intervals
+from agentsmith.housekeeping.leader import Housekeeping, Intervals
 from agentsmith.intake.poller import Poller
 from agentsmith.store import Store
 from agentsmith.trackers.local.tracker import LocalTracker
@@ -42,7 +42,7 @@ async def world(tmp_path: Path, store: Store, redis_url: str) -> AsyncIterator[W
 async def test_a_ticket_whose_guard_let_go_is_back_at_the_next_sweep(world: World, tmp_path: Path) -> None:
     key = await world.open_ticket("keep")
     await killed(world, key)
-    assert (await world.housekeeping.sweep()).recovered == 1
+    assert (await world.housekeeping.sweep.run_once()).recovered == 1
     assert await world.statuses(key) == {Status.PENDING}
     await finish(world, key)
     assert (await world.desk.show(key)).ticket.labels == {TRIGGER, "keep", "agent-smith:done"}
@@ -51,7 +51,7 @@ async def test_a_ticket_whose_guard_let_go_is_back_at_the_next_sweep(world: Worl
 async def test_the_comment_tells_what_befell_the_run_also_after_it_was_claimed_again(world: World) -> None:
     key = await world.open_ticket()
     lease = await killed(world, key)
-    await world.housekeeping.sweep()
+    await world.housekeeping.sweep.run_once()
     line = f"run `{lease.run}` died in attempt 1; it was queued again"
     [comment] = await world.comments(key)
     assert "will be tried again" in comment
@@ -109,7 +109,7 @@ async def test_P6_the_fence_is_raised_and_the_old_run_told_to_stop_before_the_la
 
 
 async def _recovers(keeper: Housekeeping) -> bool:
-    return (await keeper.sweep()).recovered == 1
+    return (await keeper.sweep.run_once()).recovered == 1
 
 
 async def test_a_silent_consumer_with_a_live_lease_costs_no_request_to_its_tracker(
@@ -119,7 +119,7 @@ async def test_a_silent_consumer_with_a_live_lease_costs_no_request_to_its_track
     await started_by(world, key)
     asked = counted(world, monkeypatch)
     for _ in range(3):
-        await world.housekeeping.sweep()
+        await world.housekeeping.sweep.run_once()
     assert asked == []
 
 
@@ -141,12 +141,12 @@ async def test_a_suspended_machine_wakes_up_without_declaring_its_runs_dead(worl
     lease = await started_by(world, key, world.process.name)
     # After a long sleep everything has lapsed in the same moment, and housekeeping may be the first to wake.
     await world.store.redis.delete(world.store.keys.heartbeat(lease.ticket))
-    assert (await world.housekeeping.sweep()).recovered == 0
+    assert (await world.housekeeping.sweep.run_once()).recovered == 0
     await world.store.presence.tick(world.process, ttl=60, running={lease.ticket: lease.fence})
     await world.store.redis.zadd(world.store.keys.suspects, {lease.ticket: 1.0})  # the first look was long ago
     for _ in range(3):
-        assert (await world.housekeeping.sweep()).recovered == 0
-        assert (await world.housekeeping.look_at(Status.IN_PROGRESS)).recovered == 0
+        assert (await world.housekeeping.sweep.run_once()).recovered == 0
+        assert (await world.housekeeping.stuck[Status.IN_PROGRESS].run_once()).recovered == 0
     assert await world.statuses(key) == {Status.IN_PROGRESS}
 
 
@@ -167,7 +167,7 @@ async def test_a_slow_tracker_holds_up_only_its_own_tickets(world: World, monkey
     ticket = slow.ticket_id("1")
     await world.store.intents.remember_where(ticket, "slow", "1")
     await world.store.redis.zadd(world.store.keys.released, {ticket: 1.0})
-    sweeping = asyncio.create_task(world.housekeeping.sweep())
+    sweeping = asyncio.create_task(world.housekeeping.sweep.run_once())
     await wait_until(lambda: _is_pending(world, key), what="the other tracker's ticket to be back")
     assert not sweeping.done()
     sweeping.cancel()
@@ -183,7 +183,7 @@ async def test_a_lost_host_needs_two_looks_one_renewal_apart(world: World) -> No
     key = await world.open_ticket()
     lease = await started_by(world, key)
     await world.store.redis.delete(world.store.keys.heartbeat(lease.ticket))
-    first = await world.housekeeping.sweep()
+    first = await world.housekeeping.sweep.run_once()
     assert first.recovered == 0
     assert await world.statuses(key) == {Status.IN_PROGRESS}
     await brought_back(world)
@@ -195,8 +195,8 @@ async def test_a_live_run_is_left_alone(world: World) -> None:
     key = await world.open_ticket()
     await started_by(world, key)
     for _ in range(3):
-        assert (await world.housekeeping.look_at(Status.IN_PROGRESS)).recovered == 0
-        assert (await world.housekeeping.sweep()).recovered == 0
+        assert (await world.housekeeping.stuck[Status.IN_PROGRESS].run_once()).recovered == 0
+        assert (await world.housekeeping.sweep.run_once()).recovered == 0
     assert await world.statuses(key) == {Status.IN_PROGRESS}
 
 
@@ -206,15 +206,15 @@ async def test_a_missing_heartbeat_alone_is_not_death(world: World) -> None:
     await world.store.presence.tick(world.process, ttl=60, running={})
     await world.store.redis.delete(world.store.keys.heartbeat(lease.ticket))
     for _ in range(3):
-        assert (await world.housekeeping.look_at(Status.IN_PROGRESS)).recovered == 0
+        assert (await world.housekeeping.stuck[Status.IN_PROGRESS].run_once()).recovered == 0
     assert await world.statuses(key) == {Status.IN_PROGRESS}
 
 
 async def test_an_enqueued_ticket_that_nobody_has_is_pushed_again(world: World) -> None:
     key = await orphan(world)
-    assert (await world.housekeeping.look_at(Status.ENQUEUED)).recovered == 1
+    assert (await world.housekeeping.stuck[Status.ENQUEUED].run_once()).recovered == 1
     assert len(await world.queued()) == 1
-    assert (await world.housekeeping.look_at(Status.ENQUEUED)).recovered == 0
+    assert (await world.housekeeping.stuck[Status.ENQUEUED].run_once()).recovered == 0
     assert len(await world.queued()) == 1
     await finish(world, key)
 
@@ -236,7 +236,7 @@ async def test_P7_an_enqueued_label_alone_gets_nobody_past_the_gates(
 
     monkeypatch.setattr(world.trackers["local"], "access_of", access_of)
     key = (await world.desk.new(title="t", labels=(TRIGGER, "agent-smith:enqueued"), actor="gil")).key
-    await world.housekeeping.look_at(Status.ENQUEUED)
+    await world.housekeeping.stuck[Status.ENQUEUED].run_once()
     await world.drain_signals()
     assert not await world.queued()
     assert await world.statuses(key) == {Status.PENDING}
@@ -245,7 +245,7 @@ async def test_P7_an_enqueued_label_alone_gets_nobody_past_the_gates(
 async def test_an_orphan_is_logged_by_its_name(world: World) -> None:
     key = await orphan(world)
     with structlog.testing.capture_logs() as lines:
-        await world.housekeeping.look_at(Status.ENQUEUED)
+        await world.housekeeping.stuck[Status.ENQUEUED].run_once()
     assert f"re-enqueued orphan ticket {world.ticket_id(key)}" in [line["event"] for line in lines]
     assert "has a new one" in (await world.comments(key))[0]
     assert (await world.memo(key)).text == text_hash("t", "")
@@ -270,7 +270,7 @@ async def test_the_reconciler_reads_only_enqueued_tickets_that_nobody_has(
             yield ticket
 
     monkeypatch.setattr(world.trackers["local"], "find", noted)
-    assert (await world.housekeeping.look_at(Status.ENQUEUED)).recovered == 1
+    assert (await world.housekeeping.stuck[Status.ENQUEUED].run_once()).recovered == 1
     assert sorted(listed) == sorted([*queued, lost])
     assert set(asked) == {lost}
 
@@ -279,7 +279,7 @@ async def test_an_orphan_under_a_former_prefix_is_found(tmp_path: Path, store: S
     config = world_config(tmp_path / "data", former_label_prefixes=("old",))
     async with open_world(tmp_path, store, redis_url, config=config) as world:
         key = (await world.desk.new(title="t", labels=(TRIGGER, "old:enqueued"), actor="mona")).key
-        assert (await world.housekeeping.look_at(Status.ENQUEUED)).recovered == 1
+        assert (await world.housekeeping.stuck[Status.ENQUEUED].run_once()).recovered == 1
         await finish(world, key)
         assert (await world.desk.show(key)).ticket.labels == {TRIGGER, "agent-smith:done"}
 
@@ -322,7 +322,7 @@ def test_by_default_the_passes_come_as_often_as_the_docs_say() -> None:
 
 async def test_two_housekeepers_at_once_push_once(world: World) -> None:
     keys = [await orphan(world) for _ in range(10)]
-    await asyncio.gather(*(world.housekeeping.look_at(Status.ENQUEUED) for _ in range(4)))
+    await asyncio.gather(*(world.housekeeping.stuck[Status.ENQUEUED].run_once() for _ in range(4)))
     assert len(await world.queued()) == len(keys)
 
 
@@ -342,15 +342,17 @@ async def test_requests_of_a_consumer_that_never_said_it_lived_are_found(world: 
     key = await world.open_ticket()
     await world.claim(key)
     await world.store.queue.take("never-ticked", wait=0.1)
-    assert (await world.housekeeping.look_at(Status.ENQUEUED)).recovered == 0, "it looks as if it were in flight"
-    assert (await world.housekeeping.sweep()).put_back == 0
+    assert (await world.housekeeping.stuck[Status.ENQUEUED].run_once()).recovered == 0, (
+        "it looks as if it were in flight"
+    )
+    assert (await world.housekeeping.sweep.run_once()).put_back == 0
     await world.store.presence.find_owners()
-    assert (await world.housekeeping.sweep()).put_back == 1
+    assert (await world.housekeeping.sweep.run_once()).put_back == 1
     await finish(world, key)
 
 
 async def _put_back(world: World) -> bool:
-    return (await world.housekeeping.sweep()).put_back == 2
+    return (await world.housekeeping.sweep.run_once()).put_back == 2
 
 
 @pytest.mark.parametrize(
@@ -363,7 +365,7 @@ async def _put_back(world: World) -> bool:
 )
 async def test_several_labels_are_repaired_by_rank(world: World, labels: tuple[str, ...], kept: Status) -> None:
     key = await world.open_ticket("keep", *labels)
-    await world.housekeeping.look_at(Status.IN_PROGRESS)
+    await world.housekeeping.stuck[Status.IN_PROGRESS].run_once()
     assert await world.statuses(key) == {kept}
     assert {TRIGGER, "keep"} <= (await world.desk.show(key)).ticket.labels
 
@@ -382,8 +384,8 @@ async def test_several_labels_of_tickets_at_rest_are_found_by_the_poll_and_repai
 ) -> None:
     key = await world.open_ticket("keep", *labels)
     at_rest = await world.open_ticket("agent-smith:done")
-    poller = Poller(world.store, world.trackers, world.parts.triggers, {"local": 60.0})
-    assert (await poller.poll(world.trackers["local"])).signalled == 1
+    poller = Poller(world.store, world.trackers["local"], world.parts.triggers, 60.0)
+    assert (await poller.poll()).signalled == 1
     await world.drain_signals()
     assert await world.statuses(key) == {kept}
     assert {TRIGGER, "keep"} <= (await world.desk.show(key)).ticket.labels
@@ -404,7 +406,7 @@ async def test_a_live_runs_label_wins_over_rank(world: World) -> None:
     key = await world.open_ticket()
     await started_by(world, key)
     await world.desk.label(key, "agent-smith:done", actor="mona")
-    await world.housekeeping.look_at(Status.IN_PROGRESS)
+    await world.housekeeping.stuck[Status.IN_PROGRESS].run_once()
     assert await world.statuses(key) == {Status.IN_PROGRESS}
 
 
@@ -416,7 +418,7 @@ async def test_P4_a_late_label_does_not_reopen_what_ended(world: World) -> None:
     # A write that was on the wire lands after the end was published.
     await world.desk.label(key, "agent-smith:enqueued", actor="mona")
     await world.desk.unlabel(key, "agent-smith:done", actor="mona")
-    await world.housekeeping.look_at(Status.ENQUEUED)
+    await world.housekeeping.stuck[Status.ENQUEUED].run_once()
     assert await world.statuses(key) == {Status.DONE}
     assert not await world.queued()
 
@@ -429,7 +431,7 @@ async def test_a_dead_run_that_nobody_wants_any_more_loses_its_label(world: Worl
         await world.desk.unlabel(key, TRIGGER, actor="mona")
     else:
         await world.desk.close(key, actor="mona")
-    await world.housekeeping.sweep()
+    await world.housekeeping.sweep.run_once()
     assert await world.statuses(key) == frozenset()
 
 
@@ -437,7 +439,7 @@ async def test_attempts_used_up_fail_the_ticket_and_leave_a_dead_letter(world: W
     key = await world.open_ticket()
     for attempt in range(1, 4):
         await killed(world, key)
-        assert (await world.housekeeping.sweep()).recovered == 1
+        assert (await world.housekeeping.sweep.run_once()).recovered == 1
         assert await world.statuses(key) == {Status.PENDING if attempt < 3 else Status.FAILED}
     [letter] = await world.store.queue.dead_letters()
     assert "given up after 3 attempts" in letter.reason
@@ -452,7 +454,7 @@ async def test_a_ticket_whose_request_was_lost_gets_a_new_one(world: World) -> N
     ticket = world.ticket_id(key)
     [payload] = await world.queued()
     await world.store.redis.delete(world.store.keys.queue, world.store.keys.queue_index)
-    await world.housekeeping.look_at(Status.ENQUEUED)
+    await world.housekeeping.stuck[Status.ENQUEUED].run_once()
     [again] = await world.queued()
     assert again != payload
     assert PipelineRequest.from_json(again).ticket == ticket
@@ -469,7 +471,7 @@ async def test_P9_a_tracker_that_is_away_is_reported_and_nothing_is_concluded(
         yield
 
     monkeypatch.setattr(world.trackers["local"], "find", away)
-    swept = await world.housekeeping.look_at(Status.IN_PROGRESS)
+    swept = await world.housekeeping.stuck[Status.IN_PROGRESS].run_once()
     assert swept.troubles == ["local: 502"]
     assert swept.recovered == 0
 
@@ -493,7 +495,7 @@ async def test_P5_a_tracker_that_never_answers_does_not_delay_the_recovery_of_ot
     intent = Intent(ticket, "silent", "1", 0, an_edge(Status.IN_PROGRESS, Status.DONE), "r-1", outcome="succeeded")
     await store.intents.decide(ticket, intent, lock=lock, look_in=0)
     await lock.release()
-    monkeypatch.setattr("agentsmith.housekeeping.sweep._PATIENCE", 0.05)
+    monkeypatch.setattr("agentsmith.housekeeping.leader._PATIENCE", 0.05)
     trackers = {"silent": silent, "local": local}
     looks = assemble(world.config, store, trackers).looks
     keeper = Housekeeping(store, trackers, looks, Intervals(sweep=0.05, stale=3600, reconcile=3600))

@@ -50,7 +50,7 @@ async def test_an_empty_redis_proves_nothing(world: World, flush: Callable[[], A
     await world.claim(waiting)
     await flush()
     for status in (Status.IN_PROGRESS, Status.ENQUEUED):
-        assert (await world.housekeeping.look_at(status)).recovered == 0
+        assert (await world.housekeeping.stuck[status].run_once()).recovered == 0
     assert await world.statuses(running) == {Status.IN_PROGRESS}
     assert not await world.queued()
 
@@ -60,8 +60,8 @@ async def test_P2_after_a_flush_and_its_settling_every_ticket_is_finished(world:
     await started_by(world, running)
     await world.claim(waiting)
     await forget()
-    assert (await world.housekeeping.look_at(Status.ENQUEUED)).recovered == 1
-    await world.housekeeping.look_at(Status.IN_PROGRESS)
+    assert (await world.housekeeping.stuck[Status.ENQUEUED].run_once()).recovered == 1
+    await world.housekeeping.stuck[Status.IN_PROGRESS].run_once()
     await brought_back(world)
     await finish(world, running)
     assert await world.statuses(waiting) == {Status.DONE}
@@ -78,7 +78,7 @@ async def test_attempts_are_remembered_on_the_ticket_when_redis_forgets(world: W
     memo = replace(sticky.memo, attempt=3)
     await tracker.write_sticky(ticket, "third attempt", memo, known=sticky, deadline=float("inf"))
     await forget()
-    await world.housekeeping.look_at(Status.IN_PROGRESS)
+    await world.housekeeping.stuck[Status.IN_PROGRESS].run_once()
     await brought_back(world)
     assert await world.statuses(key) == {Status.FAILED}
     assert "given up after 3 attempts" in (await world.comments(key))[0]
@@ -102,7 +102,7 @@ async def test_text_that_a_stranger_changed_while_redis_was_lost_is_parked(
         await started_by(world, key)
     await world.desk.edit(key, body="rm -rf everything", actor="eve")
     await forget()
-    await world.housekeeping.look_at(status)
+    await world.housekeeping.stuck[status].run_once()
     if status is Status.IN_PROGRESS:
         await brought_back(world)
     await world.drain_signals()
@@ -119,7 +119,7 @@ async def test_text_that_did_not_change_runs_again(world: World, forget: Forget)
     key = await world.open_ticket()
     await world.claim(key)
     await forget()
-    assert (await world.housekeeping.look_at(Status.ENQUEUED)).recovered == 1
+    assert (await world.housekeeping.stuck[Status.ENQUEUED].run_once()).recovered == 1
     await finish(world, key)
 
 
@@ -127,7 +127,7 @@ async def test_changed_text_is_no_matter_while_redis_remembers(world: World) -> 
     key = await world.open_ticket()
     await killed(world, key)
     await world.desk.edit(key, body="and thanks", actor="mona")
-    await world.housekeeping.sweep()
+    await world.housekeeping.sweep.run_once()
     await finish(world, key)
 
 
@@ -138,19 +138,19 @@ async def test_a_due_time_is_read_off_the_ticket(world: World, forget: Forget) -
     key = await parked(world, due=time.time() + 3600)
     await forget()
     assert await world.store.intents.waiting() == []
-    assert (await world.housekeeping.look_at_waiting()).recalled == 1
+    assert (await world.housekeeping.due.run_once()).recalled == 1
     ((ticket, due),) = await world.store.intents.waiting()
     assert ticket == world.ticket_id(key)
     assert due == pytest.approx((await world.memo(key)).due)
-    assert (await world.housekeeping.look_at_waiting()).recalled == 0, "once is enough"
+    assert (await world.housekeeping.due.run_once()).recalled == 0, "once is enough"
     assert await world.statuses(key) == {Status.WAITING}
 
 
 async def test_a_due_time_that_passed_while_redis_was_lost_wakes_the_ticket(world: World, forget: Forget) -> None:
     key = await parked(world, due=time.time() - 1)
     await forget()
-    await world.housekeeping.look_at_waiting()
-    assert (await world.housekeeping.sweep()).woken == 1
+    await world.housekeeping.due.run_once()
+    assert (await world.housekeeping.sweep.run_once()).woken == 1
     await finish(world, key)
 
 
@@ -159,14 +159,14 @@ async def test_a_ticket_that_waits_for_a_person_is_looked_at_once(
 ) -> None:
     key = await parked(world, due=None)
     await forget()
-    await world.housekeeping.look_at_waiting()
+    await world.housekeeping.due.run_once()
     read = []
 
     async def noted(key: str) -> None:
         read.append(key)
 
     monkeypatch.setattr(world.trackers["local"], "get", noted)
-    await world.housekeeping.look_at_waiting()
+    await world.housekeeping.due.run_once()
     assert read == []
     assert await world.statuses(key) == {Status.WAITING}
 
@@ -174,9 +174,9 @@ async def test_a_ticket_that_waits_for_a_person_is_looked_at_once(
 async def test_where_a_parked_ticket_lives_is_remembered_as_long_as_it_waits(world: World) -> None:
     key = await parked(world, due=time.time() - 1)
     await world.store.redis.delete(world.store.keys.where(world.ticket_id(key)))
-    assert (await world.housekeeping.sweep()).woken == 0
-    await world.housekeeping.look_at_waiting()
-    assert (await world.housekeeping.sweep()).woken == 1
+    assert (await world.housekeeping.sweep.run_once()).woken == 0
+    await world.housekeeping.due.run_once()
+    assert (await world.housekeeping.sweep.run_once()).woken == 1
 
 
 async def parked(world: World, *, due: float | None) -> str:
@@ -263,8 +263,8 @@ async def test_P3_a_ticket_that_our_triggers_do_not_route_here_is_left_alone(
     key = await their_ticket(world, *labels)
     before = (await world.desk.show(key)).ticket
     for status in (Status.ENQUEUED, Status.IN_PROGRESS, Status.ENQUEUED, Status.IN_PROGRESS):
-        assert (await world.housekeeping.look_at(status)).recovered == 0
-        await world.housekeeping.sweep()
+        assert (await world.housekeeping.stuck[status].run_once()).recovered == 0
+        await world.housekeeping.sweep.run_once()
     await world.claim(key)
     assert (await world.desk.show(key)).ticket == before
     assert not await world.queued()
@@ -284,9 +284,9 @@ async def test_P3_the_live_run_of_another_installation_on_the_same_tracker_is_le
             await started_by(there, key)
             assert (await there.memo(key)).trigger == THEIRS
             for _ in range(2):
-                assert (await here.housekeeping.look_at(Status.IN_PROGRESS)).recovered == 0
+                assert (await here.housekeeping.stuck[Status.IN_PROGRESS].run_once()).recovered == 0
                 await here.store.redis.zadd(here.store.keys.suspects, {here.ticket_id(key): 1.0})
-                assert (await here.housekeeping.sweep()).recovered == 0
+                assert (await here.housekeeping.sweep.run_once()).recovered == 0
             assert await there.statuses(key) == {Status.IN_PROGRESS}
 
 
@@ -301,11 +301,11 @@ async def test_a_foreign_ticket_is_read_once_until_it_changes(world: World, monk
 
     monkeypatch.setattr(world.trackers["local"], "get", noted)
     for _ in range(3):
-        await world.housekeeping.look_at(Status.ENQUEUED)
+        await world.housekeeping.stuck[Status.ENQUEUED].run_once()
     assert read == [key]
     await world.desk.comment(key, "hello", actor="eve")
     await world.desk.label(key, "bug", actor="eve")
-    await world.housekeeping.look_at(Status.ENQUEUED)
+    await world.housekeeping.stuck[Status.ENQUEUED].run_once()
     assert read == [key, key]
 
 
@@ -316,5 +316,5 @@ async def test_a_ticket_of_ours_that_lost_its_trigger_while_redis_was_lost_is_wi
     await world.claim(key)
     await world.desk.unlabel(key, TRIGGER, actor="mona")
     await forget()
-    assert (await world.housekeeping.look_at(Status.ENQUEUED)).recovered == 1
+    assert (await world.housekeeping.stuck[Status.ENQUEUED].run_once()).recovered == 1
     assert await world.statuses(key) == frozenset()

@@ -51,7 +51,7 @@ async def test_a_poll_deals_with_a_few_hundred_tickets_at_a_time(
     async with open_world(tmp_path, store, redis_server.url) as world:
         tracker = long_list(tmp_path, world.trackers["local"])
         tracker.count = COUNT
-        poller = Poller(store, {"local": tracker}, world.parts.triggers, {"local": 60.0})
+        poller = Poller(store, tracker, world.parts.triggers, 60.0)
         turn, done, listed = 0, Counter[int](), Counter[int]()
 
         async def take_turns() -> None:
@@ -81,7 +81,7 @@ async def test_a_poll_deals_with_a_few_hundred_tickets_at_a_time(
         monkeypatch.setattr(poller_module, "turned_away", counted)
         monkeypatch.setattr(LongList, "yielding", staticmethod(listing))
         turning = asyncio.create_task(take_turns())
-        polled = await poller.poll(tracker)
+        polled = await poller.poll()
         turning.cancel()
         assert (polled.found, polled.signalled) == (COUNT, COUNT)
         assert max(asked) <= MOST_AT_ONCE
@@ -95,7 +95,7 @@ async def test_a_poll_reads_the_names_of_what_is_queued_and_no_request(
 ) -> None:
     async with open_world(tmp_path, store, redis_server.url) as world:
         tracker = long_list(tmp_path, world.trackers["local"])
-        poller = Poller(store, {"local": tracker}, world.parts.triggers, {"local": 60.0})
+        poller = Poller(store, tracker, world.parts.triggers, 60.0)
         for number in (1, 2, 3):
             ticket = TicketId("other/tickets#3") if number == 3 else tracker.ticket_id(str(number))
             await store.queue.push(a_request(number, ticket=ticket, key=str(number), tracker="local"))
@@ -106,7 +106,7 @@ async def test_a_poll_reads_the_names_of_what_is_queued_and_no_request(
         for name in ("next_ones", "in_flight", "request_of"):
             monkeypatch.setattr(store.queue, name, never)
         tracker.count = 1
-        polled = await poller.poll(tracker)
+        polled = await poller.poll()
         assert (polled.in_hand, polled.signalled) == (2, 2)  # the one that was found, and the one that lost its trigger
         await tracker.aclose()
 

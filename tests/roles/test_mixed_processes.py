@@ -50,8 +50,8 @@ async def serving(world: World) -> AsyncIterator[None]:
 
 
 async def polled(world: World) -> None:
-    poller = Poller(world.store, world.trackers, world.parts.triggers, {"local": 60.0})
-    await poller.poll(world.trackers["local"])
+    poller = Poller(world.store, world.trackers["local"], world.parts.triggers, 60.0)
+    await poller.poll()
 
 
 async def test_a_look_with_another_configuration_does_not_stop_a_live_run(
@@ -108,7 +108,7 @@ async def test_a_consumer_of_another_configuration_starts_what_it_knows_how_to_r
 ) -> None:
     """It has the pipeline, and not the trigger: that is for whoever claims."""
     async with two_worlds(tmp_path, store, redis_url) as (ours, theirs):
-        theirs.parts.book.pipelines["work"] = ours.config.pipelines["work"]
+        theirs.parts.rules.pipelines["work"] = ours.config.pipelines["work"]
         key = await ours.open_ticket()
         await ours.claim(key)
         await theirs.run_queue()

@@ -14,6 +14,7 @@ from agentsmith.domain.gates import Gate
 from agentsmith.domain.lifecycle import Status
 from agentsmith.domain.outcomes import Claimed, Rejected
 from agentsmith.domain.tracker import DefinesLabels
+from agentsmith.intake.labels import prepare_labels
 from agentsmith.simulators import Fault
 from agentsmith.simulators.stages import STAGES
 from agentsmith.store import Store
@@ -83,30 +84,30 @@ async def test_an_idle_poll_costs_one_request_at_most_however_many_triggers_ther
     for label in TRIGGERS:
         for _ in range(3):
             world.stage.open_ticket("Fix it", [label, "agent-smith:done"])
-    assert (await world.poller.poll(world.tracker)).found == 6
+    assert (await world.poller.poll()).found == 6
     world.stage.simulator.clock.advance(300)
-    await world.poller.poll(world.tracker)  # what changed lately is looked at once more
+    await world.poller.poll()  # what changed lately is looked at once more
     world.stage.simulator.clock.advance(300)
     for _ in range(3):
         world.sent()
-        assert (await world.poller.poll(world.tracker)).found == 6
+        assert (await world.poller.poll()).found == 6
         assert len(world.stage.simulator.counted_requests()) == IDLE_POLL[platform]
 
 
 async def test_a_poll_sees_what_changed_on_any_trigger(world: StageWorld) -> None:
     first, second = (world.stage.open_ticket("Fix it", [label, "agent-smith:done"]) for label in TRIGGERS)
-    assert (await world.poller.poll(world.tracker)).found == 2
+    assert (await world.poller.poll()).found == 2
     third = world.stage.open_ticket("Fix it", [TRIGGERS[0]])
     world.stage.add_label(first, TRIGGERS[1])  # found once, although it carries both
-    polled = await world.poller.poll(world.tracker)
-    assert set(polled.looks) == {world.tracker.ticket_id(key) for key in (first, second, third)}
+    polled = await world.poller.poll()
+    assert set(polled.revisions) == {world.tracker.ticket_id(key) for key in (first, second, third)}
     assert polled.signalled == 1
 
 
 async def test_labels_get_their_colours_once_where_labels_are_things(world: StageWorld) -> None:
     made: list[str] = []
     for _ in range(2):
-        await world.poller._prepare(world.tracker)
+        await prepare_labels(world.tracker)
         made += [line for line in world.sent() if line.startswith("POST") and line.endswith("/labels 201")]
     assert len(made) == (len(Status) if isinstance(world.tracker, DefinesLabels) else 0)
 

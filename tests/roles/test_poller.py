@@ -22,8 +22,10 @@ from agentsmith.domain.signal import Signal
 from agentsmith.domain.ticket import Ticket, TicketId
 from agentsmith.domain.tracker import Tracker
 from agentsmith.domain.vetting import History
-from agentsmith.intake.poller import Calm, Polled, Poller
+from agentsmith.intake.healer import Healer
+from agentsmith.intake.poller import IdleBackoff, Polled, Poller
 from agentsmith.store import Acquired, Store
+from agentsmith.ticker import run_jobs
 from agentsmith.trackers.local.settings import LocalSettings
 from tests.support.stores import Flush, MakeStore, Settled
 from tests.support.wait import wait_until
@@ -36,8 +38,13 @@ async def world(tmp_path: Path, store: Store, redis_url: str) -> AsyncIterator[W
         yield world
 
 
-def poller(world: World, every: float = 60.0) -> Poller:
-    return Poller(world.store, world.trackers, world.parts.triggers, dict.fromkeys(world.trackers, every))
+def poller(world: World, name: str = "local", every: float = 60.0, slowest: float = 0.0) -> Poller:
+    return Poller(world.store, world.trackers[name], world.parts.triggers, every, slowest)
+
+
+def polling(*pollers: Poller | Healer) -> asyncio.Task[None]:
+    """The leader's work."""
+    return asyncio.create_task(run_jobs(*(each.job() for each in pollers)))
 
 
 async def signalled(world: World) -> list[str]:
@@ -51,14 +58,14 @@ async def test_only_pending_tickets_with_a_trigger_are_signalled(world: World) -
     await world.desk.new(title="no trigger", labels=("bug",), actor="mona")
     closed = await world.open_ticket()
     await world.desk.close(closed, actor="mona")
-    assert await poller(world).poll(world.trackers["local"]) == Polled(found=2, signalled=1)
+    assert await poller(world).poll() == Polled(found=2, signalled=1)
     assert await signalled(world) == [wanted]
 
 
 async def test_a_ticket_that_waits_in_the_inbox_is_not_signalled_again(world: World) -> None:
     await world.open_ticket()
-    assert (await poller(world).poll(world.trackers["local"])).signalled == 1
-    assert (await poller(world).poll(world.trackers["local"])).signalled == 0
+    assert (await poller(world).poll()).signalled == 1
+    assert (await poller(world).poll()).signalled == 0
 
 
 async def test_a_rejected_ticket_is_not_asked_about_until_it_changes(
@@ -70,20 +77,20 @@ async def test_a_rejected_ticket_is_not_asked_about_until_it_changes(
         return History()
 
     monkeypatch.setattr(world.trackers["local"], "history", nobody)
-    polling = poller(world)
-    await polling.poll(world.trackers["local"])
+    made = poller(world)
+    await made.poll()
     await world.drain_signals()
-    assert (await polling.poll(world.trackers["local"])).signalled == 0
+    assert (await made.poll()).signalled == 0
     await world.desk.comment(key, "now it changed", actor="mona")
-    assert (await polling.poll(world.trackers["local"])).signalled == 1
+    assert (await made.poll()).signalled == 1
 
 
 async def test_a_queued_ticket_without_its_trigger_is_signalled(world: World) -> None:
     key = await world.open_ticket()
     await world.claim(key)
-    assert (await poller(world).poll(world.trackers["local"])).signalled == 0
+    assert (await poller(world).poll()).signalled == 0
     await world.desk.unlabel(key, TRIGGER, actor="mona")
-    assert (await poller(world).poll(world.trackers["local"])).signalled == 1
+    assert (await poller(world).poll()).signalled == 1
 
 
 async def test_P9_an_outage_raises(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -93,7 +100,7 @@ async def test_P9_an_outage_raises(world: World, monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(world.trackers["local"], "find", away)
     with pytest.raises(TrackerUnavailable):
-        await poller(world).poll(world.trackers["local"])
+        await poller(world).poll()
 
 
 class Away:
@@ -114,7 +121,7 @@ class Away:
 async def test_one_failing_tracker_never_delays_another(world: World) -> None:
     away = Away(world.trackers["local"])
     world.trackers["away"] = away  # type: ignore[assignment]  # only what polling asks of it
-    work = asyncio.create_task(poller(world, every=0.02).work())
+    work = polling(*(poller(world, name, every=0.02) for name in world.trackers))
     try:
         await wait_until(lambda: away.asked > 0, what="the broken tracker to be asked")
         key = await world.open_ticket()
@@ -129,7 +136,7 @@ async def _is_signalled(world: World, key: str) -> bool:
     return key in await signalled(world)
 
 
-# --- the pause between looks ------------------------------------------------------------------------------------
+# --- the pause between polls ------------------------------------------------------------------------------------
 
 
 def seen(*revisions: str, signalled: int = 0, in_hand: int = 0) -> Polled:
@@ -137,9 +144,9 @@ def seen(*revisions: str, signalled: int = 0, in_hand: int = 0) -> Polled:
     return Polled(len(looks), signalled, looks, in_hand)
 
 
-def test_the_looks_drift_apart_while_nothing_changes_up_to_a_bound() -> None:
-    calm = Calm(every=60.0, slowest=240.0)
-    pauses = [calm.after(seen("1", "1")) for _ in range(7)]
+def test_polls_become_rarer_while_nothing_changes_up_to_a_bound() -> None:
+    backoff = IdleBackoff(every=60.0, slowest=240.0)
+    pauses = [backoff.after(seen("1", "1")) for _ in range(7)]
     assert pauses == [60.0, 90.0, 135.0, 202.5, 240.0, 240.0, 240.0]
 
 
@@ -155,19 +162,19 @@ def test_the_looks_drift_apart_while_nothing_changes_up_to_a_bound() -> None:
     ids=["edited", "gone", "new", "signalled", "in hand"],
 )
 def test_anything_new_brings_the_usual_pace_back(news: Polled) -> None:
-    calm = Calm(every=60.0, slowest=240.0)
+    backoff = IdleBackoff(every=60.0, slowest=240.0)
     for _ in range(5):
-        calm.after(seen("1", "1"))
-    assert calm.after(news) == 60.0
-    assert calm.after(seen("1", "1", in_hand=1)) == 60.0
+        backoff.after(seen("1", "1"))
+    assert backoff.after(news) == 60.0
+    assert backoff.after(seen("1", "1", in_hand=1)) == 60.0
 
 
 def test_where_a_look_costs_nothing_the_pace_stays() -> None:
-    calm = Calm(every=2.0, slowest=2.0)
-    assert {calm.after(seen("1")) for _ in range(5)} == {2.0}
+    backoff = IdleBackoff(every=2.0, slowest=2.0)
+    assert {backoff.after(seen("1")) for _ in range(5)} == {2.0}
 
 
-async def test_a_calm_tracker_is_asked_more_rarely_and_a_busy_one_is_not(world: World) -> None:
+async def test_an_idle_tracker_is_asked_more_rarely_and_a_busy_one_is_not(world: World) -> None:
     class Still(Away):
         """A tracker on which nothing ever happens."""
 
@@ -180,11 +187,10 @@ async def test_a_calm_tracker_is_asked_more_rarely_and_a_busy_one_is_not(world: 
     lively = Still(world.trackers["local"])
     lively.name = "lively"
     world.trackers |= {"away": still, "lively": lively}  # type: ignore[dict-item]  # only what polling asks of it
-    polling = poller(world, every=0.02)
-    polling.slowest = {"away": 60.0}
-    work = asyncio.create_task(polling.work())
+    slowest = {"away": 60.0}
+    work = polling(*(poller(world, name, 0.02, slowest.get(name, 0.0)) for name in world.trackers))
     try:
-        await wait_until(lambda: lively.asked > 60, what="many looks at a tracker whose pace may not drift")
+        await wait_until(lambda: lively.asked > 60, what="many polls of a tracker that may not be asked more rarely")
         # 0.02 s, and half as much again each time: after 1.2 s that is the eighth or ninth look.
         assert 3 <= still.asked < 20
     finally:
@@ -201,13 +207,13 @@ async def test_a_calm_tracker_is_asked_more_rarely_and_a_busy_one_is_not(world: 
         ({"idle_poll_interval": "1s"}, 60, "every 1m"),
     ],
 )
-def test_how_far_the_looks_may_drift_is_configured(settings: dict[str, str], seconds: float, text: str) -> None:
+def test_how_rare_polls_may_become_is_configured(settings: dict[str, str], seconds: float, text: str) -> None:
     made = TrackerSettings.model_validate({"platform": "x", **settings})
     assert (made.slowest_poll, made.rhythm) == (seconds, text)
     assert LocalSettings().slowest_poll == LocalSettings().poll_interval
 
 
-def test_the_drift_too_can_be_slowed_only_so_far() -> None:
+def test_idle_polls_too_can_be_slowed_only_so_far() -> None:
     with pytest.raises(ValueError, match="not switched off"):
         TrackerSettings.model_validate({"platform": "x", "idle_poll_interval": "2d"})
 
@@ -249,16 +255,16 @@ async def test_a_poll_says_when_it_finds_what_no_webhook_announced(
         await world.store.signals.hand_over(world.signal(key), delivery="d-1")
         await world.store.redis.delete(world.store.keys.inbox, world.store.keys.inbox_index)
     tracker = Aged(world.trackers["local"], age)
-    polling = Poller(
+    made = Poller(
         world.store,
-        {"local": tracker},  # type: ignore[dict-item]  # only what polling asks of it
+        tracker,  # type: ignore[arg-type]  # only what polling asks of it
         world.parts.triggers,
-        {"local": 60.0},
-        announced=frozenset({"local"} if heard else ()),
+        60.0,
+        announced=heard,
     )
     before = unannounced()
     with capture_logs() as logged:
-        polled = await polling.poll(tracker)  # type: ignore[arg-type]  # only what polling asks of it
+        polled = await made.poll()
     assert polled.signalled == 1
     assert unannounced() - before == counted
     warned = [line for line in logged if "no webhook announced" in line["event"]]
@@ -273,15 +279,15 @@ async def test_a_webhook_about_an_older_change_announces_nothing(world: World, r
     long_ago = (time.time() - 3600) * 1000
     await raw.set(store.keys.announced(world.ticket_id(key)), str(round(long_ago)), px=60_000)
     tracker = Aged(world.trackers["local"], 100)
-    polling = Poller(
+    made = Poller(
         store,
-        {"local": tracker},  # type: ignore[dict-item]  # only what polling asks of it
+        tracker,  # type: ignore[arg-type]  # only what polling asks of it
         world.parts.triggers,
-        {"local": 60.0},
-        announced=frozenset({"local"}),
+        60.0,
+        announced=True,
     )
     before = unannounced()
-    await polling.poll(tracker)  # type: ignore[arg-type]  # only what polling asks of it
+    await made.poll()
     assert unannounced() - before == 1
 
 
@@ -292,15 +298,15 @@ async def test_a_deposed_poller_signals_nothing(world: World, make_store: MakeSt
     await world.open_ticket()
     lease = world.store.leadership("poller", "first")
     assert await lease.take()
-    polling = Poller(world.store, world.trackers, world.parts.triggers, {"local": 60.0}, leading=lease)
+    made = Poller(world.store, world.trackers["local"], world.parts.triggers, 60.0, leading=lease)
     await world.store.redis.delete(lease.key)  # its time ran out while it slept
     other = make_store().leadership("poller", "second")
     assert await other.take()
-    assert await polling.poll(world.trackers["local"]) == Polled(1, 0, ANY, 0)
+    assert await made.poll() == Polled(1, 0, ANY, 0)
     assert await signalled(world) == []
     await other.release()
     assert await lease.take()
-    assert (await polling.poll(world.trackers["local"])).signalled == 1
+    assert (await made.poll()).signalled == 1
 
 
 async def test_an_earlier_term_of_our_own_is_over_too(world: World) -> None:
@@ -309,21 +315,21 @@ async def test_an_earlier_term_of_our_own_is_over_too(world: World) -> None:
     assert await earlier.take()
     await world.store.redis.delete(earlier.key)
     assert await now.take()
-    polling = Poller(world.store, world.trackers, world.parts.triggers, {"local": 60.0}, leading=earlier)
-    assert (await polling.poll(world.trackers["local"])).signalled == 0
+    made = Poller(world.store, world.trackers["local"], world.parts.triggers, 60.0, leading=earlier)
+    assert (await made.poll()).signalled == 0
 
 
 async def test_other_rules_deserve_another_look(world: World, tmp_path: Path) -> None:
     key = (await world.desk.new(title="t", labels=(TRIGGER, "agent-smith:pending", "also"), actor="mona")).key
     config = world.config
     both = (*config.triggers, config.triggers[0].model_copy(update={"label": "also", "pipeline": "other"}))
-    world.parts.book.replace(config.model_copy(update={"triggers": both}))
-    polling = poller(world)
-    await polling.poll(world.trackers["local"])
+    world.parts.rules.replace(config.model_copy(update={"triggers": both}))
+    made = poller(world)
+    await made.poll()
     await world.drain_signals()
-    assert (await polling.poll(world.trackers["local"])).signalled == 0, "it asks for two pipelines, and was told so"
-    world.parts.book.replace(config)
-    assert (await polling.poll(world.trackers["local"])).signalled == 1
+    assert (await made.poll()).signalled == 0, "it asks for two pipelines, and was told so"
+    world.parts.rules.replace(config)
+    assert (await made.poll()).signalled == 1
     assert await signalled(world) == [key]
 
 
@@ -342,7 +348,7 @@ async def test_a_run_without_its_trigger_is_told_to_stop_also_after_redis_forgot
     # A live run puts its lease back when it renews.
     assert await world.store.runs.renew(taken.lease, ttl=60) == "restored"
     await world.desk.unlabel(key, TRIGGER, actor="mona")
-    assert (await poller(world).poll(world.trackers["local"])).signalled == 1
+    assert (await poller(world).poll()).signalled == 1
     await world.drain_signals()
     stop = await world.store.runs.stop_requested(world.ticket_id(key))
     assert stop is not None
@@ -373,17 +379,8 @@ class Healing(Aged):
 )
 async def test_the_leader_has_failed_deliveries_sent_again(world: World, fails: Exception | None, again: bool) -> None:
     tracker = Healing(world.trackers["local"], fails=fails)
-    polling = Poller(
-        world.store,
-        {"local": tracker},  # type: ignore[dict-item]  # only what polling asks of it
-        world.parts.triggers,
-        {"local": 0.01},
-        announced=frozenset({"local"}),
-        heal_every=0.01,
-        public_url="https://agentsmith.example",
-    )
     healed = metrics.HEALED.labels("local")._value.get()
-    work = asyncio.create_task(polling.work())
+    work = polling(poller(world, every=0.01), Healer("local", tracker, 0.01, "https://agentsmith.example"))
     try:
         await wait_until(lambda: len(tracker.asked) >= (3 if again else 1), what="healing")
         await wait_until(lambda: _found_something(world), what="polling to go on beside it")

@@ -28,7 +28,7 @@ from agentsmith.trackers.github.site import Site
 from agentsmith.trackers.github.webhook import GitHubWebhooks
 from agentsmith.trackers.http import Shared
 from agentsmith.web.app import make_app
-from agentsmith.web.receiver import Desk, Receiver
+from agentsmith.web.receiver import Endpoint, Receiver
 from agentsmith.web.server import WebServer, listen
 from tests.support.redis_server import RedisServer
 
@@ -81,8 +81,8 @@ def receiver(store: Store, *, read_within: float = 5.0) -> Receiver:
     conf = GitHubSettings.model_validate({"platform": "github", "repository": "acme/web", "token": "t"})
     tracker = conf.open("web", LabelSet(), Shared())
     reader = GitHubWebhooks(Site("acme/web"), SECRETS)
-    desks = {"web": Desk(tracker, reader), "polled": Desk(tracker, None)}
-    return Receiver(store, desks, read_within=read_within)
+    endpoints = {"web": Endpoint(tracker, reader), "polled": Endpoint(tracker, None)}
+    return Receiver(store, endpoints, read_within=read_within)
 
 
 @pytest.fixture

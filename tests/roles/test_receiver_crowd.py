@@ -14,7 +14,7 @@ import pytest
 from agentsmith.store import Store
 from agentsmith.web.app import make_app
 from agentsmith.web.connection import Connection, Stage
-from agentsmith.web.receiver import Desk, Receiver
+from agentsmith.web.receiver import Endpoint, Receiver
 from agentsmith.web.room import Crowded, Reading, Room
 from agentsmith.web.server import WebServer, listen
 from tests.support.senders import SECRET, SENDERS
@@ -26,11 +26,11 @@ WITHIN: Final = 30.0
 
 
 class Served:
-    """A server with a desk for every platform, and what is known about it from inside."""
+    """A server with an endpoint for every platform, and what is known about it from inside."""
 
     def __init__(self, store: Store) -> None:
-        desks = {name: Desk(sender.tracker(), sender.reader()) for name, sender in SENDERS.items()}
-        self.receiver = Receiver(store, desks)
+        endpoints = {name: Endpoint(sender.tracker(), sender.reader()) for name, sender in SENDERS.items()}
+        self.receiver = Receiver(store, endpoints)
         self.web = WebServer(make_app(self.receiver, ready=_ready), listen("127.0.0.1", 0))
 
     @property

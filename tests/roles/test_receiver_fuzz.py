@@ -28,7 +28,7 @@ from hypothesis import strategies as st
 from agentsmith.domain.signal import Signal
 from agentsmith.store import Store
 from agentsmith.web.app import make_app
-from agentsmith.web.receiver import Desk, Receiver
+from agentsmith.web.receiver import Endpoint, Receiver
 from tests.support.cli import quiet_logs
 from tests.support.senders import SECRET, SENDERS
 from tests.support.stores import TIMES
@@ -206,9 +206,9 @@ async def _ready() -> None:
 def rig_on(runner: asyncio.Runner, url: str, namespace: str) -> Rig:
     async def make() -> Rig:
         store = Store(url, times=TIMES, namespace=namespace)
-        desks = {name: Desk(sender.tracker(), sender.reader()) for name, sender in SENDERS.items()}
-        desks["polled"] = Desk(SENDERS["github"].tracker(), None)
-        return Rig(runner, store, make_app(Receiver(store, desks), ready=_ready))
+        endpoints = {name: Endpoint(sender.tracker(), sender.reader()) for name, sender in SENDERS.items()}
+        endpoints["polled"] = Endpoint(SENDERS["github"].tracker(), None)
+        return Rig(runner, store, make_app(Receiver(store, endpoints), ready=_ready))
 
     return runner.run(make())
 

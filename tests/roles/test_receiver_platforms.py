@@ -21,7 +21,7 @@ from agentsmith.store import Store
 from agentsmith.trackers.jira.settings import JiraSettings
 from agentsmith.trackers.registry import BUILT_IN
 from agentsmith.web.app import make_app
-from agentsmith.web.receiver import Desk, Receiver
+from agentsmith.web.receiver import Endpoint, Receiver
 from tests.support.senders import (
     FORMER,
     GITLAB_SIGNED,
@@ -47,20 +47,20 @@ async def _ready() -> None:
     return None
 
 
-def posting(store: Store, desks: dict[str, Desk], peer: str = "203.0.113.7") -> httpx.AsyncClient:
-    app = make_app(Receiver(store, desks), ready=_ready)
+def posting(store: Store, endpoints: dict[str, Endpoint], peer: str = "203.0.113.7") -> httpx.AsyncClient:
+    app = make_app(Receiver(store, endpoints), ready=_ready)
     transport = httpx.ASGITransport(app=app, client=(peer, 4711))
     return httpx.AsyncClient(transport=transport, base_url="http://test")
 
 
 @pytest.fixture
-def desk(sender: Sender) -> Desk:
-    return Desk(sender.tracker(), sender.reader())
+def endpoint(sender: Sender) -> Endpoint:
+    return Endpoint(sender.tracker(), sender.reader())
 
 
 @pytest.fixture
-async def post(store: Store, desk: Desk) -> AsyncIterator[Post]:
-    async with posting(store, {"web": desk}) as client:
+async def post(store: Store, endpoint: Endpoint) -> AsyncIterator[Post]:
+    async with posting(store, {"web": endpoint}) as client:
 
         async def send(delivery: tuple[Headers, bytes], **changes: str | None) -> httpx.Response:
             headers, body = delivery
@@ -135,7 +135,7 @@ async def test_P7_a_body_that_was_changed_on_its_way_is_401(sender: Sender, post
 @pytest.mark.parametrize("age", [-400, 400, 86400 * 365])
 async def test_P7_a_signature_that_is_too_old_or_too_young_is_401(store: Store, age: float) -> None:
     sender = GITLAB_SIGNED
-    async with posting(store, {"web": Desk(sender.tracker(), sender.reader())}) as client:
+    async with posting(store, {"web": Endpoint(sender.tracker(), sender.reader())}) as client:
         headers, body = sender.delivery(sender.labelled())
         key = sender.settings.webhook_secrets()[0]
         stale = {**headers, **_gitlab_sign(body, headers, key, time.time() - age)}
@@ -146,7 +146,7 @@ async def test_P7_a_signature_that_is_too_old_or_too_young_is_401(store: Store, 
 
 async def test_whoever_has_a_signing_token_is_not_content_with_a_bare_secret(store: Store) -> None:
     sender = GITLAB_SIGNED
-    async with posting(store, {"web": Desk(sender.tracker(), sender.reader())}) as client:
+    async with posting(store, {"web": Endpoint(sender.tracker(), sender.reader())}) as client:
         headers, body = sender.delivery(sender.labelled())
         bare = {name: value for name, value in headers.items() if not name.startswith("webhook-s")}
         for token in ("", SECRET, sender.settings.webhook_secrets()[0]):
@@ -201,17 +201,17 @@ async def test_a_charset_behind_the_type_does_no_harm(sender: Sender, post: Post
 
 
 async def test_too_much_is_413(
-    sender: Sender, desk: Desk, post: Post, store: Store, monkeypatch: pytest.MonkeyPatch
+    sender: Sender, endpoint: Endpoint, post: Post, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     headers, body = sender.delivery(sender.labelled())
-    assert desk.reader is not None
-    assert desk.reader.largest <= Receiver(store, {}).room.most, "there must be room for it"
-    for length in (str(desk.reader.largest + 1), "9" * 5000):
+    assert endpoint.reader is not None
+    assert endpoint.reader.largest <= Receiver(store, {}).room.most, "there must be room for it"
+    for length in (str(endpoint.reader.largest + 1), "9" * 5000):
         assert (await post((headers, body), content_length=length)).status_code == 413
     for length in ("many", "-1", "1_0"):
         assert (await post((headers, body), content_length=length)).status_code == 400
     # Without a length it is found out while reading.
-    monkeypatch.setattr(type(desk.reader), "largest", 10)
+    monkeypatch.setattr(type(endpoint.reader), "largest", 10)
     assert (await post((headers, body), content_length="0")).status_code == 413
     assert not await inbox(store)
 
@@ -220,7 +220,9 @@ async def test_too_much_is_413(
 async def test_a_body_that_does_not_come_whole_is_refused_and_may_come_again(
     sender: Sender, store: Store, ending: str
 ) -> None:
-    app = make_app(Receiver(store, {"web": Desk(sender.tracker(), sender.reader())}, read_within=0.05), ready=_ready)
+    app = make_app(
+        Receiver(store, {"web": Endpoint(sender.tracker(), sender.reader())}, read_within=0.05), ready=_ready
+    )
     headers, body = sender.delivery(sender.labelled())
 
     async def answer(*chunks: bytes, whole: bool) -> int:
@@ -300,8 +302,8 @@ async def test_a_tracker_without_a_secret_takes_nothing_but_from_anybody_if_told
     headers, body = sender.delivery(sender.labelled())
     for proof in sender.sign(body, headers, SECRET):
         del headers[proof]
-    desks = {"closed": Desk(sender.tracker(), None), "open": Desk(sender.tracker(), reader)}
-    async with posting(store, desks) as client:
+    endpoints = {"closed": Endpoint(sender.tracker(), None), "open": Endpoint(sender.tracker(), reader)}
+    async with posting(store, endpoints) as client:
         assert (await client.post("/webhooks/closed", content=body, headers=headers)).status_code == 401
         assert (await client.post("/webhooks/open", content=body, headers=headers)).status_code == 202
 
@@ -324,11 +326,11 @@ async def test_two_commands_are_not_merged(sender: Sender, post: Post, store: St
 
 # Azure DevOps names the author of a comment without an id, so there a comment of ours costs a look.
 @pytest.mark.parametrize("sender", sorted(SENDERS.keys() - {"azure-devops"}), indirect=True)
-async def test_what_we_say_ourselves_is_no_news(sender: Sender, desk: Desk, post: Post, store: Store) -> None:
+async def test_what_we_say_ourselves_is_no_news(sender: Sender, endpoint: Endpoint, post: Post, store: Store) -> None:
     reading = sender.reader().understand(Incoming(*sender.delivery(sender.commented("hello"))))
     assert isinstance(reading, TicketEvent)
     assert reading.remark is not None
-    desk.me = Actor(reading.remark.author.id, "we")
+    endpoint.me = Actor(reading.remark.author.id, "we")
     answer = await post(sender.delivery(sender.commented("hello")))
     assert (answer.status_code, "said ourselves" in answer.text) == (200, True)
     # A person who shares the account with us can still command us.
@@ -396,8 +398,8 @@ async def test_a_data_center_that_cannot_sign_needs_the_secret_and_the_right_add
     sender, settings = SENDERS["jira"], data_center(*addresses)
     headers, body = sender.delivery(sender.labelled())
     del headers["x-hub-signature"]
-    desks = {"web": Desk(settings.open("web", sender.tracker().labels, _shared()), settings.webhooks())}
-    async with posting(store, desks, peer) as client:
+    endpoints = {"web": Endpoint(settings.open("web", sender.tracker().labels, _shared()), settings.webhooks())}
+    async with posting(store, endpoints, peer) as client:
         assert (await client.post(f"/webhooks/web/{secret}", content=body, headers=headers)).status_code == status
         assert (await client.post("/webhooks/web", content=body, headers=headers)).status_code == 401
 
@@ -412,7 +414,7 @@ async def test_a_secret_in_the_path_means_nothing_elsewhere(sender: Sender, stor
     headers, body = sender.delivery(sender.labelled())
     for proof in sender.sign(body, headers, SECRET):
         del headers[proof]
-    async with posting(store, {"web": Desk(sender.tracker(), sender.reader())}, ADDRESS) as client:
+    async with posting(store, {"web": Endpoint(sender.tracker(), sender.reader())}, ADDRESS) as client:
         assert (await client.post(f"/webhooks/web/{SECRET}", content=body, headers=headers)).status_code == 401
 
 

@@ -22,7 +22,7 @@ from agentsmith.domain.errors import ConfigError
 from agentsmith.domain.lifecycle import Status
 from agentsmith.domain.outcomes import Claimed, Held, Rejected
 from agentsmith.store import Store
-from agentsmith.tickets.live_rules import RELOADED, RELOADED_OF_A_TRACKER, Rulebook, rules_of
+from agentsmith.tickets.live_rules import RELOADED, RELOADED_OF_A_TRACKER, LiveRules, rules_of
 from tests.support.config_platforms import Hosted, load_text
 from tests.support.wait import wait_until
 from tests.support.world import TRIGGER, World, open_world, sh, world_config
@@ -37,7 +37,7 @@ class Watched:
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.file = folder, folder / "agentsmith.yaml"
-        self.book = Rulebook(load_text(folder, FIRST))
+        self.rules = LiveRules(load_text(folder, FIRST))
         self.problems: list[str] = []
         self.watch = ConfigFile(self.file, self.read, every=0.005)
 
@@ -57,12 +57,12 @@ class Watched:
 
     @property
     def labels(self) -> list[str]:
-        return [trigger.label for trigger in self.book.triggers]
+        return [trigger.label for trigger in self.rules.triggers]
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         async def work() -> None:
-            async for problem in self.watch.changes(self.book.replace):
+            async for problem in self.watch.changes(self.rules.replace):
                 self.problems.append(problem)
 
         task = asyncio.create_task(work())
@@ -79,7 +79,7 @@ def watched(tmp_path: Path) -> Watched:
 
 
 async def test_a_good_change_is_in_force_at_once(watched: Watched) -> None:
-    triggers = watched.book.triggers
+    triggers = watched.rules.triggers
     async with watched.running():
         watched.write(SECOND)
         await wait_until(lambda: watched.labels == ["two"], what="the new rules")
@@ -121,7 +121,7 @@ async def test_what_needs_a_restart_is_named(watched: Watched) -> None:
         await wait_until(lambda: bool(watched.problems), what="the change")
     assert watched.problems == ["takes effect after a restart: server, trackers.local"]
     assert watched.labels == ["two"]
-    assert watched.book.rules.capacity.trackers == {"local": 3}
+    assert watched.rules.in_force.capacity.trackers == {"local": 3}
 
 
 @pytest.mark.parametrize("text", ["", "\n", "# all\n# gone\n", "---\n", "{}\n"])
@@ -147,10 +147,10 @@ async def test_P2_a_file_that_was_cut_off_before_its_triggers_is_an_accident(wat
 
 async def test_P2_trackers_do_not_disappear_by_accident(tmp_path: Path) -> None:
     trackers = "trackers: {web: {platform: github, repository: acme/web, token: t0k3n}}\n"
-    book = Rulebook(load_text(tmp_path, trackers + FIRST))
+    rules = LiveRules(load_text(tmp_path, trackers + FIRST))
     with pytest.raises(ConfigError, match="all trackers are gone"):
-        book.replace(load_text(tmp_path, SECOND))
-    assert [trigger.label for trigger in book.triggers] == ["one"]
+        rules.replace(load_text(tmp_path, SECOND))
+    assert [trigger.label for trigger in rules.triggers] == ["one"]
 
 
 async def test_a_file_that_is_being_written_counts_once_it_stays_the_same(watched: Watched) -> None:
@@ -172,37 +172,37 @@ async def test_a_file_that_is_being_written_counts_once_it_stays_the_same(watche
 async def test_a_tracker_that_is_renamed_keeps_its_rules_until_the_restart(tmp_path: Path) -> None:
     tracker = "{platform: github, repository: acme/web, token: t0k3n, capacity: 3, allow: {users: [ann]}}"
     rest = "triggers: [{label: one, pipeline: hello, tracker: %s}, {label: two, pipeline: hello}]\n"
-    book = Rulebook(
+    rules = LiveRules(
         load_text(tmp_path, f"trackers: {{web: {tracker}, other: {tracker.replace('/web', '/o')}}}\n" + rest % "web")
     )
-    before = book.rules
+    before = rules.in_force
     for name in ("site", "page"):
         renamed = f"trackers: {{{name}: {tracker}, other: {tracker.replace('/web', '/o')}}}\n" + rest % name
-        assert book.replace(load_text(tmp_path, renamed)) == [f"trackers.{name}", "trackers.web"]
-        assert book.rules.policies["web"] == before.policies["web"]
-        assert book.rules.capacity.trackers["web"] == 3
-        on_web = [t.label for t in book.triggers if not t.trackers or "web" in t.trackers]
+        assert rules.replace(load_text(tmp_path, renamed)) == [f"trackers.{name}", "trackers.web"]
+        assert rules.in_force.policies["web"] == before.policies["web"]
+        assert rules.in_force.capacity.trackers["web"] == 3
+        on_web = [t.label for t in rules.triggers if not t.trackers or "web" in t.trackers]
         assert sorted(on_web) == ["one", "two"]
 
 
 async def test_an_agent_that_a_changed_pipeline_names_is_there(tmp_path: Path) -> None:
-    book = Rulebook(load_text(tmp_path, FIRST))
-    agents, agent = book.agents, "agents: {mine: {command: [echo]}}\n"
-    assert book.replace(load_text(tmp_path, FIRST + agent)) == []
+    rules = LiveRules(load_text(tmp_path, FIRST))
+    agents, agent = rules.agents, "agents: {mine: {command: [echo]}}\n"
+    assert rules.replace(load_text(tmp_path, FIRST + agent)) == []
     assert agents["mine"].command[0] == "echo"
 
 
 async def test_another_prefix_waits_for_the_restart_with_all_that_belongs_to_it(tmp_path: Path) -> None:
-    book = Rulebook(load_text(tmp_path, "server: {port: 9}\n"))
-    assert book.replace(load_text(tmp_path, "server: {port: 9}\nlabel_prefix: bot\n")) == ["label_prefix"]
-    assert [trigger.label for trigger in book.triggers] == ["agent-smith"]
+    rules = LiveRules(load_text(tmp_path, "server: {port: 9}\n"))
+    assert rules.replace(load_text(tmp_path, "server: {port: 9}\nlabel_prefix: bot\n")) == ["label_prefix"]
+    assert [trigger.label for trigger in rules.triggers] == ["agent-smith"]
 
 
 async def test_the_same_rules_have_the_same_digest_in_every_process(watched: Watched) -> None:
-    again = Rulebook(watched.read())
-    assert again.rules.digest == watched.book.rules.digest
+    again = LiveRules(watched.read())
+    assert again.in_force.digest == watched.rules.in_force.digest
     watched.write(SECOND)
-    assert Rulebook(watched.read()).rules.digest != again.rules.digest
+    assert LiveRules(watched.read()).in_force.digest != again.in_force.digest
 
 
 OTHER_VALUES: tuple[object, ...] = (
@@ -261,14 +261,14 @@ def test_every_setting_is_in_force_after_a_reload_or_said_to_need_a_restart(tmp_
         else:
             untried.append(".".join(path))
             continue
-        book = Rulebook(first)
-        waiting = book.replace(changed)
+        rules = LiveRules(first)
+        waiting = rules.replace(changed)
         top = ".".join(path[:2]) if path[0] == "trackers" and len(path) > 1 else path[0]
         live = path[0] in RELOADED or (path[0] == "trackers" and path[-1] in RELOADED_OF_A_TRACKER)
         assert live or any(name == top or name.startswith(f"{top}.") for name in waiting), f"{path}: not a word of it"
-        assert book.rules.policies.keys() >= first.trackers.keys(), path
-        assert {trigger.pipeline for trigger in book.triggers} <= book.pipelines.keys(), path
-        assert book.rules == rules_of(book._latest), path
+        assert rules.in_force.policies.keys() >= first.trackers.keys(), path
+        assert {trigger.pipeline for trigger in rules.triggers} <= rules.pipelines.keys(), path
+        assert rules.in_force == rules_of(rules._latest), path
     assert untried == ["run.runner"], "which has one value only"
 
 
@@ -282,14 +282,14 @@ async def test_the_parts_of_a_daemon_go_by_the_rules_in_force(world: World, tmp_
     first, second = await world.open_ticket(), await world.open_ticket()
     config = world.config
     renamed = config.triggers[0].model_copy(update={"label": "other"})
-    world.parts.book.replace(config.model_copy(update={"triggers": (renamed,)}))
+    world.parts.rules.replace(config.model_copy(update={"triggers": (renamed,)}))
     assert isinstance(await world.claim(first), Rejected)
     claim = config.claim.model_copy(update={"capacity": 1})
-    world.parts.book.replace(config.model_copy(update={"claim": claim}))
+    world.parts.rules.replace(config.model_copy(update={"claim": claim}))
     assert isinstance(await world.claim(first), Claimed)
     assert isinstance(await world.claim(second), Held)
     # A pipeline that was changed runs as it is now.
-    world.parts.book.replace(world_config(tmp_path / "data", sh(f"touch {tmp_path / 'changed'}")))
+    world.parts.rules.replace(world_config(tmp_path / "data", sh(f"touch {tmp_path / 'changed'}")))
     await world.run_queue()
     assert (tmp_path / "changed").exists()
     assert TRIGGER in (await world.desk.show(first)).ticket.labels
@@ -300,7 +300,7 @@ async def test_P2_tickets_of_a_tracker_that_is_renamed_go_on(world: World) -> No
     assert isinstance(await world.claim(first), Claimed)
     (name,) = world.config.trackers
     renamed = world.config.model_copy(update={"trackers": {"renamed": world.config.trackers[name]}})
-    assert world.parts.book.replace(renamed) == [f"trackers.{name}", "trackers.renamed"]
+    assert world.parts.rules.replace(renamed) == [f"trackers.{name}", "trackers.renamed"]
     assert isinstance(await world.claim(second), Claimed)
     await world.run_queue()
     assert [await world.statuses(key) for key in (first, second)] == [{Status.DONE}, {Status.DONE}]

@@ -155,7 +155,7 @@ async def test_queued_and_running_tickets_keep_their_folders(retention: Retentio
     for number in (1, 2, 3):
         folder(workspaces, f"local.{number}", days=4000)
         folder(runs, f"run-{number}", days=4000)
-    assert await retention.tidy_up() == Removed(("local.3",), records=1)
+    assert await retention.run_once() == Removed(("local.3",), records=1)
     assert names(workspaces) == {"local.1", "local.2"}
     assert names(runs) == {"run-1", "run-2"}
 
@@ -164,8 +164,8 @@ async def test_one_process_at_a_time_tidies_a_data_directory_up(retention: Reten
     folder(retention.config.data_dir / "runs", "old", days=4000)
     with (retention.config.data_dir / "retention.lock").open("a") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        assert await retention.tidy_up() == Removed()
-    assert await retention.tidy_up() == Removed(records=1)
+        assert await retention.run_once() == Removed()
+    assert await retention.run_once() == Removed(records=1)
 
 
 async def test_it_tidies_up_again_and_again(retention: Retention) -> None:
@@ -211,21 +211,21 @@ def _prune(retention: Retention, spare: Callable[[], frozenset[str]]) -> None:
 async def test_a_queued_ticket_keeps_its_folder_whole(ended: Retention, store: Store) -> None:
     request = a_request(1, fence=8 * 10**15)
     assert await store.queue.push(request) is Pushed.PUSHED
-    await ended.tidy_up()
+    await ended.run_once()
     assert _kept(ended.config.data_dir)
     payload = await store.queue.take("someone", wait=0.01)
     assert payload is not None
     await store.queue.acknowledge_and_take("someone", [(request.ticket, payload)], room=0)
-    await ended.tidy_up()
+    await ended.run_once()
     assert not _kept(ended.config.data_dir)
 
 
 async def test_a_folder_stays_while_a_run_uses_it(ended: Retention) -> None:
     place = await Workplace.make(ended.config.data_dir, a_request(1))
-    await ended.tidy_up()
+    await ended.run_once()
     assert _kept(ended.config.data_dir)
     place.leave()
-    await ended.tidy_up()
+    await ended.run_once()
     assert not _kept(ended.config.data_dir)
 
 

@@ -163,7 +163,7 @@ async def test_P2_a_leader_with_a_wrong_clock_wakes_tickets_in_time(
 
 
 async def _woken(world: World) -> bool:
-    return (await world.housekeeping.sweep()).woken == 1
+    return (await world.housekeeping.sweep.run_once()).woken == 1
 
 
 async def test_a_step_that_takes_too_long_is_ended(tmp_path: Path, opened: OpenWorld) -> None:
@@ -432,7 +432,7 @@ async def test_finished_work_is_not_done_again_because_the_tracker_was_down(
         assert not world.consumer.running
         monkeypatch.setattr(tracker, "move", real)
         await world.store.intents.postpone(world.ticket_id(key), wait=-1)
-        assert (await world.housekeeping.sweep()).finished == 1
+        assert (await world.housekeeping.sweep.run_once()).finished == 1
         assert await world.statuses(key) == {Status.DONE}
         assert (tmp_path / "runs").read_text() == "x\n"
 
@@ -480,7 +480,7 @@ async def test_a_request_that_kills_its_consumers_is_given_up(opened: OpenWorld)
         await world.run_queue()
         [letter] = await world.store.queue.dead_letters()
         assert "taken 3 times" in letter.reason
-        await world.housekeeping.sweep()
+        await world.housekeeping.sweep.run_once()
         assert await world.statuses(key) == {Status.FAILED}
         assert "taken 3 times" in (await world.comments(key))[0]
 
@@ -499,7 +499,7 @@ async def test_a_request_that_is_given_up_leaves_one_letter(opened: OpenWorld, *
             await raw.hset(world.store.keys.queue_index, world.ticket_id(key), payload)
         await world.run_queue()
         assert len(await world.store.queue.dead_letters()) == 1
-        await world.housekeeping.sweep()
+        await world.housekeeping.sweep.run_once()
         assert await world.statuses(key) == {Status.FAILED}
 
 

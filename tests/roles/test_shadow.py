@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from agentsmith.boottime import boottime
-from agentsmith.daemon.build import shadow_of
-from agentsmith.daemon.process import assemble
+from agentsmith.daemon.build import assemble
+from agentsmith.daemon.open import shadow_of
 from agentsmith.domain.conversation import TakesCommands
 from agentsmith.domain.errors import Refused
 from agentsmith.domain.gates import Gate
@@ -72,14 +72,14 @@ async def test_it_touches_no_ticket_that_is_under_way_or_over(world: World, labe
 
 async def test_the_ledger_says_what_it_would_have_done_and_polls_ask_once(world: World) -> None:
     key = await world.open_ticket()
-    polling = Poller(world.store, world.trackers, world.parts.triggers, {"local": 60.0})
-    assert (await polling.poll(world.trackers["local"])).signalled == 1
+    polling = Poller(world.store, world.trackers["local"], world.parts.triggers, 60.0)
+    assert (await polling.poll()).signalled == 1
     payload = await world.store.signals.take(world.process.name, wait=1)
     assert payload is not None
     await world.intake._deal_with(payload)
     told = await explain.known(world.store, world.ticket_id(key))
     assert "nothing was written: it would be claimed for 'work'" in explain.summary(told.looks[-1])
-    assert (await polling.poll(world.trackers["local"])).signalled == 0
+    assert (await polling.poll()).signalled == 0
 
 
 async def test_whoever_tries_to_write_is_refused(world: World) -> None:

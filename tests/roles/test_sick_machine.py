@@ -22,7 +22,9 @@ from agentsmith.cli.status_view import view
 from agentsmith.config import Consumer as ConsumerSettings
 from agentsmith.config import Grace, Redis, RunLimits, Step
 from agentsmith.config import Run as RunSettings
-from agentsmith.daemon.process import Daemon, Role
+from agentsmith.daemon.build import Role
+from agentsmith.daemon.open import Opened
+from agentsmith.daemon.process import Daemon
 from agentsmith.domain.errors import MachineTrouble
 from agentsmith.domain.lifecycle import Status
 from agentsmith.domain.request import PipelineRequest
@@ -393,13 +395,13 @@ async def test_no_files_left_is_not_taken_for_no_file(tmp_path: Path, store: Sto
 
 async def test_status_and_readyz_say_what_is_wrong(tmp_path: Path, store: Store, redis_url: str) -> None:
     async with opened(tmp_path, store, redis_url) as world:
-        daemon = Daemon(world.config, frozenset({Role.CONSUMER}))
-        machine = daemon._machine = Machine()
-        ready = daemon._ready(store)
-        assert await ready() is None
+        node = Daemon(world.config, frozenset({Role.CONSUMER})).node(Opened(store, redis_url, None, "test"), {})
+        assert node.consumer is not None
+        machine = node.consumer.context.machine
+        assert await node.not_ready() is None
         machine.broke("No space left on device: /data")
-        assert await ready() == "this machine is in trouble: No space left on device: /data"
-        await store.presence.tick(daemon._about_us(), ttl=30, running={})
+        assert await node.not_ready() == "this machine is in trouble: No space left on device: /data"
+        await store.presence.tick(node.about(), ttl=30, running={})
         [process] = await store.presence.alive()
         assert process.trouble == "No space left on device: /data"
         redis = Redis(url=SecretStr(redis_url), namespace=store.keys.namespace)

@@ -11,7 +11,7 @@ import pytest
 
 from agentsmith.config import Consumer as ConsumerSettings
 from agentsmith.config import Grace, Pipeline
-from agentsmith.daemon.process import tick
+from agentsmith.daemon.presence import report
 from agentsmith.domain.lifecycle import Status
 from agentsmith.domain.signal import Signal
 from agentsmith.store import Store
@@ -64,7 +64,7 @@ async def world(tmp_path: Path, store: Store, redis_url: str) -> AsyncIterator[W
     )
     async with open_world(tmp_path, store, redis_url, config=config) as made:
         serving = asyncio.create_task(made.consumer.serve())
-        ticking = asyncio.create_task(tick(config, store, lambda: made.process, made.consumer))
+        ticking = asyncio.create_task(report(config, store, lambda: made.process, made.consumer))
         yield made
         await made.consumer.drain(timeout=0)
         ticking.cancel()

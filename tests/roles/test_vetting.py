@@ -97,7 +97,7 @@ async def dies(world: World, key: str) -> None:
 
 async def swept(world: World, key: str) -> None:
     """Housekeeping finds what a dead consumer left."""
-    await world.housekeeping.sweep()
+    await world.housekeeping.sweep.run_once()
 
 
 async def queues(world: World, key: str) -> None:
@@ -113,7 +113,7 @@ async def works(world: World, key: str) -> None:
 async def recovered(world: World, key: str) -> None:
     """Housekeeping looks at what is left: the tickets themselves."""
     for status in (Status.ENQUEUED, Status.IN_PROGRESS):
-        await world.housekeeping.look_at(status)
+        await world.housekeeping.stuck[status].run_once()
     if Status.IN_PROGRESS in await world.statuses(key):
         await brought_back(world)
 

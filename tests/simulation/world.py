@@ -1,6 +1,6 @@
 """The world of one seed: machines with daemons on them, a Redis, a tracker, and the promises they are held to.
 
-The daemons are the real ones, from `Daemon._serve` down; so is the handle of a guard. What they stand on is not: the
+The daemons are the real ones, from `Daemon.serve` down; so is the handle of a guard. What they stand on is not: the
 event loop, the clocks, Redis, the network, the tracker and the guards' processes are simulated, and everything that
 chance decides is drawn from the seed. So the same seed tells the same story, to the letter.
 """
@@ -18,9 +18,12 @@ from pathlib import Path
 from typing import Any, Final, cast
 from unittest.mock import patch
 
+from agentsmith.daemon import build as build_module
 from agentsmith.daemon import process as daemon_module
-from agentsmith.daemon.build import Opened, lease_times
-from agentsmith.daemon.process import Daemon, Role
+from agentsmith.daemon import services as services_module
+from agentsmith.daemon.build import Role
+from agentsmith.daemon.open import Opened, lease_times
+from agentsmith.daemon.process import Daemon
 from agentsmith.domain.lifecycle import Owner as EdgeOwner
 from agentsmith.domain.tracker import Move, Tracker
 from agentsmith.guard import client as guarded_module
@@ -153,9 +156,9 @@ class World:
             patch.object(store_module, "connect", connect),
             patch.object(daemon_module, "Consumer", _patient_consumer),
             patch.object(daemon_module, "Intake", partial(Intake, hands=self._hands)),
-            patch.object(daemon_module, "Retention", _NoRetention),
+            patch.object(services_module, "Retention", _NoRetention),
             patch.object(intake_module, "_LONGEST_WAIT", IDLE_WAIT),
-            patch.object(daemon_module, "try_out", _well),
+            patch.object(build_module, "try_out", _well),
             patch.object(Machine, "broke", self._broke),
             patch.object(guarded_module, "_processes", tuple),
             patch.object(Posted, "post", self._post_guard),
@@ -183,7 +186,7 @@ class World:
         process = Process(name, Host(f"host-{name}-{number}"), self.loop, self.weather, self.network)
         process.on_death.append(partial(self.network.closed, process))
         daemon = Daemon(self.config, roles)
-        daemon._process = replace(daemon._process, name=f"{name}-{number}", host=process.host.name, pid=number)
+        daemon.process = replace(daemon.process, name=f"{name}-{number}", host=process.host.name, pid=number)
         agent = self.agents[name] = Agent(name, roles, process, daemon)
         self.trace.say(f"starts as {name}-{number}", name)
         task = process.spawn(self._live(agent))
@@ -194,7 +197,8 @@ class World:
         tracker = cast(
             Tracker, BoardTracker(self.board, agent.process, self, lambda fault, key: self.person(fault, key))
         )
-        await agent.daemon._serve(Opened(agent.store, _URL, None, "simulated"), {NAME: tracker}, None, lambda _: None)
+        opened = Opened(agent.store, _URL, None, "simulated")
+        await agent.daemon.serve(agent.daemon.node(opened, {NAME: tracker}))
 
     def _over(self, agent: Agent, task: asyncio.Task[None]) -> None:
         error = None if task.cancelled() else task.exception()

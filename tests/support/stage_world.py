@@ -13,13 +13,13 @@ from typing import Any, Final
 import yaml
 
 from agentsmith.config import load
-from agentsmith.daemon.build import Opened, open_forges, open_trackers
-from agentsmith.daemon.process import Parts, Role, assemble, run_context, this_process
+from agentsmith.daemon.build import Parts, Role, assemble, run_context, this_process
+from agentsmith.daemon.open import Opened, open_forges, open_trackers
 from agentsmith.domain.lifecycle import Status
 from agentsmith.domain.outcomes import LookOutcome
 from agentsmith.domain.signal import Signal
 from agentsmith.domain.tracker import Tracker
-from agentsmith.housekeeping.sweep import Housekeeping, Intervals
+from agentsmith.housekeeping.leader import Housekeeping, Intervals
 from agentsmith.intake.poller import Poller
 from agentsmith.running.consumer import Consumer
 from agentsmith.simulators import Recorded, serve
@@ -67,9 +67,9 @@ class StageWorld:
         """One pass of everything that housekeeping does, with nothing put off."""
         for ticket in await self.store.intents.to_look_at(now=float("inf")):
             await self.store.intents.postpone(ticket, wait=-1)
-        await self.housekeeping.sweep()
+        await self.housekeeping.sweep.run_once()
         for status in (Status.ENQUEUED, Status.IN_PROGRESS):
-            await self.housekeeping.look_at(status)
+            await self.housekeeping.stuck[status].run_once()
 
     async def carry_through(self, key: str) -> None:
         """From the label to the end."""
@@ -131,7 +131,7 @@ async def stage_world(
                 consumer=Consumer(
                     context, this_process(config, frozenset(Role)), slots=2, max_deliveries=3, take_wait=0.05
                 ),
-                poller=Poller(store, trackers, parts.triggers, {"web": 60.0}, {"web": 240.0}),
+                poller=Poller(store, trackers["web"], parts.triggers, 60.0, 240.0),
                 housekeeping=Housekeeping(store, trackers, parts.looks, Intervals(0.05, 0.1, 0.1)),
             )
     stage.simulator.assert_understood()

@@ -37,7 +37,7 @@ async def brought_back(world: World) -> None:
     """Return once housekeeping's second look has brought one ticket back."""
 
     async def recovered() -> bool:
-        return (await world.housekeeping.sweep()).recovered == 1
+        return (await world.housekeeping.sweep.run_once()).recovered == 1
 
     await wait_until(recovered, what="the second look")
 

@@ -10,15 +10,15 @@ from pathlib import Path
 
 from agentsmith.config import Config, Pipeline, Step
 from agentsmith.config.models import for_platforms
-from agentsmith.daemon.build import Opened
-from agentsmith.daemon.process import Parts, Role, assemble, run_context, this_process
+from agentsmith.daemon.build import Parts, Role, assemble, run_context, this_process
+from agentsmith.daemon.open import Opened
 from agentsmith.domain.forge import Forge
 from agentsmith.domain.lifecycle import Status
 from agentsmith.domain.memo import Memo
 from agentsmith.domain.signal import Signal, SignalKind
 from agentsmith.domain.ticket import TicketId
 from agentsmith.domain.tracker import Tracker
-from agentsmith.housekeeping.sweep import Housekeeping, Intervals
+from agentsmith.housekeeping.leader import Housekeeping, Intervals
 from agentsmith.intake.signals import Intake
 from agentsmith.running.consumer import Consumer
 from agentsmith.store import Process, Store

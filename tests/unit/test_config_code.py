@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from agentsmith.config import Config, load
-from agentsmith.daemon.build import open_forges
+from agentsmith.daemon.open import open_forges
 from agentsmith.domain.errors import ConfigError
 from agentsmith.domain.forge import GitCredential, NoPullRequests, WantedPullRequest
 from agentsmith.trackers import forges, registry

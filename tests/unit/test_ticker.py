@@ -1,4 +1,4 @@
-"""Beats ring at their interval, whatever the wall clock does."""
+"""Tickers tick at their interval, whatever the wall clock does."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import apscheduler.schedulers.base
 import apscheduler.triggers.interval
 import pytest
 
-from agentsmith.ticker import Beat, beating, repeat
+from agentsmith.ticker import Job, Ticker, scheduled
 
 
 @pytest.mark.parametrize("jump", [timedelta(minutes=-5), timedelta(minutes=5)])
-async def test_a_clock_that_jumps_does_not_stop_the_beat(monkeypatch: pytest.MonkeyPatch, jump: timedelta) -> None:
+async def test_a_clock_that_jumps_does_not_stop_the_ticker(monkeypatch: pytest.MonkeyPatch, jump: timedelta) -> None:
     off = timedelta()
 
     class Shifted(datetime):
@@ -24,20 +24,20 @@ async def test_a_clock_that_jumps_does_not_stop_the_beat(monkeypatch: pytest.Mon
 
     for module in (apscheduler.schedulers.base, apscheduler.triggers.interval):
         monkeypatch.setattr(module, "datetime", Shifted)
-    rings, enough = 0, asyncio.Event()
+    ticks, enough = 0, asyncio.Event()
 
     async def count() -> None:
-        nonlocal rings, off
-        rings += 1
-        if rings == 3:
+        nonlocal ticks, off
+        ticks += 1
+        if ticks == 3:
             off = jump
-        elif rings == 6:
+        elif ticks == 6:
             off = timedelta()  # set right again, which is a jump back if it had jumped forward
-        elif rings == 9:
+        elif ticks == 9:
             enough.set()
 
-    beat = Beat(0.02)
-    async with beating({"beat": beat}), asyncio.timeout(60):
-        beats = asyncio.create_task(repeat(beat, count))
+    job = Job("count", Ticker(0.02), count)
+    async with scheduled([job]), asyncio.timeout(60):
+        counting = asyncio.create_task(job.repeat())
         await enough.wait()
-        beats.cancel()
+        counting.cancel()
