@@ -28,7 +28,7 @@ from agentsmith.domain.report import duration_text
 from agentsmith.domain.ticket import Ticket
 from agentsmith.domain.tracker import Tracker
 from agentsmith.pipelines.record import RunRecord, read
-from agentsmith.running.run_work import branch_for
+from agentsmith.running.branches import branch_for
 from agentsmith.tickets.live_rules import rules_of
 
 COMMAND: Final = "command"

@@ -39,7 +39,7 @@ from agentsmith.pipelines.context import Limits
 from agentsmith.pipelines.machine import Machine, try_out
 from agentsmith.pipelines.runner import user_called
 from agentsmith.running.consumer import Consumer
-from agentsmith.running.run_work import RunContext
+from agentsmith.running.context import RunContext
 from agentsmith.store import AWAY, Process, Store
 from agentsmith.tickets.claim import Claims
 from agentsmith.tickets.live_rules import LiveTriggers, Rulebook

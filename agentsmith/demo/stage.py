@@ -29,7 +29,7 @@ from agentsmith.domain.forge import Forge
 from agentsmith.domain.signal import Signal
 from agentsmith.domain.ticket import TicketId, slug
 from agentsmith.domain.tracker import Tracker
-from agentsmith.running.run_work import branch_for
+from agentsmith.running.branches import branch_for
 from agentsmith.store import AWAY, Store
 from agentsmith.trackers import forges as code_hosts
 from agentsmith.trackers import registry

@@ -1,6 +1,6 @@
 """The consumer: takes requests while it has a free slot, and carries each out under its own lease.
 
-`take → parse → lease → RunScope`. A request that cannot be read goes to the dead letters; it never stops the
+`take → parse → lease → run`. A request that cannot be read goes to the dead letters; it never stops the
 consumer and is never lost.
 """
 
@@ -17,13 +17,16 @@ import structlog
 
 from agentsmith.boottime import boottime
 from agentsmith.bounded import Bounded
-from agentsmith.domain.intent import Intent
 from agentsmith.domain.lifecycle import Status
 from agentsmith.domain.request import MalformedRequest, NewerRequest, PipelineRequest
 from agentsmith.domain.ticket import TicketId
-from agentsmith.running.run import RunScope
-from agentsmith.running.run_work import RunContext
-from agentsmith.store import AWAY, Acquired, DeadLetter, NotAcquired, Process, RunLease, Settled, Store
+from agentsmith.pipelines.outcome import Outcome
+from agentsmith.running.context import RunContext
+from agentsmith.running.intents import publishing
+from agentsmith.running.live_run import LiveRun
+from agentsmith.running.run import carry_out
+from agentsmith.running.stages import LeasedRun
+from agentsmith.store import AWAY, Acquired, DeadLetter, NotAcquired, Process, Settled, Store
 from agentsmith.tickets.lock import LockBusy, holding
 from agentsmith.trackers.http import spending_for
 
@@ -46,9 +49,10 @@ class Consumer:
     slots: int
     max_deliveries: int
     take_wait: float
-    _scopes: dict[str, RunScope] = field(default_factory=dict)
     _tasks: dict[str, asyncio.Task[None]] = field(default_factory=dict)
-    _leases: dict[str, RunLease] = field(default_factory=dict)
+    """By the wire form of each request in hand."""
+    _live: dict[str, LiveRun] = field(default_factory=dict)
+    """Those that have their lease."""
     _draining: asyncio.Event = field(default_factory=asyncio.Event)
     _freed: asyncio.Event = field(default_factory=asyncio.Event)
     _taking: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -114,7 +118,7 @@ class Consumer:
     @property
     def running(self) -> dict[TicketId, int]:
         """The tickets in hand, each with the fence of its run."""
-        return {lease.ticket: lease.fence for lease in self._leases.values()}
+        return {live.run.ticket: live.run.lease.fence for live in self._live.values()}
 
     async def run(self, payload: str) -> None:
         """Carry out one request that is in our hands, to its end."""
@@ -126,19 +130,19 @@ class Consumer:
 
         A run may have ended since and the next one of its ticket begun: the answer does not concern that one.
         """
-        for payload, scope in self._scopes.items():
-            ticket = scope.request.ticket
-            if ticket in reasons and asked.get(ticket) == self._leases[payload].fence:
-                scope.stop(reasons[ticket])
+        for live in self._live.values():
+            ticket = live.run.ticket
+            if ticket in reasons and asked.get(ticket) == live.run.lease.fence:
+                live.stop(reasons[ticket])
 
     async def restore(self) -> None:
         """Redis lost its memory: put the requests in hand back; leases are put back by their renewal."""
         self._doubted.update(self._tasks)
-        ended = [*self._settled.values(), *(scope.settled for scope in self._scopes.values() if scope.settled)]
+        ended = [*self._settled.values(), *(live.settled for live in self._live.values() if live.settled)]
         self._forgotten = [end for end in ended if boottime() - end.at < self.store.times.ttl]
-        for payload, scope in list(self._scopes.items()):
-            await self.store.places.occupy(scope.request)
-            await scope.restore(self.process.name, payload)
+        for live in list(self._live.values()):
+            await self.store.places.occupy(live.run.request)
+            await live.restore()
         self._adopt = True
 
     async def settle_again(self) -> None:
@@ -155,8 +159,8 @@ class Consumer:
     async def _end_runs(self) -> None:
         """Give back what still runs; not for ever, because Redis may stay away. Housekeeping finds what is left."""
         self._draining.set()
-        for scope in self._scopes.values():
-            scope.drain()
+        for live in self._live.values():
+            live.drain()
         if not self._tasks:
             return
         _, left = await asyncio.wait(self._tasks.values(), timeout=self.context.kill_grace + _SETTLE_WITHIN)
@@ -209,13 +213,12 @@ class Consumer:
 
     def _end(self, payload: str) -> None:
         task = self._tasks.pop(payload)
-        scope = self._scopes.pop(payload, None)
-        self._leases.pop(payload, None)
+        live = self._live.pop(payload, None)
         self._freed.set()
-        self._remember(scope.settled if scope is not None else None)
-        if scope is not None and scope.served:
+        self._remember(live.settled if live is not None else None)
+        if live is not None and live.served:
             self.context.machine.served()
-        if scope is not None and scope.holds_request:
+        if live is not None and not live.acknowledged:
             # The lease was lost before the request was acknowledged. Nobody but us may take it out of our list.
             self._adopt = True
         if payload in self._doubted:
@@ -246,7 +249,7 @@ class Consumer:
             await self.store.outage.outlast(lambda: self.store.queue.bury(self.process.name, "", payload, letter))
             return
         # It was put back and given to us again: the earlier run, whose lease is gone, may still be at its folder.
-        if earlier := [self._tasks[p] for p, scope in self._scopes.items() if scope.request.ticket == request.ticket]:
+        if earlier := [self._tasks[p] for p, live in self._live.items() if live.run.ticket == request.ticket]:
             await asyncio.wait(earlier)
         if self._draining.is_set():
             return
@@ -266,12 +269,11 @@ class Consumer:
         )
         match acquired:
             case Acquired():
-                scope = self._scopes[payload] = RunScope(self.context, request, payload, acquired)
-                self._leases[payload] = acquired.lease
+                live = self._live[payload] = LiveRun(LeasedRun.of(self.context, request, payload, acquired))
                 if self._draining.is_set():
-                    scope.drain()
+                    live.drain()
                 with spending_for("run"):
-                    await scope.carry_out()
+                    await carry_out(live)
             case NotAcquired(word="poison", count=count):
                 await self._give_up(request, payload, count)
             case NotAcquired(word=word):
@@ -316,17 +318,8 @@ class Consumer:
         tracker = self.context.trackers.get(request.tracker)
         if tracker is None:
             return False
-        intent = Intent(
-            ticket=request.ticket,
-            tracker=request.tracker,
-            key=request.key,
-            fence=0,
-            source=Status.ENQUEUED,
-            to=Status.FAILED,
-            run=request.run,
-            outcome="deliveries used up",
-            note=f"It was {letter.reason}.",
-        )
+        outcome = Outcome(Status.FAILED, "deliveries used up", f"It was {letter.reason}.")
+        intent = publishing(request, outcome, source=Status.ENQUEUED)
         try:
             async with holding(self.store, tracker.platform, request.ticket, wait=self.store.times.lock) as lock:
                 begun = await self.store.intents.decide(

@@ -12,15 +12,7 @@ WITHDRAWN: Final = "withdrawn: "
 """How a stop request begins when the person took the ticket back, rather than cancelled it."""
 
 
-class Dropped(Exception):
-    """The request is not to be run; nothing is written. `look` asks for a signal after so many seconds."""
-
-    def __init__(self, why: str, *, look: float | None = None, uncount: bool = False) -> None:
-        super().__init__(why)
-        self.look, self.uncount = look, uncount
-
-
-def stopped(reason: str, step: str) -> Outcome:
+def stopped(reason: str, step: str = "") -> Outcome:
     """A person cancelled the run, or took the ticket back."""
     withdrawn = reason.startswith(WITHDRAWN)
     return Outcome(None if withdrawn else Status.FAILED, reason, f"Stopped: {reason}.", step=step)

@@ -41,7 +41,7 @@ import typer.main
 import agentsmith.cli.app
 import agentsmith.cli.up
 import agentsmith.daemon.process
-import agentsmith.running.run
+import agentsmith.running.start
 import agentsmith.store.store
 import agentsmith.tickets.lock
 from agentsmith.config.models import for_platforms
@@ -53,8 +53,8 @@ from agentsmith.guard.program import prctl
 from agentsmith.intake.signals import Intake
 from agentsmith.running import release_lease as farewell
 from agentsmith.running.consumer import Consumer
+from agentsmith.running.context import RunContext
 from agentsmith.running.run_lease import KeptLease
-from agentsmith.running.run_work import RunContext
 from agentsmith.store.commands import Commands
 from agentsmith.store.scripting import Script
 from agentsmith.store.signals import Signals
@@ -403,7 +403,7 @@ class _Lender:
 
         for owner, name, value in (
             (posting, "begin", self._barracks.begin),
-            (agentsmith.running.run, "farewell_for", farewell_for),
+            (agentsmith.running.start, "farewell_for", farewell_for),
         ):
             setattr(owner, name, value)
 

@@ -219,7 +219,7 @@ async def test_P2_what_breaks_us_each_time_waits_for_a_person_and_has_not_failed
 
     async with opened(tmp_path, store, redis_url, at_work(tmp_path)) as world:
         key = await claimed(world)
-        monkeypatch.setattr("agentsmith.running.run_work.environment", broken)
+        monkeypatch.setattr("agentsmith.running.work.environment", broken)
         async with serving(world):
             assert await ends(world, key) is Status.WAITING
         said = (await world.comments(key))[0]

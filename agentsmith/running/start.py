@@ -1,0 +1,169 @@
+"""The start of a run: `guard → read by id → count the attempt → in-progress → acknowledge`."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import replace
+from typing import Final
+
+import structlog
+
+from agentsmith import logs
+from agentsmith.config import Pipeline
+from agentsmith.domain.errors import LeaseLost, TicketNotFound, TrackerError
+from agentsmith.domain.gates import still_wanted
+from agentsmith.domain.lifecycle import Status, resolve
+from agentsmith.domain.report import StepLine
+from agentsmith.domain.ticket import Ticket
+from agentsmith.domain.tracker import AlreadySo, Applied, LostRace, Move, Tracker
+from agentsmith.guard import cgroups
+from agentsmith.guard.client import Guard
+from agentsmith.pipelines.outcome import Outcome
+from agentsmith.running.account import account_of, text_changed
+from agentsmith.running.endings import WITHDRAWN, stopped
+from agentsmith.running.intents import intent_of
+from agentsmith.running.live_run import LiveRun
+from agentsmith.running.release_lease import farewell_for
+from agentsmith.running.stages import Dropped, Ended, LeasedRun, Progress, Started
+from agentsmith.running.wake import waking
+from agentsmith.store import DeadLetter, Lease
+from agentsmith.tickets.lock import LockBusy
+
+log = structlog.get_logger()
+
+_LOOK_AFTER_TROUBLE: Final = 30.0
+
+
+async def start(live: LiveRun) -> Started | Dropped | Ended:
+    """Begin the run, or say why it is none; whatever interrupts it, what was done until then is in the answer."""
+    run, at = live.run, Progress.none(live.run)
+    tracker, store = run.tracker, run.store
+    if tracker is None:
+        return Dropped(at, f"no tracker is called {run.request.tracker!r}", look=_LOOK_AFTER_TROUBLE)
+    try:
+        guard = await _open_guard(live, tracker)
+        at = replace(at, guard=guard)
+        live.lease.watch_over(guard)
+        if reason := await store.runs.stop_requested(run.ticket):
+            return Ended(at, stopped(reason))
+        ticket = await tracker.get(run.request.key)
+        at = replace(at, ticket=ticket)
+        if refused := _refused(run, at, tracker, ticket):
+            return refused
+        pipeline = run.context.pipelines.get(run.request.pipeline)
+        if pipeline is None:
+            note = f"There is no pipeline `{run.request.pipeline}` any more."
+            return Ended(at, Outcome(Status.FAILED, "unknown pipeline", note))
+        policy = run.context.policy(tracker.name)
+        at = replace(at, wake=await waking(store, tracker, ticket, policy, run.request.wake_reason or ""))
+        counted = await _count_attempt(run, at)
+        if isinstance(counted, Ended):
+            return counted
+        at = counted
+        async with run.lock(tracker) as lock:
+            moved = await _move(live, at, ticket, tracker, lock)
+            if isinstance(moved, Dropped):
+                return moved
+            at = replace(at, ticket=moved, shown=True)
+            await store.intents.note_published(moved.id, Status.IN_PROGRESS)
+            await _comment(run, at, moved, pipeline, lock)
+        # The answer to a write is of now; what was read before it may have come from a copy that lags behind.
+        if why := _withdrawn(run, moved):
+            return Ended(at, stopped(why))
+        await store.queue.acknowledge_and_take(run.lease.consumer, [(run.ticket, run.payload)], room=0)
+        live.acknowledged = True
+        return Started(at, tracker, moved, pipeline, guard)
+    except TicketNotFound as error:
+        return Dropped(at, f"there is no such ticket: {error}")
+    except (TrackerError, LockBusy) as error:
+        return Dropped(at, f"the tracker failed: {error}", look=_LOOK_AFTER_TROUBLE, uncount=True)
+    except asyncio.CancelledError:
+        return Ended(at)
+    except Exception as error:
+        return Ended(at, error=error)
+
+
+async def _open_guard(live: LiveRun, tracker: Tracker) -> Guard:
+    run, context = live.run, live.run.context
+    cgroup = cgroups.make(context.settings.limits, run.request.run)
+    return await context.open_guard(
+        trusted_until=live.lease.until,
+        grace=context.kill_grace,
+        farewell=farewell_for(
+            run.lease,
+            url=context.redis_url,
+            namespace=run.store.keys.namespace,
+            times=run.store.times,
+            lock_key=run.store.keys.claim_lock(tracker.platform, run.ticket),
+        ),
+        **({"cgroup": cgroup} if cgroup is not None else {}),
+    )
+
+
+def _refused(run: LeasedRun, at: Progress, tracker: Tracker, ticket: Ticket) -> Dropped | Ended | None:
+    """Why a ticket that was just read is not to be run, if it is not."""
+    status = resolve(tracker.labels.statuses(ticket.labels))
+    # In progress with the lease in our hand: an earlier taker died between its label and its acknowledge.
+    if status not in (Status.ENQUEUED, Status.IN_PROGRESS):
+        return Dropped(at, f"its label says {status.value}", look=0.0)
+    if why := _withdrawn(run, ticket):
+        return Ended(at, stopped(why))
+    if not run.request.pinned.sha256:
+        return Dropped(at, "nobody knows what was vetted: the request does not tell its text", look=0.0)
+    return None
+
+
+def _withdrawn(run: LeasedRun, ticket: Ticket) -> str:
+    if ticket.open and still_wanted(ticket, run.request.wanted, run.context.triggers):
+        return ""
+    return WITHDRAWN + ("the trigger was removed" if ticket.open else "the ticket was closed")
+
+
+async def _count_attempt(run: LeasedRun, at: Progress) -> Progress | Ended:
+    word, attempts = await run.store.runs.start(run.lease, max_attempts=run.context.limits.max_attempts)
+    if word == "lost":
+        raise LeaseLost("the lease was lost before the run started")
+    if word == "poison":
+        note = f"It was started {attempts - 1} times and never finished; agentsmith gave up."
+        letter = DeadLetter(run.payload, note, time.time())
+        return Ended(at, Outcome(Status.FAILED, "attempts used up", note), letter=letter)
+    request = replace(at.request, attempt=at.wake.before + attempts, wake_reason=at.wake.reason or None)
+    return replace(at, request=request, attempt=attempts, counted=True)
+
+
+async def _move(live: LiveRun, at: Progress, ticket: Ticket, tracker: Tracker, lock: Lease) -> Ticket | Dropped:
+    run = live.run
+    deadline = min(lock.trust.until, live.lease.until)
+    move = Move(Status.ENQUEUED, Status.IN_PROGRESS, run.request.run, run.lease.fence, deadline)
+    match await tracker.move(ticket, move):
+        case Applied(ticket=moved) | AlreadySo(ticket=moved):
+            return moved
+        case LostRace():
+            return Dropped(at, "its label was changed meanwhile", look=0.0, uncount=True)
+        case trouble:
+            await run.context.publisher.heard(tracker, trouble)
+            return Dropped(at, f"the label could not be set: {trouble}", look=_LOOK_AFTER_TROUBLE, uncount=True)
+
+
+async def _comment(run: LeasedRun, at: Progress, ticket: Ticket, pipeline: Pipeline, lock: Lease) -> None:
+    """Say in log and comment that the ticket is in progress."""
+    assert run.tracker is not None  # noqa: S101
+    logs.transition(
+        log,
+        ticket=run.ticket,
+        platform=run.tracker.platform,
+        run=run.request.run,
+        fence=run.lease.fence,
+        from_=Status.ENQUEUED,
+        to=Status.IN_PROGRESS,
+        outcome="started",
+    )
+    started = Outcome(Status.IN_PROGRESS, "started")
+    steps = [StepLine(step.name, "waiting") for step in pipeline.steps]
+    note = account_of(run.context, at.request, started, steps, text_changed=text_changed(ticket, at.request))
+    try:
+        intent = intent_of(run, at, started, note)
+        await run.context.publisher.comment(run.tracker, ticket, Status.IN_PROGRESS, intent, lock=lock, passing=True)
+    except TrackerError as error:
+        run.log.warning("the comment could not be written", error=str(error))
