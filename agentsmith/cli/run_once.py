@@ -25,6 +25,7 @@ from agentsmith.domain.gates import GateResult, is_asked_for, is_open, is_pendin
 from agentsmith.domain.gates import chosen as chosen_by_label
 from agentsmith.domain.lifecycle import Status
 from agentsmith.domain.report import duration_text
+from agentsmith.domain.stop import StopReason
 from agentsmith.domain.ticket import Ticket
 from agentsmith.domain.tracker import Tracker
 from agentsmith.pipelines.record import RunRecord, read
@@ -172,7 +173,7 @@ def _listen(here: Foreground, ticket: Ticket, who: str) -> None:
         output.note("cancelling the run; once more ends it at once")
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.remove_signal_handler(number)
-        here.stop(ticket.id, f"cancelled by {who}")
+        here.stop(ticket.id, StopReason.cancelled_by(who))
 
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop)

@@ -15,6 +15,7 @@ from agentsmith.daemon.process import Parts, assemble, leave, run_context, this_
 from agentsmith.domain.claiming import Asked, ClaimOutcome, Deferred
 from agentsmith.domain.lifecycle import Status, resolve
 from agentsmith.domain.signal import Signal
+from agentsmith.domain.stop import StopReason
 from agentsmith.domain.ticket import Ticket, TicketId
 from agentsmith.domain.tracker import Tracker
 from agentsmith.guard import strays
@@ -54,7 +55,7 @@ class Foreground:
         tracker = self.trackers[ticket.tracker]
         return resolve(tracker.labels.statuses((await tracker.get(ticket.key)).labels))
 
-    def stop(self, ticket: TicketId, reason: str) -> None:
+    def stop(self, ticket: TicketId, reason: StopReason) -> None:
         """End the run of the ticket."""
         self.consumer.stop_runs({ticket: reason}, asked=self.consumer.running)
 

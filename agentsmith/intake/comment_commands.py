@@ -18,6 +18,7 @@ from agentsmith.domain.errors import Refused, Unauthorized
 from agentsmith.domain.lifecycle import Status, resolve
 from agentsmith.domain.request import text_hash
 from agentsmith.domain.signal import Signal, SignalKind
+from agentsmith.domain.stop import StopReason
 from agentsmith.domain.ticket import Ticket
 from agentsmith.domain.tracker import Tracker
 from agentsmith.domain.webhook import Remark
@@ -112,7 +113,7 @@ class Talk:
             case Verb.ANSWER:
                 return await self._answer(tracker, ticket, command, remark)
             case Verb.CANCEL:
-                reason = f"cancelled by {remark.author.name}"
+                reason = StopReason.cancelled_by(remark.author.name)
                 word = await call_off(self._store, self._recovery, tracker, ticket, reason=reason, lock=lock)
                 if word is CalledOff.NOTHING:
                     return (

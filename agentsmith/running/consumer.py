@@ -19,8 +19,9 @@ from agentsmith.boottime import boottime
 from agentsmith.bounded import Bounded
 from agentsmith.domain.lifecycle import Status
 from agentsmith.domain.request import MalformedRequest, NewerRequest, PipelineRequest
+from agentsmith.domain.stop import StopReason
 from agentsmith.domain.ticket import TicketId
-from agentsmith.pipelines.outcome import Outcome
+from agentsmith.pipelines.outcome import Outcome, OutcomeKind
 from agentsmith.running.context import RunContext
 from agentsmith.running.intents import publishing
 from agentsmith.running.live_run import LiveRun
@@ -125,7 +126,7 @@ class Consumer:
         self._begin(payload)
         await asyncio.wait({self._tasks[payload]})
 
-    def stop_runs(self, reasons: Mapping[TicketId, str], *, asked: Mapping[TicketId, int]) -> None:
+    def stop_runs(self, reasons: Mapping[TicketId, StopReason], *, asked: Mapping[TicketId, int]) -> None:
         """End the runs that are to stop. `asked` is what `running` said when the question was sent.
 
         A run may have ended since and the next one of its ticket begun: the answer does not concern that one.
@@ -318,7 +319,7 @@ class Consumer:
         tracker = self.context.trackers.get(request.tracker)
         if tracker is None:
             return False
-        outcome = Outcome(Status.FAILED, "deliveries used up", f"It was {letter.reason}.")
+        outcome = Outcome(Status.FAILED, OutcomeKind.DELIVERIES_USED_UP, f"It was {letter.reason}.")
         intent = publishing(request, outcome, source=Status.ENQUEUED)
         try:
             async with holding(self.store, tracker.platform, request.ticket, wait=self.store.times.lock) as lock:

@@ -1,4 +1,4 @@
-"""How a run ends where its steps do not say it: not run at all, stopped, interrupted, or broken by a fault of ours."""
+"""How a run ends where its steps do not say it: stopped, interrupted, or broken by a fault of ours."""
 
 from __future__ import annotations
 
@@ -6,22 +6,25 @@ from typing import Final
 
 from agentsmith.domain.lifecycle import Status
 from agentsmith.domain.request import PipelineRequest
-from agentsmith.pipelines.outcome import Outcome
+from agentsmith.domain.stop import StopKind, StopReason
+from agentsmith.pipelines.outcome import Outcome, OutcomeKind
 
-WITHDRAWN: Final = "withdrawn: "
-"""How a stop request begins when the person took the ticket back, rather than cancelled it."""
+STARTED: Final = Outcome(Status.IN_PROGRESS, OutcomeKind.STARTED)
+"""What is published of a run that goes on."""
 
 
-def stopped(reason: str, step: str = "") -> Outcome:
+def stopped(reason: StopReason, step: str = "") -> Outcome:
     """A person cancelled the run, or took the ticket back."""
-    withdrawn = reason.startswith(WITHDRAWN)
-    return Outcome(None if withdrawn else Status.FAILED, reason, f"Stopped: {reason}.", step=step)
+    note = f"Stopped: {reason}."
+    if reason.kind is StopKind.WITHDRAWN:
+        return Outcome(None, OutcomeKind.WITHDRAWN, note, step=step, stop=reason)
+    return Outcome(Status.FAILED, OutcomeKind.CANCELLED, note, step=step, stop=reason)
 
 
 def interrupted(step: str) -> Outcome:
     """The process ended before the run did."""
     note = "The daemon that ran it was stopped. It begins again as soon as there is a free slot."
-    return Outcome(Status.ENQUEUED, "given back", note, give_back=True, step=step)
+    return Outcome(Status.ENQUEUED, OutcomeKind.GIVEN_BACK, note, give_back=True, step=step)
 
 
 def broken(request: PipelineRequest, why: str, *, consumer: str, step: str, most: int) -> Outcome:
@@ -33,10 +36,10 @@ def broken(request: PipelineRequest, why: str, *, consumer: str, step: str, most
     troubles = request.troubles
     if troubles < most and request.asked_by is None:
         note = f"Given back by `{consumer}`, which is in trouble: {why}"
-        return Outcome(Status.ENQUEUED, "given back", note, give_back=True, step=step, ours=True)
+        return Outcome(Status.ENQUEUED, OutcomeKind.GIVEN_BACK, note, give_back=True, step=step, ours=True)
     note = (
         f"It was begun {f'{troubles} times' if troubles > 1 else 'once'}, and something broke on our side, on a "
         f"machine that had been well before: {why}. The log of `{consumer}` tells more, where it says "
         f"`the run broke` and `{request.run}`. Then say `agentsmith retry`, or remove the label."
     )
-    return Outcome(Status.WAITING, "our own trouble", note, step=step, ours=True)
+    return Outcome(Status.WAITING, OutcomeKind.OUR_TROUBLE, note, step=step, ours=True)

@@ -13,14 +13,13 @@ from agentsmith.domain.errors import LeaseLost, TrackerError
 from agentsmith.domain.lifecycle import Status
 from agentsmith.pipelines.outcome import Outcome
 from agentsmith.running.account import text_changed
+from agentsmith.running.endings import STARTED
 from agentsmith.running.intents import intent_of
 from agentsmith.running.stages import LeasedRun, Started
 from agentsmith.store import AWAY
 from agentsmith.tickets.lock import LockBusy
 
 log = structlog.get_logger()
-
-STARTED = Outcome(Status.IN_PROGRESS, "started")
 
 
 class LiveComment:

@@ -6,9 +6,10 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
+from agentsmith.domain.stop import StopKind, StopReason
 from agentsmith.running.run_lease import KeptLease
 from agentsmith.running.stages import LeasedRun
-from agentsmith.store import TAKEN_OVER, Settled
+from agentsmith.store import Settled
 
 T = TypeVar("T")
 
@@ -19,7 +20,7 @@ class LiveRun:
     def __init__(self, run: LeasedRun) -> None:
         self.run = run
         self.lease = KeptLease(run.store, run.acquired, self._interrupt)
-        self.stop_reason: str | None = None
+        self.stop_reason: StopReason | None = None
         self.draining = False
         self.acknowledged = False
         """Whether the request is out of our consumer's list."""
@@ -29,10 +30,10 @@ class LiveRun:
         """How it ended, once that stands in Redis; what is given back has not."""
         self._doing: asyncio.Task[Any] | None = None
 
-    def stop(self, reason: str) -> None:
+    def stop(self, reason: StopReason) -> None:
         """A person cancelled or withdrew the ticket, or somebody took it over: end the work."""
-        if reason == TAKEN_OVER:
-            self.lease.lose(reason)  # no outcome: whoever took it over decides
+        if reason.kind is StopKind.TAKEN_OVER:
+            self.lease.lose(reason.text)  # no outcome: whoever took it over decides
         elif self.stop_reason is None and self.lease.lost is None:
             self.stop_reason = reason
             self._interrupt()

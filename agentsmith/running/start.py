@@ -15,13 +15,14 @@ from agentsmith.domain.errors import LeaseLost, TicketNotFound, TrackerError
 from agentsmith.domain.gates import still_wanted
 from agentsmith.domain.lifecycle import Status, resolve
 from agentsmith.domain.report import StepLine
+from agentsmith.domain.stop import StopReason
 from agentsmith.domain.ticket import Ticket
 from agentsmith.domain.tracker import AlreadySo, Applied, LostRace, Move, Tracker
 from agentsmith.guard import cgroups
 from agentsmith.guard.client import Guard
-from agentsmith.pipelines.outcome import Outcome
+from agentsmith.pipelines.outcome import Outcome, OutcomeKind
 from agentsmith.running.account import account_of, text_changed
-from agentsmith.running.endings import WITHDRAWN, stopped
+from agentsmith.running.endings import STARTED, stopped
 from agentsmith.running.intents import intent_of
 from agentsmith.running.live_run import LiveRun
 from agentsmith.running.release_lease import farewell_for
@@ -54,7 +55,7 @@ async def start(live: LiveRun) -> Started | Dropped | Ended:
         pipeline = run.context.pipelines.get(run.request.pipeline)
         if pipeline is None:
             note = f"There is no pipeline `{run.request.pipeline}` any more."
-            return Ended(at, Outcome(Status.FAILED, "unknown pipeline", note))
+            return Ended(at, Outcome(Status.FAILED, OutcomeKind.UNKNOWN_PIPELINE, note))
         policy = run.context.policy(tracker.name)
         at = replace(at, wake=await waking(store, tracker, ticket, policy, run.request.wake_reason or ""))
         counted = await _count_attempt(run, at)
@@ -114,10 +115,10 @@ def _refused(run: LeasedRun, at: Progress, tracker: Tracker, ticket: Ticket) -> 
     return None
 
 
-def _withdrawn(run: LeasedRun, ticket: Ticket) -> str:
+def _withdrawn(run: LeasedRun, ticket: Ticket) -> StopReason | None:
     if ticket.open and still_wanted(ticket, run.request.wanted, run.context.triggers):
-        return ""
-    return WITHDRAWN + ("the trigger was removed" if ticket.open else "the ticket was closed")
+        return None
+    return StopReason.withdrawn(open_=ticket.open)
 
 
 async def _count_attempt(run: LeasedRun, at: Progress) -> Progress | Ended:
@@ -127,7 +128,7 @@ async def _count_attempt(run: LeasedRun, at: Progress) -> Progress | Ended:
     if word == "poison":
         note = f"It was started {attempts - 1} times and never finished; agentsmith gave up."
         letter = DeadLetter(run.payload, note, time.time())
-        return Ended(at, Outcome(Status.FAILED, "attempts used up", note), letter=letter)
+        return Ended(at, Outcome(Status.FAILED, OutcomeKind.ATTEMPTS_USED_UP, note), letter=letter)
     request = replace(at.request, attempt=at.wake.before + attempts, wake_reason=at.wake.reason or None)
     return replace(at, request=request, attempt=attempts, counted=True)
 
@@ -157,13 +158,12 @@ async def _comment(run: LeasedRun, at: Progress, ticket: Ticket, pipeline: Pipel
         fence=run.lease.fence,
         from_=Status.ENQUEUED,
         to=Status.IN_PROGRESS,
-        outcome="started",
+        outcome=STARTED.word,
     )
-    started = Outcome(Status.IN_PROGRESS, "started")
     steps = [StepLine(step.name, "waiting") for step in pipeline.steps]
-    note = account_of(run.context, at.request, started, steps, text_changed=text_changed(ticket, at.request))
+    note = account_of(run.context, at.request, STARTED, steps, text_changed=text_changed(ticket, at.request))
     try:
-        intent = intent_of(run, at, started, note)
+        intent = intent_of(run, at, STARTED, note)
         await run.context.publisher.comment(run.tracker, ticket, Status.IN_PROGRESS, intent, lock=lock, passing=True)
     except TrackerError as error:
         run.log.warning("the comment could not be written", error=str(error))

@@ -6,7 +6,7 @@ from agentsmith.store.connection import AWAY, Outage
 from agentsmith.store.dead_letters import DeadLetter
 from agentsmith.store.intents import Begun, Intents
 from agentsmith.store.leases import LeaderLease, Lease, Trust
-from agentsmith.store.presence import TAKEN_OVER, Cycle, Leader, Presence, Process
+from agentsmith.store.presence import Cycle, Leader, Presence, Process
 from agentsmith.store.queue import Pushed, Queue
 from agentsmith.store.refusals import Refusal
 from agentsmith.store.run_lease import Acquired, NotAcquired, RunLease, Settled
@@ -16,7 +16,6 @@ from agentsmith.store.store import LeaseTimes, Store
 
 __all__ = [
     "AWAY",
-    "TAKEN_OVER",
     "Acquired",
     "Begun",
     "Cycle",

@@ -8,13 +8,11 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Final
 
+from agentsmith.domain.stop import TAKEN_OVER, StopReason
 from agentsmith.domain.ticket import TicketId
 from agentsmith.store.commands import Commands, Value
 from agentsmith.store.keys import CYCLE_MS, Keys
 from agentsmith.store.scripting import Script
-
-TAKEN_OVER: Final = "somebody took the ticket over"
-"""Why a run is to stop whose fence is no longer the newest; any other reason is a person's."""
 
 _TICK: Final = Script(f"""
 local alive, consumers, epoch, settling_key = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
@@ -25,7 +23,7 @@ redis.call('ZADD', consumers, 'NX', now_us() / 1000, consumer)
 local stops = {{}}
 for i = 1, #ARGV - 4 do
   local stop, fence, mine = KEYS[3 + 2 * i], KEYS[4 + 2 * i], tonumber(ARGV[4 + i])
-  stops[i] = newest(fence) > mine and '{TAKEN_OVER}' or redis.call('GET', stop) or ''
+  stops[i] = newest(fence) > mine and '{TAKEN_OVER.to_wire()}' or redis.call('GET', stop) or ''
 end
 return {{redis.call('GET', epoch), stops}}
 """)
@@ -85,7 +83,7 @@ class Tick:
 
     epoch: str
     """Changes when Redis was restarted or emptied: then put back what you hold."""
-    stops: dict[TicketId, str]
+    stops: dict[TicketId, StopReason]
     """Runs that are to stop, and why: somebody asked for it, or took the ticket over."""
 
 
@@ -102,7 +100,7 @@ class Presence:
         keys = [k.consumer(process.name), k.consumers, k.epoch, k.settling, *asked]
         args: list[Value] = [process.name, _told_by(process), round(ttl * 1000), self._settle_ms, *running.values()]
         epoch, stops = await _TICK(self._redis, keys, args)
-        return Tick(epoch, {t: stop for t, stop in zip(running, stops, strict=True) if stop})
+        return Tick(epoch, {t: StopReason.from_wire(stop) for t, stop in zip(running, stops, strict=True) if stop})
 
     async def leave(self, process: str) -> None:
         """The process ends and holds nothing any more."""

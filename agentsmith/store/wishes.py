@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from agentsmith.domain.stop import StopReason
 from agentsmith.domain.ticket import TicketId
 from agentsmith.store.commands import Commands
 from agentsmith.store.keys import STOP_MS, Keys
@@ -27,15 +28,16 @@ class Wishes:
     def __init__(self, redis: Commands, keys: Keys) -> None:
         self._redis, self._keys = redis, keys
 
-    async def request_stop(self, ticket: TicketId, reason: str) -> bool:
+    async def request_stop(self, ticket: TicketId, reason: StopReason) -> bool:
         """Ask whoever runs the ticket to stop; it stands until the run ended. False when it has ended already."""
         k = self._keys
         keys = [k.stop(ticket), k.heartbeat(ticket), k.running, k.queue_index, k.ended(ticket), k.fence(ticket)]
-        return bool(await _REQUEST_STOP(self._redis, keys, [ticket, reason]))
+        return bool(await _REQUEST_STOP(self._redis, keys, [ticket, reason.to_wire()]))
 
-    async def stop_requested(self, ticket: TicketId) -> str | None:
+    async def stop_requested(self, ticket: TicketId) -> StopReason | None:
         """The reason why the ticket's run is to stop, if somebody asked."""
-        return await self._redis.get(self._keys.stop(ticket))
+        reason = await self._redis.get(self._keys.stop(ticket))
+        return StopReason.from_wire(reason) if reason else None
 
     async def withdraw_stop(self, ticket: TicketId) -> None:
         """There is nothing (any more) that could be stopped."""

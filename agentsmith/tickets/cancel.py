@@ -9,6 +9,7 @@ from typing import Final
 from agentsmith.domain.intent import Intent
 from agentsmith.domain.lifecycle import Status, resolve
 from agentsmith.domain.request import MalformedRequest, PipelineRequest
+from agentsmith.domain.stop import StopReason
 from agentsmith.domain.ticket import Ticket, TicketId
 from agentsmith.domain.tracker import Tracker
 from agentsmith.store import Lease, Store
@@ -28,7 +29,7 @@ class CalledOff(StrEnum):
 
 
 async def call_off(
-    store: Store, recovery: Recovery, tracker: Tracker, ticket: Ticket, *, reason: str, lock: Lease
+    store: Store, recovery: Recovery, tracker: Tracker, ticket: Ticket, *, reason: StopReason, lock: Lease
 ) -> CalledOff:
     """Call off a ticket that was just read under its lock."""
     status = resolve(tracker.labels.statuses(ticket.labels))
@@ -44,7 +45,7 @@ async def call_off(
             source=status,
             to=Status.FAILED,
             run=await _waiting_run(store, ticket.id) or "none",
-            outcome=reason,
+            outcome=str(reason),
             note=f"Stopped before it started: {reason}.",
         )
         # The word says whether a consumer was faster.

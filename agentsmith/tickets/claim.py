@@ -34,6 +34,7 @@ from agentsmith.domain.report import in_queue
 from agentsmith.domain.request import PipelineRequest, started_by
 from agentsmith.domain.rules import ClaimRules
 from agentsmith.domain.signal import Signal, SignalKind, Taken
+from agentsmith.domain.stop import StopReason
 from agentsmith.domain.ticket import Ticket
 from agentsmith.domain.tracker import (
     AlreadySo,
@@ -173,7 +174,7 @@ class Claims:
         why = "the trigger was removed" if ticket.open else "the ticket was closed"
         if lease := await self._store.runs.lease(ticket.id):
             if not ticket.open or not gates.still_wanted(ticket, lease.wanted, self.rules.triggers):
-                await self._store.runs.request_stop(ticket.id, f"withdrawn: {why}")
+                await self._store.runs.request_stop(ticket.id, StopReason.withdrawn(open_=ticket.open))
             elif signal.labelled and (by := await authority.set_again(tracker, ticket, lease.labelled, self.rules)):
                 await self._publisher.note_follow_up(tracker, ticket, by.name, lock=lock)
                 return AlreadyClaimed(f"it is running: it will run once more, as {by.name} set its trigger again")
@@ -185,7 +186,7 @@ class Claims:
             intent = Intent(ticket.id, tracker.name, ticket.key, 0, status, None, run="withdrawn", outcome=why)
             word = await self._recovery.decide_and_publish(intent, ticket=ticket, lock=lock, unqueue=True)
             if word in ("in-flight", "leased"):
-                await self._store.runs.request_stop(ticket.id, f"withdrawn: {why}")
+                await self._store.runs.request_stop(ticket.id, StopReason.withdrawn(open_=ticket.open))
             elif word != "decided":
                 return Deferred(f"not withdrawn yet: {word}", self.rules.retry_backoff)
             return AlreadyClaimed(why)
