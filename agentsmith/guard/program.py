@@ -1,6 +1,6 @@
 """The guard: owns the child processes of one run, and ends them when its consumer no longer may or can.
 
-Forked by `barracks.py`, which loads it by path, so that it starts fast and shares no fate with the package: standard
+Forked by `spawner.py`, which loads it by path, so that it starts fast and shares no fate with the package: standard
 library only, nothing of ours. Orders come as JSON lines on stdin, events go out likewise on stdout; `guarded.py` is the
 other end.
 

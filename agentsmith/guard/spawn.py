@@ -1,4 +1,4 @@
-"""Posting a guard: the consumer's end of `barracks.py`, and of the pipes to each guard."""
+"""Posting a guard: the consumer's end of `spawner.py`, and of the pipes to each guard."""
 
 from __future__ import annotations
 

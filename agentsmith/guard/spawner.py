@@ -9,7 +9,7 @@ What comes to this process by itself (Linux: child subreaper) was left by a keep
 is ended, and only then the handle hears that they are dead. So this process stays until the last of its guards is gone,
 also without its consumer.
 
-Only guards that have not started yet depend on this process. If it is killed, the others go on, and `posting.py`, the
+Only guards that have not started yet depend on this process. If it is killed, the others go on, and `spawn.py`, the
 other end, starts it anew.
 """
 

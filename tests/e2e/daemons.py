@@ -20,7 +20,7 @@ from tests.e2e.faulty_daemon import Plan
 from tests.support.wait import slowly, wait_until
 
 ROOT: Final = Path(__file__).parents[2]
-_OF_A_RUN: Final = ("pipelines/guard.py", "agentsmith.running.release_lease", "work.py")
+_OF_A_RUN: Final = ("guard/program.py", "agentsmith.running.release_lease", "work.py")
 
 
 @dataclass(slots=True)

@@ -845,7 +845,7 @@ async def test_the_farewells_input_is_in_nobodys_arguments(stage: Stage) -> None
     guard = await stage.open(farewell=Farewell(("true",), "password"))
     shown = arguments(guard.pid, proper(guard))
     await guard.close()
-    assert shown.count(b"guard.py") == 2
+    assert shown.count(b"guard/program.py") == 2
     assert b"password" not in shown
 
 
