@@ -63,7 +63,7 @@ class GuardShell:
 
     @property
     def ancestor(self) -> int:
-        """The guard's keeper."""
+        """The supervisor of the guard."""
         return self._guard.pid
 
     @property

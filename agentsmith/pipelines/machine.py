@@ -114,7 +114,7 @@ async def _run_something(
     guard = await open_guard(
         trusted_until=boottime() + _WITHIN,
         grace=0.0,
-        farewell=None,
+        release=None,
         **({"cgroup": cgroup} if cgroup is not None else {}),
     )
     try:

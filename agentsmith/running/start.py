@@ -25,7 +25,7 @@ from agentsmith.running.account import account_of, text_changed
 from agentsmith.running.endings import STARTED, stopped
 from agentsmith.running.intents import intent_of
 from agentsmith.running.live_run import LiveRun
-from agentsmith.running.release_lease import farewell_for
+from agentsmith.running.release_lease import release_of
 from agentsmith.running.stages import Dropped, Ended, LeasedRun, Progress, Started
 from agentsmith.running.wake import waking
 from agentsmith.store import DeadLetter, Lease
@@ -91,7 +91,7 @@ async def _open_guard(live: LiveRun, tracker: Tracker) -> Guard:
     return await context.open_guard(
         trusted_until=live.lease.until,
         grace=context.kill_grace,
-        farewell=farewell_for(
+        release=release_of(
             run.lease,
             url=context.redis_url,
             namespace=run.store.keys.namespace,

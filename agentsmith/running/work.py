@@ -227,7 +227,7 @@ class PipelineRun:
         """A guard runs one command at a time, and the run's own is busy."""
         if self._second is None:
             self._second = await self._context.open_guard(
-                trusted_until=self._lease.until, grace=self._context.kill_grace, farewell=None
+                trusted_until=self._lease.until, grace=self._context.kill_grace, release=None
             )
             self._lease.watch_over(self._second)
         return self._second

@@ -46,12 +46,11 @@ import agentsmith.store.store
 import agentsmith.tickets.lock
 from agentsmith.config.models import for_platforms
 from agentsmith.guard import program as guard_program
-from agentsmith.guard import spawn as posting
-from agentsmith.guard import spawner as barracks_program
-from agentsmith.guard.client import Exit, Farewell, Guard
-from agentsmith.guard.program import prctl
+from agentsmith.guard import spawn, spawner
+from agentsmith.guard.client import Exit, Guard, LeaseRelease
+from agentsmith.guard.processes import prctl
 from agentsmith.intake.signals import Intake
-from agentsmith.running import release_lease as farewell
+from agentsmith.running import release_lease
 from agentsmith.running.consumer import Consumer
 from agentsmith.running.context import RunContext
 from agentsmith.running.run_lease import KeptLease
@@ -63,11 +62,11 @@ from agentsmith.trackers import forges, registry
 from agentsmith.trackers.http import open_http
 from agentsmith.trackers.local.database import Database
 from agentsmith.trackers.local.tracker import LocalTracker
-from tests.e2e import shared_barracks
+from tests.e2e import shared_spawner
 from tests.support.wait import wait_until
 
 _PDEATHSIG: Final = 1
-_FAREWELL_CALL: Final = Path(__file__).with_name("farewell_call.py")
+_RELEASE_CALL: Final = Path(__file__).with_name("release_call.py")
 _TRACKER_CALLS: Final = ("get", "move", "tidy", "read_sticky", "write_sticky", "history")
 _NOT_COUNTED: Final = ("eval", "evalsha", "info", "ping", "aclose")
 """Scripts are counted where they have a name; the others ask nothing about a ticket."""
@@ -311,8 +310,8 @@ class Nursery:
     def __init__(self, prepare: Callable[[dict[str, Any]], None], *, lend: bool = False) -> None:
         """`prepare` does to a daemon that was just forked whatever an order asks for, before it begins.
 
-        With `lend`, daemons get their barracks and farewells as forks of warm processes too. Those are then no
-        descendants of their daemon.
+        With `lend`, daemons get their spawner, and what releases a lease, as forks of warm processes too. Those are
+        then no descendants of their daemon.
         """
         self._prepare = prepare
         self._lender = _Lender() if lend else None
@@ -325,7 +324,7 @@ class Nursery:
         self._selector.register(0, selectors.EVENT_READ)
         self._selector.register(ear, selectors.EVENT_READ)
         if self._lender is not None:
-            self._selector.register(self._lender.farewells, selectors.EVENT_READ)
+            self._selector.register(self._lender.releases, selectors.EVENT_READ)
         self._unread = b""
 
     def serve(self) -> None:
@@ -333,8 +332,8 @@ class Nursery:
         while True:
             ready = {int(key.fd) for key, _ in self._selector.select()}
             for fd in ready - {0}:
-                if self._lender is not None and fd == self._lender.farewells.fileno():
-                    self._lender.say_farewell()
+                if self._lender is not None and fd == self._lender.releases.fileno():
+                    self._lender.release()
                 else:
                     os.read(fd, 65536)
             if 0 in ready and not self._listen():
@@ -372,7 +371,7 @@ class Nursery:
             while (found := os.waitpid(-1, os.WNOHANG | os.WUNTRACED | os.WCONTINUED)) != (0, 0):
                 pid, status = found
                 if pid not in self._numbers:
-                    continue  # who said a farewell
+                    continue  # who released a lease
                 if os.WIFSTOPPED(status) or os.WIFCONTINUED(status):
                     self._tell("stopped" if os.WIFSTOPPED(status) else "continued", pid)
                 else:
@@ -388,35 +387,35 @@ class _Lender:
     """Has ready what most daemons of tests need once, and what costs more to start than all that they do."""
 
     def __init__(self) -> None:
-        self._barracks = shared_barracks.Barracks(barracks_program.__file__, guard_program.__file__)
-        self._address = f"agentsmith-farewells-{os.getpid()}"
-        self.farewells = socket.socket(socket.AF_UNIX)
-        self.farewells.bind("\0" + self._address)
-        self.farewells.listen(64)
+        self._spawner = shared_spawner.Spawner(spawner.__file__, guard_program.__file__)
+        self._address = f"agentsmith-releases-{os.getpid()}"
+        self.releases = socket.socket(socket.AF_UNIX)
+        self.releases.bind("\0" + self._address)
+        self.releases.listen(64)
 
     def lend(self) -> None:
         """Let this daemon, which was just forked, use it."""
-        argv = (sys.executable, "-I", "-S", str(_FAREWELL_CALL), self._address)
+        argv = (sys.executable, "-I", "-S", str(_RELEASE_CALL), self._address)
 
-        def farewell_for(*args: Any, **named: Any) -> Farewell:
-            return Farewell(argv, farewell.farewell_for(*args, **named).input)
+        def release_of(*args: Any, **named: Any) -> LeaseRelease:
+            return LeaseRelease(argv, release_lease.release_of(*args, **named).input)
 
         for owner, name, value in (
-            (posting, "begin", self._barracks.begin),
-            (agentsmith.running.start, "farewell_for", farewell_for),
+            (spawn, "start_spawner", self._spawner.start),
+            (agentsmith.running.start, "release_of", release_of),
         ):
             setattr(owner, name, value)
 
-    def say_farewell(self) -> None:
-        """Say the farewell that somebody asks for, in a process of its own."""
-        line, _ = self.farewells.accept()
+    def release(self) -> None:
+        """Release the lease that somebody asks for, in a process of its own."""
+        line, _ = self.releases.accept()
         with line:
             if os.fork() == 0:
                 try:
-                    for fd in (1, 2):  # the guard lets nobody hear a farewell, and events go to the first of them
+                    for fd in (1, 2):  # the guard shows nobody what it prints, and events go to the first of them
                         os.dup2(os.open(os.devnull, os.O_WRONLY), fd)
                     told = b"".join(iter(lambda: line.recv(65536), b""))
-                    asyncio.run(farewell._release(json.loads(told)))
+                    asyncio.run(release_lease.release(json.loads(told)))
                 finally:
                     os._exit(0)
 

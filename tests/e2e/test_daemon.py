@@ -116,7 +116,7 @@ async def test_P5_the_ticket_of_a_lost_host_is_back_after_its_lease_and_two_look
     await place.open_tickets()
     await place.works()
     lease = place.loaded().lease
-    # The host goes as a whole: all stand still before the first is gone, so nobody is left to say farewell.
+    # The host goes as a whole: all stand still before the first is gone, so nobody is left to release the lease.
     consumer.send(signal.SIGSTOP)
     await consumer.stopped()
     lost = boottime()

@@ -13,7 +13,7 @@ import pytest
 from redis.exceptions import RedisError, ResponseError
 
 from agentsmith.cli.status import gather
-from agentsmith.running import release_lease as farewell
+from agentsmith.running import release_lease
 from tests.e2e.daemons import DaemonProcess, Daemons
 from tests.e2e.place import WITHIN, Place
 from tests.e2e.test_daemon import STEADY
@@ -107,8 +107,8 @@ async def test_the_guards_release_waits_for_a_redis_that_refuses(private_server:
     async with Place(tmp_path, server.url).store() as store:
         lease, _ = await begin(store)
         server.command("CONFIG", "SET", "min-replicas-to-write", "1")
-        said = farewell.farewell_for(lease, url=server.url, namespace="agentsmith", times=TIMES, lock_key="lock")
-        releasing = asyncio.create_task(farewell._release(json.loads(said.input)))
+        release = release_lease.release_of(lease, url=server.url, namespace="agentsmith", times=TIMES, lock_key="lock")
+        releasing = asyncio.create_task(release_lease.release(json.loads(release.input)))
 
         async def refused() -> bool:
             return "errorstat_NOREPLICAS" in await store.redis.info("errorstats")

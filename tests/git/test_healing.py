@@ -41,7 +41,7 @@ async def main():
     plan = json.loads(sys.argv[1])
     root = pathlib.Path(plan["root"])
     forge = FakeForge(plan["url"], GitCredential(*plan["credential"]) if plan["credential"] else None)
-    guard = await Guard.open(trusted_until=boottime() + 120, grace=0.1, farewell=None)
+    guard = await Guard.open(trusted_until=boottime() + 120, grace=0.1, release=None)
     checkout = await open_checkout(
         forge, root=root, workspace=root / "workspaces" / plan["workspace"], branch=plan["branch"], base=None,
         shell=GuardShell(guard, pathlib.Path(plan["scratch"])),

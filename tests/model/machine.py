@@ -322,7 +322,7 @@ class Lifecycle(RuleBasedStateMachine):
     def land(self) -> None:
         self._do(self.world.land())
 
-    @precondition(lambda self: self.world.floor.farewells)
+    @precondition(lambda self: self.world.floor.releases)
     @rule()
-    def farewell(self) -> None:
-        self._do(self.world.farewell(self.world.floor.farewells[0]))
+    def release(self) -> None:
+        self._do(self.world.release(self.world.floor.releases[0]))

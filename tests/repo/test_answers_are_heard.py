@@ -69,7 +69,9 @@ def _asked(call: ast.Call) -> str:
 
 def test_every_answer_is_heard_or_there_is_a_reason_why_not() -> None:
     deciding, files = _deciding(), [file for room in ROOMS for file in sorted((PRODUCT / room).rglob("*.py"))]
-    thrown = {(str(file.relative_to(PRODUCT)), name) for file in files for name in _thrown_away(file) if name in deciding}
+    thrown = {
+        (str(file.relative_to(PRODUCT)), name) for file in files for name in _thrown_away(file) if name in deciding
+    }
     assert {"tidy", "move", "settle", "push", "decide"} <= deciding
     assert thrown - set(SILENT) == set(), "hear the answer, or say here why it does not matter"
     assert set(SILENT) - thrown == set(), "these are heard by now"

@@ -88,7 +88,7 @@ async def confined(
     tmp_path: Path, script: str, confinement: Confinement, cgroup: Path | None = None
 ) -> tuple[int | None, str]:
     """A command under a guard with these bounds: its exit code and its output."""
-    guard = await Guard.open(trusted_until=boottime() + 60, grace=0.5, farewell=None, cgroup=cgroup)
+    guard = await Guard.open(trusted_until=boottime() + 60, grace=0.5, release=None, cgroup=cgroup)
     try:
         ended = await guard.run(
             ("/bin/sh", "-c", script),
@@ -182,7 +182,7 @@ cat /proc/self/cgroup
 async def test_kill_9_of_the_guard_leaves_nothing_in_the_cgroup(tmp_path: Path, cgroup: Path) -> None:
     group = cgroups.make(RunLimits(cgroup=cgroup), "r2")
     assert group is not None
-    guard = await Guard.open(trusted_until=boottime() + 60, grace=0.5, farewell=None, cgroup=group)
+    guard = await Guard.open(trusted_until=boottime() + 60, grace=0.5, release=None, cgroup=group)
     running = asyncio.create_task(
         guard.run(("sleep", "60"), env={"PATH": os.environ["PATH"]}, cwd=tmp_path, log=tmp_path / "log", log_limit=100)
     )
