@@ -95,7 +95,7 @@ async def courier(
             writer.write(await _reply(reader, writer, credential, address, ancestor))
             await writer.drain()
         except (OSError, ValueError):
-            pass  # the asker is gone, or asked nonsense; it gets nothing
+            pass  # whoever asked is gone, or sent nonsense; it gets no answer
         finally:
             writer.close()
 

@@ -275,7 +275,7 @@ class _Opening:
             )
             vault.submodules = filled.mirrors
             if filled.left_empty:
-                self.notes.append(submodule.told(filled.left_empty, self.base, self.default))
+                self.notes.append(submodule.warning_about(filled.left_empty, self.base, self.default))
         if conflict is not None:
             index = await vault.conflicted_index(conflict)
             handover = replace(handover, index=index, merging=base)

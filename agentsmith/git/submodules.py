@@ -1,8 +1,8 @@
 """Submodules, where the pipeline asks for them: each with a mirror and a vault of its own, checked out in its place.
 
-What `.gitmodules` says is a wish: only the protocol of the repository itself or HTTPS is spoken, the credential goes
-to the repository's own server alone, and no path leaves the workspace. A worker may move a submodule to a commit that
-its server has; work inside a submodule stays in the workspace and is not pushed.
+What `.gitmodules` says is not trusted: only the protocol of the repository itself or HTTPS is spoken, the credential
+goes to the repository's own server alone, and no path leaves the workspace. A worker may move a submodule to a commit
+that its server has; work inside a submodule stays in the workspace and is not pushed.
 
 Our credential may read repositories that a worker, and whoever writes its tickets, may not. So only what people have
 reviewed is fetched: a submodule that the default branch or the base names, at the same path with the same address.
@@ -133,7 +133,7 @@ async def fill(
     return filled
 
 
-def told(left_empty: Sequence[str], base: str, default: str) -> str:
+def warning_about(left_empty: Sequence[str], base: str, default: str) -> str:
     """What to say about submodules that were left empty; their names are a worker's."""
     where = f"`{base}` does not name" if base == default else f"neither `{base}` nor `{default}` names"
     names = ["".join(c if c.isprintable() and c != "`" else "?" for c in path[:80]) for path in left_empty[:_MOST_TOLD]]

@@ -31,7 +31,7 @@ class GuardDied(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Exit:
-    """How a command ended, told once nothing of it is left."""
+    """How a command ended; there is one once nothing of it is left."""
 
     code: int | None
     signal: int | None
@@ -275,7 +275,7 @@ class Guard:
         try:
             # At once, while the number of the session cannot have gone to anybody else.
             self._kill_session()
-        finally:  # the list of processes cannot be read without a free file, but that it is over is known
+        finally:  # the list of processes needs a free file descriptor; that the guard is gone is known without
             if not self._ended.done():
                 code = self._process.returncode
                 self._ended.set_result(_REASONS.get(code, f"exit status {code}"))

@@ -78,7 +78,7 @@ class Output:
         try:
             while data:
                 data = data[os.write(self._log, data) :]
-        except OSError:  # a full disk must not end the guarding
+        except OSError:  # a full disk must not end the guard
             self.truncated = True
 
     def _keep(self, data: bytes) -> None:

@@ -1,8 +1,8 @@
 """The guard: owns the child processes of one run, and ends them when its consumer no longer may or can.
 
-Forked by `spawner.py`, which loads it by path, so that it starts fast and shares no fate with the package: this module
-and those that it imports use the standard library only. Orders come as JSON lines on stdin, events go out likewise on
-stdout; `client.py` is the other end.
+Forked by `spawner.py`, which loads it by path, so that it starts fast and does not depend on the rest of the package:
+this module and those that it imports use the standard library only. It reads orders as JSON lines from stdin, and
+writes events likewise to stdout; `client.py` is the other end.
 
 It is two processes, so that kill -9 of any one leaves nothing of the run behind. The *supervisor* (the pid that the
 consumer sees) only waits for the guard proper, and ends what is left if that vanishes; the guard proper does the work,
@@ -178,7 +178,7 @@ class Guard:
             self.command.stopped = self.command.stopped or why[0]
 
     def judge(self) -> None:
-        """Compares clock and supervisor with what was promised; runs on every tick, input or not."""
+        """Checks the trust window, the supervisor and the command's time limits; called on every tick, input or not."""
         now = boottime()
         if now > self.trusted_until:
             self.leave(DISTRUSTED)
@@ -190,7 +190,7 @@ class Guard:
             command.timed_out = command.stalled or now > command.deadline
 
     def settle(self) -> bool:
-        """Brings what must end nearer to its end, and reports it then; True when the guard may go."""
+        """Ends what must end, and reports it once it has; True when the guard may exit."""
         command = self.command
         if not command and not self.leaving:
             return False
@@ -215,7 +215,7 @@ class Guard:
         return self.leaving is not None
 
     def press(self) -> bool:
-        """TERM, then KILL after the grace; True once it is clear that something will never end."""
+        """TERM, then KILL after the grace; True once it is clear that something cannot be killed."""
         now = boottime()
         if self.kill_at is None:
             self.kill_at = now + self.grace

@@ -33,7 +33,7 @@ _PACKAGE = "guard"
 
 
 class Spawner:
-    """One thread and one loop, which nobody holds up: what clients are told is too short for a socket to be full."""
+    """One thread and one loop that never blocks: what it sends to clients is too short to fill a socket's buffer."""
 
     def __init__(self, program: ModuleType, processes: ModuleType) -> None:
         self.program, self.processes = program, processes
@@ -149,7 +149,7 @@ class Spawner:
         self.selector.unregister(client)
         client.close()
         if self.reap(pid):
-            self.settle()  # what was in the session of this supervisor is nobody's now
+            self.settle()  # what was in its session is a stray now
         else:
             self.abandoned.add(pid)
 

@@ -35,7 +35,7 @@ _NO_CHANGES: Final = "Every step succeeded, but nothing was changed. Say what is
 
 @dataclass(frozen=True, slots=True)
 class _Situation:
-    """What conditions are asked against, at one moment."""
+    """What conditions are evaluated against, at one moment."""
 
     failed: bool
     changes: bool
@@ -118,7 +118,7 @@ async def _try(context: StepContext, step: Step) -> StepEnd:
         async with limit:
             return await doing(step.kind)(context, step.settings)
     except TimeoutError:
-        if not limit.expired():  # a file system that does not answer says the same
+        if not limit.expired():  # a file system that does not answer raises it too
             raise
         return StepEnd(Verdict.TIMED_OUT, f"Step `{step.name}` ran into its time limit.")
     except (LeaseLost, MachineTrouble):

@@ -91,7 +91,7 @@ def user_called(name: str | None) -> User | None:
 
 
 def confinement_for(user: User | None, limits: RunLimits) -> Confinement:
-    """What the run's cgroup does not see to; with one, it counts for all processes together, which is better."""
+    """Limits for each process, where no cgroup limits all of them together, which is better."""
     if limits.cgroup is not None:
         return Confinement(user)
     return Confinement(user, limits.memory, math.ceil(limits.cpus) if limits.cpus is not None else None)

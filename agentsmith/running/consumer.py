@@ -1,7 +1,7 @@
 """The consumer: takes requests while it has a free slot, and carries each out under its own lease.
 
-`take → parse → lease → run`. A request that cannot be read goes to the dead letters; it never stops the
-consumer and is never lost.
+`take → parse → lease → run`. A request that cannot be read goes to the dead letters: it does not stop the consumer, and
+is not lost.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from agentsmith.trackers.http import spending_for
 log = structlog.get_logger()
 
 _SETTLE_WITHIN: Final = 15.0
-"""How long a process that ends tries to give its runs back, once their children have had their grace."""
+"""Seconds for which a process that ends tries to give its runs back, after the grace of their children."""
 
 
 _OTHERS_FIRST: Final = 0.5
@@ -43,7 +43,7 @@ _OTHERS_FIRST: Final = 0.5
 
 @dataclass(slots=True)
 class Consumer:
-    """N slots of one process."""
+    """Runs up to `slots` requests at once in one process."""
 
     context: RunContext
     process: Process
@@ -51,20 +51,20 @@ class Consumer:
     max_deliveries: int
     take_wait: float
     _tasks: dict[str, asyncio.Task[None]] = field(default_factory=dict)
-    """By the wire form of each request in hand."""
+    """One per request that this consumer holds, by its wire form."""
     _live: dict[str, LiveRun] = field(default_factory=dict)
-    """Those that have their lease."""
+    """The runs among them that have their lease."""
     _draining: asyncio.Event = field(default_factory=asyncio.Event)
     _freed: asyncio.Event = field(default_factory=asyncio.Event)
     _taking: asyncio.Lock = field(default_factory=asyncio.Lock)
     _adopt: bool = True
     _doubted: set[str] = field(default_factory=set)
-    """Requests that were in hand when Redis last lost its memory: it may have forgotten that one of them ended."""
+    """Requests that we held when Redis last lost its data: it may not know that one of them ended."""
 
     _settled: Bounded[int, Settled] = field(default_factory=lambda: Bounded(10_000))
-    """How our runs ended, by fence, for as long as a lease lasts: Redis may forget it."""
+    """How our runs ended, by fence, for as long as a lease lasts: Redis may lose it."""
     _forgotten: list[Settled] = field(default_factory=list)
-    """Those that Redis may have forgotten."""
+    """Those that Redis may have lost."""
 
     @property
     def store(self) -> Store:
@@ -78,7 +78,7 @@ class Consumer:
             if self._tasks:
                 await asyncio.wait(self._tasks.values())
         except BaseException:
-            # A role died, this one or another, and the process goes down: nobody would wait for the end of a run.
+            # A role of this process failed, and the process ends: nobody would wait for the end of a run.
             await self._end_runs()
             raise
 
@@ -118,11 +118,11 @@ class Consumer:
 
     @property
     def running(self) -> dict[TicketId, int]:
-        """The tickets in hand, each with the fence of its run."""
+        """The tickets that run here, each with the fence of its run."""
         return {live.run.ticket: live.run.lease.fence for live in self._live.values()}
 
     async def run(self, payload: str) -> None:
-        """Carry out one request that is in our hands, to its end."""
+        """Carry out one request that this consumer holds, to its end."""
         self._begin(payload)
         await asyncio.wait({self._tasks[payload]})
 
@@ -137,7 +137,7 @@ class Consumer:
                 live.stop(reasons[ticket])
 
     async def restore(self) -> None:
-        """Redis lost its memory: put the requests in hand back; leases are put back by their renewal."""
+        """Redis lost its data: put the requests that we hold back; leases are put back by their renewal."""
         self._doubted.update(self._tasks)
         ended = [*self._settled.values(), *(live.settled for live in self._live.values() if live.settled)]
         self._forgotten = [end for end in ended if boottime() - end.at < self.store.times.ttl]
@@ -147,18 +147,18 @@ class Consumer:
         self._adopt = True
 
     async def settle_again(self) -> None:
-        """Tell Redis of the runs whose end it may have forgotten, so that nobody does their work again."""
+        """Settle the runs again whose end Redis may have lost, so that nobody does their work again."""
         while self._forgotten:
             end = self._forgotten[0]
             word = await self.store.runs.settle_again(end)
             if word == "settling":
-                return  # the others are asked for with it, when everybody has put back what they hold
+                return  # the others too: wait until everybody has put back what they hold
             if word == "settled":
                 log.warning("redis had lost the end of a run; it is noted again", ticket=end.lease.ticket)
             self._forgotten = [other for other in self._forgotten if other is not end]
 
     async def _end_runs(self) -> None:
-        """Give back what still runs; not for ever, because Redis may stay away. Housekeeping finds what is left."""
+        """Give back what still runs, for a bounded time: Redis may stay away. Housekeeping recovers what is left."""
         self._draining.set()
         for live in self._live.values():
             live.drain()
@@ -184,15 +184,15 @@ class Consumer:
         taken = await queue.acknowledge_and_take(name, (), room=free)
         if taken:
             return taken
-        # A blocked take is left by cancelling nothing: drain is noticed at the latest when the wait is over.
+        # A blocked take is never cancelled: it could lose its request. A drain is noticed when the wait is over.
         payload = await queue.take(name, wait=self.take_wait)
         return [payload] if payload is not None else []
 
     async def _disown(self) -> None:
-        """Let go of runs that stand under our name and are not in our hands.
+        """Release leases of ours that no task here runs.
 
-        There are some when a run could not be settled, or Redis went back to what it knew before a run had settled.
-        While we live nobody else would doubt them.
+        There are some when a run could not be settled, or Redis went back to a state from before a run had settled. As
+        long as this process is alive, nobody else takes them for dead.
         """
         running = [lease for lease in await self.store.runs.running() if lease.consumer == self.process.name]
         for lease in running:
@@ -201,7 +201,7 @@ class Consumer:
                 continue
             tracker = self.context.trackers.get(lease.tracker)
             if tracker is not None and lease.run not in map(_run_of, self._tasks):
-                log.warning("a run that we do not carry out is let go", ticket=lease.ticket, run=lease.run)
+                log.warning("releasing a lease of ours that nothing here runs", ticket=lease.ticket, run=lease.run)
                 lock_key = self.store.keys.claim_lock(tracker.platform, lease.ticket)
                 await self.store.runs.release_dead(lease, lock_key=lock_key)
 
@@ -220,10 +220,10 @@ class Consumer:
         if live is not None and live.served:
             self.context.machine.served()
         if live is not None and not live.acknowledged:
-            # The lease was lost before the request was acknowledged. Nobody but us may take it out of our list.
+            # The lease was lost before the request was acknowledged. Only we take requests out of our list.
             self._adopt = True
         if payload in self._doubted:
-            # It may have settled before Redis forgot that, and then it runs again there, under our name.
+            # It may have settled before Redis lost that, and then Redis shows it as ours again.
             self._doubted.discard(payload)
             self._adopt = True
         if not task.cancelled() and (error := task.exception()) is not None:
@@ -249,7 +249,7 @@ class Consumer:
             letter = DeadLetter(payload, str(error), time.time())
             await self.store.outage.outlast(lambda: self.store.queue.bury(self.process.name, "", payload, letter))
             return
-        # It was put back and given to us again: the earlier run, whose lease is gone, may still be at its folder.
+        # It was put back and given to us again: the earlier run, whose lease is gone, may still use its folder.
         if earlier := [self._tasks[p] for p, live in self._live.items() if live.run.ticket == request.ticket]:
             await asyncio.wait(earlier)
         if self._draining.is_set():
@@ -292,15 +292,15 @@ class Consumer:
         return any(p.may_run(request.tracker, request.pipeline) for p in alive if p.name != self.process.name)
 
     async def _leave_to_others(self, payload: str, why: str) -> None:
-        """A process of another release or configuration can run it; nothing is counted, and nothing buried."""
+        """A process of another release or configuration can run it: no delivery counts, and it is no dead letter."""
         log.info("a request is left to others", run=_run_of(payload), why=why)
         await self.store.outage.outlast(lambda: self.store.queue.hand_back(self.process.name, payload))
-        with contextlib.suppress(TimeoutError):  # the slot stays taken meanwhile, or we would take it again at once
+        with contextlib.suppress(TimeoutError):  # the slot stays busy meanwhile, or we would take it again at once
             async with asyncio.timeout(_OTHERS_FIRST):
                 await self._draining.wait()
 
     async def _give_up(self, request: PipelineRequest, payload: str, deliveries: int) -> None:
-        """Poison: note the failure for housekeeping to publish, and put the request among the dead letters."""
+        """A poison message: record the failure for housekeeping to publish, and bury it in the dead letters."""
         why = f"taken {deliveries - 1} times, and each time its consumer died, or lost its lease, before it could start"
         log.error("poison: giving up", ticket=request.ticket, run=request.run, why=why)
         letter = DeadLetter(payload, why, time.time())
@@ -328,7 +328,7 @@ class Consumer:
                 )
         except LockBusy:
             return False
-        # Unpublished: we gave it up before, and died before the request was out of our hands.
+        # Unpublished: we gave it up before, and ended before the request was acknowledged.
         return begun.word in ("decided", "unpublished")
 
 

@@ -31,7 +31,7 @@ class RunContext:
     pipelines: Mapping[str, Pipeline]
     triggers: Iterable[Trigger]
     policy: Callable[[str], Policy]
-    """Who may start work on the tickets of a tracker, as it is in force."""
+    """Who may start work on the tickets of a tracker, by the rules in force now."""
     limits: Limits
     kill_grace: float
     data_dir: Path
@@ -40,7 +40,7 @@ class RunContext:
     forges: Mapping[str, Forge] = field(default_factory=dict)
     """Where the code of each tracker's tickets lives."""
     user: User | None = None
-    """Who commands run as, if not we ourselves."""
+    """The user that commands run as, if not our own."""
     open_guard: OpenGuard = Guard.open
     """Tests of the protocol put workers of their own in place of processes."""
     machine: Machine = field(default_factory=Machine)

@@ -30,8 +30,8 @@ def interrupted(step: str) -> Outcome:
 def broken(request: PipelineRequest, why: str, *, consumer: str, step: str, most: int) -> Outcome:
     """Something of ours broke, which says nothing about the ticket: it is given back and costs no attempt (P2).
 
-    A machine takes nothing before it has passed a check. So a ticket with which this happens again and again, `most`
-    times, met machines that were well, and a person has to look; what it is not, is failed.
+    A machine in trouble takes no work before it has passed a check. So a ticket to which this happens `most` times met
+    machines that were well, and waits for a person to look. It does not fail.
     """
     troubles = request.troubles
     if troubles < most and request.asked_by is None:

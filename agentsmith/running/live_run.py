@@ -1,4 +1,4 @@
-"""A run in its consumer's hands: what may befall it from outside, and what the consumer has to know of it."""
+"""A run as its consumer sees it: what can interrupt it from outside, and what the consumer has to know of it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 class LiveRun:
-    """All that changes about a run from outside of its flow, or is read there."""
+    """The mutable state of a run, shared by the consumer and the run's own task."""
 
     def __init__(self, run: LeasedRun) -> None:
         self.run = run
@@ -23,11 +23,11 @@ class LiveRun:
         self.stop_reason: StopReason | None = None
         self.draining = False
         self.acknowledged = False
-        """Whether the request is out of our consumer's list."""
+        """Whether the request is no longer in our consumer's list."""
         self.served = False
-        """Whether the run came to an end of its own: this machine is fit for work."""
+        """Whether the run ended by itself, which shows that this machine works."""
         self.settled: Settled | None = None
-        """How it ended, once that stands in Redis; what is given back has not."""
+        """How it ended, once Redis has it; None for a run that is given back."""
         self._doing: asyncio.Task[Any] | None = None
 
     def stop(self, reason: StopReason) -> None:
@@ -44,14 +44,14 @@ class LiveRun:
         self._interrupt()
 
     async def restore(self) -> None:
-        """Redis lost its memory: put back the request, if it is not acknowledged, and the lease, now."""
+        """Redis lost its data: put back the request, if it is not acknowledged, and the lease, now."""
         run = self.run
         if not self.acknowledged:
             await run.store.queue.restore(run.lease.consumer, run.ticket, run.payload)
         self.lease.renew_now()
 
     def begin(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
-        """Do what a stop, a drain or the loss of the lease interrupts."""
+        """Start the task that a stop, a drain or the loss of the lease cancels."""
         doing = self._doing = asyncio.create_task(work)
         if self.draining:
             doing.cancel()

@@ -1,7 +1,7 @@
 """One run of one ticket, from its lease to its end: `start → work → settle`.
 
-It is settled on every way out: success, failure, exception, cancellation, drain, lost lease. Whatever is decided is
-recorded in Redis before the tracker hears of it, and work that is not finished is pushed before that.
+It is settled whichever way it ends: success, failure, exception, cancellation, drain, lost lease. The outcome is
+recorded in Redis before it is published on the tracker, and work that is not finished is pushed before that.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import contextlib
 from dataclasses import replace
 
 from agentsmith import logs
-from agentsmith.domain.errors import LeaseLost, MachineTrouble, told
+from agentsmith.domain.errors import LeaseLost, MachineTrouble, describe
 from agentsmith.guard.client import GuardDied
 from agentsmith.pipelines.outcome import Outcome
 from agentsmith.running.endings import broken, interrupted, stopped
@@ -32,7 +32,7 @@ async def carry_out(live: LiveRun) -> None:
         try:
             await asyncio.wait({doing})
         except asyncio.CancelledError:
-            live.drain()  # we are being cancelled ourselves: end the work before going
+            live.drain()  # our own task is cancelled: end the work first
             await asyncio.wait({doing})
         if not doing.cancelled():
             end = doing.result()
@@ -60,12 +60,12 @@ async def _start_and_work(live: LiveRun) -> Dropped | Ended:
 
 
 def _judge(live: LiveRun, end: Dropped | Ended) -> Dropped | Decided:
-    """Where the ticket goes after this end, and after what befell the run from outside."""
+    """Where the ticket goes after this end, and after what came from outside."""
     if isinstance(end, Dropped):
         return end
     at, outcome, error = end.at, end.outcome, end.error
     if isinstance(error, LeaseLost | GuardDied):
-        live.lease.lose(str(error))  # a guard's trust window closed, or somebody killed it: nothing is left
+        live.lease.lose(str(error))  # the guard closed its trust window, or was killed: nothing of the run is left
     elif isinstance(error, AWAY):
         return Dropped(at, f"redis is away: {error}", look=0.0, uncount=True)
     elif error is not None:
@@ -77,8 +77,8 @@ def _judge(live: LiveRun, end: Dropped | Ended) -> Dropped | Decided:
 
 
 def _broken(live: LiveRun, at: Progress, error: Exception) -> Outcome:
-    """Something of ours broke; the machine takes nothing before it has passed a check."""
-    why, foreseen = logs.redact(told(error)), isinstance(error, MachineTrouble | OSError)
+    """Something of ours broke; this machine takes no work before it has passed a check."""
+    why, foreseen = logs.redact(describe(error)), isinstance(error, MachineTrouble | OSError)
     live.run.log.error("the run broke", why=why, exc_info=None if foreseen else error)
     live.run.context.machine.broke(why)
     most = live.run.context.limits.max_attempts
@@ -90,6 +90,6 @@ async def _wind_up(live: LiveRun, decided: Decided) -> None:
         return
     try:
         await decided.at.pipeline_run.wind_up(decided.outcome)
-    except Exception as error:  # what was decided stands, also when we cannot clear up after it
+    except Exception as error:  # the outcome stands, also when its clean-up fails
         live.run.log.error("what a run left could not be cleared away", exc_info=error)
-        live.run.context.machine.broke(logs.redact(told(error)))
+        live.run.context.machine.broke(logs.redact(describe(error)))

@@ -19,7 +19,7 @@ from agentsmith.tickets.publish import LOOK_AGAIN, NotYet
 
 
 async def drop(live: LiveRun, dropped: Dropped) -> None:
-    """Let the lease and the request go; nothing is published."""
+    """Release the lease and acknowledge the request; nothing is published."""
     run, store = live.run, live.run.store
     run.log.info("not run", why=dropped.why)
     uncount = dropped.at.counted and dropped.uncount

@@ -37,7 +37,7 @@ _LOOK_AFTER_TROUBLE: Final = 30.0
 
 
 async def start(live: LiveRun) -> Started | Dropped | Ended:
-    """Begin the run, or say why it is none; whatever interrupts it, what was done until then is in the answer."""
+    """Begin the run, or say why not; the answer has what was done so far, also after an interruption."""
     run, at = live.run, Progress.none(live.run)
     tracker, store = run.tracker, run.store
     if tracker is None:
@@ -69,7 +69,7 @@ async def start(live: LiveRun) -> Started | Dropped | Ended:
             at = replace(at, ticket=moved, shown=True)
             await store.intents.note_published(moved.id, Status.IN_PROGRESS)
             await _comment(run, at, moved, pipeline, lock)
-        # The answer to a write is of now; what was read before it may have come from a copy that lags behind.
+        # The answer to a write is current; what was read before it may have come from a stale replica.
         if why := _withdrawn(run, moved):
             return Ended(at, stopped(why))
         await store.queue.acknowledge_and_take(run.lease.consumer, [(run.ticket, run.payload)], room=0)
@@ -105,7 +105,7 @@ async def _open_guard(live: LiveRun, tracker: Tracker) -> Guard:
 def _refused(run: LeasedRun, at: Progress, tracker: Tracker, ticket: Ticket) -> Dropped | Ended | None:
     """Why a ticket that was just read is not to be run, if it is not."""
     status = resolve(tracker.labels.statuses(ticket.labels))
-    # In progress with the lease in our hand: an earlier taker died between its label and its acknowledge.
+    # In progress although the lease is ours: an earlier consumer died after the label, before its acknowledge.
     if status not in (Status.ENQUEUED, Status.IN_PROGRESS):
         return Dropped(at, f"its label says {status.value}", look=0.0)
     if why := _withdrawn(run, ticket):

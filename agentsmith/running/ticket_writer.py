@@ -32,7 +32,7 @@ class LockedTicketWriter:
 
     @asynccontextmanager
     async def _writing(self) -> AsyncIterator[float]:
-        """Until when a write may last."""
+        """Hold the ticket's lock; answers until when a write may last."""
         try:
             async with self._live.run.lock(self._tracker) as lock:
                 yield min(lock.trust.until, self._live.lease.until)

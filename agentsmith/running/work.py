@@ -12,7 +12,7 @@ from typing import Final
 import structlog
 
 from agentsmith import logs
-from agentsmith.domain.errors import LeaseLost, MachineTrouble, told
+from agentsmith.domain.errors import LeaseLost, MachineTrouble, describe
 from agentsmith.domain.lifecycle import Status
 from agentsmith.domain.ticket import Ticket
 from agentsmith.git import Diverged, GitError, GuardShell, Pushed, SecretsFound
@@ -53,7 +53,7 @@ async def work(live: LiveRun, started: Started) -> Ended:
         finally:
             commenting.cancel()
             await asyncio.wait({commenting})
-    except asyncio.CancelledError:  # somebody stopped it, and knows why
+    except asyncio.CancelledError:  # whoever cancelled it knows why
         pass
     except Exception as raised:
         error = raised
@@ -108,8 +108,8 @@ class PipelineRun:
             limits=context.limits,
             agents=context.agents,
             default_agent=settings.agent,
-            desk=self._writer,
-            pen=self._lease,
+            ticket_writer=self._writer,
+            permit=self._lease,
             recorder=self._recorder,
             env=environment(request, started.ticket, platform, place, wake),
             wake=wake,
@@ -137,7 +137,7 @@ class PipelineRun:
         return await engine.carry_out(self._steps)
 
     async def wind_up(self, outcome: Outcome) -> None:
-        """Push what is not finished, close the record, and clear away what only the run needed."""
+        """Push what is not finished, close the record, and remove what only the run needed."""
         try:
             if outcome.to is not Status.DONE and self._lease.lost is None:
                 await self._save(outcome)
@@ -152,7 +152,7 @@ class PipelineRun:
             cgroups.clear(self._context.settings.limits)
 
     def leave(self) -> None:
-        """Nothing of the run is left in its folders; from now on they may be removed."""
+        """Release the run's folders: nothing of it uses them any more, and they may be removed."""
         self._place.leave()
 
     def account(self, outcome: Outcome) -> str:
@@ -167,7 +167,7 @@ class PipelineRun:
         )
 
     def _results(self, outcome: Outcome) -> list[str]:
-        """Where people find what was made, whichever way the run ended; who is done names its pull request anyway."""
+        """Where people find what was made, however the run ended; one that is done names its pull request anyway."""
         made = self._steps.pull_request
         proposed = f"The {'draft of the ' if made.draft else ''}pull request: {made.url}" if made is not None else ""
         return [text for text in (proposed if outcome.to is not Status.DONE else "", self._saved) if text]
@@ -191,7 +191,7 @@ class PipelineRun:
         except TimeoutError:
             self._saved = f"What was done so far could not be pushed within {within:.0f} s; it is kept on its machine."
         except (GitError, MachineTrouble, OSError) as error:
-            self._saved = f"What was done so far could not be pushed ({told(error)}); it is kept on its machine."
+            self._saved = f"What was done so far could not be pushed ({describe(error)}); it is kept on its machine."
         else:
             match saved:
                 case Pushed():
