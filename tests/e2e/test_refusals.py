@@ -6,7 +6,9 @@ import asyncio
 import contextlib
 import json
 import signal
+import sys
 from collections.abc import AsyncIterator
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -100,6 +102,25 @@ async def test_no_refusal_ends_a_process_or_a_run(
     for each in (daemon, late):
         each.send(signal.SIGTERM)
         assert await each.ended() == 0
+
+
+async def test_a_guard_of_the_release_before_this_one_releases_its_lease_by_the_name_it_knows(
+    private_server: PrivateServer, tmp_path: Path
+) -> None:
+    """It was told the program and the document when its run began, and runs both after an upgrade."""
+    server = private_server()
+    async with Place(tmp_path, server.url).store() as store:
+        lease, _ = await begin(store)
+        document = {
+            "url": server.url, "namespace": "agentsmith", "times": asdict(TIMES),
+            "ticket": lease.ticket, "lease": lease.value, "lock": "lock",
+        }  # fmt: skip
+        releasing = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "agentsmith.farewell", stdin=asyncio.subprocess.PIPE
+        )
+        await releasing.communicate(json.dumps(document).encode())
+        assert releasing.returncode == 0
+        assert lease.ticket in await store.runs.released()
 
 
 async def test_the_guards_release_waits_for_a_redis_that_refuses(private_server: PrivateServer, tmp_path: Path) -> None:
