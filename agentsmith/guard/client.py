@@ -7,10 +7,10 @@ import contextlib
 import json
 import os
 import signal
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from agentsmith.domain.errors import MachineTrouble
 from agentsmith.guard import processes, program
@@ -18,6 +18,7 @@ from agentsmith.guard.spawn import GuardProcess, NotSpawned
 
 _START_LIMIT = 30.0  # a loaded machine is slow, but a guard that takes longer is broken
 _SLACK = 5.0
+TAIL: Final = 16 * 1024
 _REASONS: dict[int | None, str] = {code: reason for reason, code, _ in program.REASONS}
 
 
@@ -62,6 +63,48 @@ class Confinement:
     user: User | None = None
     memory: int | None = None
     cpus: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """What to run; times are seconds, limits bytes.
+
+    What it writes goes to the log, or to the files `stdout` and `stderr`. The log has `log_limit` bytes and the end of
+    the output. With `report`, all of the output is in files of that name with `.0`, `.1`, … at their end too; of very
+    much (see `output.PART`) the beginning and the end.
+    """
+
+    argv: tuple[str, ...]
+    env: Mapping[str, str]
+    """Its whole environment."""
+    cwd: Path
+    log: Path
+    log_limit: int
+    timeout: float | None = None
+    stall: float | None = None
+    """It is stopped after so long without output."""
+    stdin: Path | None = None
+    tail_limit: int = TAIL
+    report: Path | None = None
+    stdout: Path | None = None
+    stderr: Path | None = None
+    confinement: Confinement = Confinement()
+
+    def as_order(self) -> dict[str, Any]:
+        """The form in which the guard gets it."""
+        files = {name: getattr(self, name) for name in ("stdin", "stdout", "stderr", "report")}
+        return {
+            "argv": self.argv,
+            "env": dict(self.env),
+            "cwd": str(self.cwd),
+            "log": str(self.log),
+            "log_limit": self.log_limit,
+            "tail_limit": self.tail_limit,
+            "timeout": self.timeout,
+            "stall": self.stall,
+            **{name: str(file) for name, file in files.items() if file},
+            **asdict(self.confinement),
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,29 +195,9 @@ class Guard:
             raise
         return guard
 
-    async def run(
-        self,
-        argv: Sequence[str],
-        *,
-        env: Mapping[str, str],
-        cwd: Path,
-        log: Path,
-        log_limit: int,
-        tail_limit: int = 16384,
-        timeout: float | None = None,
-        stall: float | None = None,
-        stdin: Path | None = None,
-        stdout: Path | None = None,
-        stderr: Path | None = None,
-        report: Path | None = None,
-        confinement: Confinement | None = None,
-        on_line: Callable[[str], None] | None = None,
-    ) -> Exit:
+    async def run(self, command: Command, on_line: Callable[[str], None] | None = None) -> Exit:
         """Runs one command and returns when nothing of it is left; if cancelled, it stops the command first.
 
-        `env` is the command's whole environment. What it writes goes to the log, or to the files `stdout` and `stderr`.
-        All that it prints is in the files `report`.0, .1, … too, whatever the log's limit; of very much (see `PART`)
-        the beginning and the end. It is stopped after `timeout` seconds, or `stall` without output.
         `on_line` gets each line of output that begins with `::`; what it raises stops the command and is raised here.
         CommandNotStarted when the command is wrong, MachineTrouble when it could not be started though it is right.
         """
@@ -183,13 +206,7 @@ class Guard:
         if self._running is not None:
             raise RuntimeError("a guard runs one command at a time")
         running = self._running = _Running(on_line)
-        files = {"stdin": stdin, "stdout": stdout, "stderr": stderr, "report": report}
-        self._send(
-            "start",
-            argv=list(argv), env=dict(env), cwd=str(cwd), log=str(log),
-            log_limit=log_limit, tail_limit=tail_limit, timeout=timeout, stall=stall,
-            **{name: str(file) for name, file in files.items() if file}, **asdict(confinement or Confinement()),
-        )  # fmt: skip
+        self._send("start", **command.as_order())
         try:
             await self._until(running.outcome)
         except asyncio.CancelledError:

@@ -48,8 +48,8 @@ def open_file(order: dict[str, Any], name: str, write_end: int) -> int:
     return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600) if path else write_end
 
 
-class Command:
-    """One command, from its start until nothing of it is left."""
+class RunningCommand:
+    """A command, from its start until nothing of it is left."""
 
     def __init__(self, order: dict[str, Any], cgroup: str, on_line: Callable[[str], None]) -> None:
         if not order["argv"]:

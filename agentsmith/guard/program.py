@@ -21,7 +21,7 @@ import subprocess
 import sys
 import time
 
-from .command import Command, is_ours, why_not_started
+from .command import RunningCommand, is_ours, why_not_started
 from .output import CHUNK
 from .processes import PATIENCE, PDEATHSIG, SUBREAPER, Descendants, boottime, forbid_dumps, ignore_signals, prctl
 
@@ -85,7 +85,7 @@ class Guard:
         self.trusted_until = float("inf")
         self.grace = 0.0
         self.release: dict[str, Any] | None = None
-        self.command: Command | None = None
+        self.command: RunningCommand | None = None
         self.descendants = Descendants(cgroup)
         self.kill_at: float | None = None
         self.leaving: tuple[str, int, bool] | None = None
@@ -156,7 +156,7 @@ class Guard:
             self.events.send("failed", error="another command still runs", ours=True)
             return
         try:
-            command = Command(order, self.descendants.cgroup, lambda line: self.events.send("said", line=line))
+            command = RunningCommand(order, self.descendants.cgroup, lambda line: self.events.send("said", line=line))
         except (OSError, ValueError, subprocess.SubprocessError) as error:
             self.events.send("failed", error=why_not_started(error, order), ours=is_ours(error, order))
             return
@@ -164,7 +164,7 @@ class Guard:
         self.selector.register(command.pipe, selectors.EVENT_READ, lambda: self.pump(command))
         self.events.send("started", pid=command.process.pid)
 
-    def pump(self, command: Command) -> None:
+    def pump(self, command: RunningCommand) -> None:
         """Moves output on; that the command closed it does not mean that the command ended."""
         command.pump()
         if command.eof:

@@ -23,7 +23,7 @@ from agentsmith.domain.errors import MachineTrouble, describe
 from agentsmith.git import GuardShell
 from agentsmith.git.command import Git, Limits, check_version
 from agentsmith.guard import cgroups
-from agentsmith.guard.client import CommandNotStarted, Guard, User
+from agentsmith.guard.client import Command, CommandNotStarted, Guard, User
 from agentsmith.pipelines.disk import check_room
 from agentsmith.pipelines.record import FOLDER
 from agentsmith.pipelines.runner import confinement_for
@@ -118,7 +118,7 @@ async def _run_something(
         **({"cgroup": cgroup} if cgroup is not None else {}),
     )
     try:
-        ended = await guard.run(
+        command = Command(
             ("/bin/sh", "-c", ":"),
             env={},
             cwd=Path("/"),
@@ -127,6 +127,7 @@ async def _run_something(
             timeout=_WITHIN,
             confinement=confinement_for(user, limits),
         )
+        ended = await guard.run(command)
         if ended.code != 0:
             raise MachineTrouble("a shell that has nothing to do fails here")
         if git:

@@ -28,7 +28,7 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
@@ -47,7 +47,7 @@ import agentsmith.tickets.lock
 from agentsmith.config.models import for_platforms
 from agentsmith.guard import program as guard_program
 from agentsmith.guard import spawn, spawner
-from agentsmith.guard.client import Exit, Guard, LeaseRelease
+from agentsmith.guard.client import Command, Exit, Guard, LeaseRelease
 from agentsmith.guard.processes import prctl
 from agentsmith.intake.signals import Intake
 from agentsmith.running import release_lease
@@ -253,17 +253,17 @@ class Steps:
             await steps.passed("guard.open")
             return guard
 
-        async def run(guard: Guard, *args: Any, **how: Any) -> Exit:
-            if "AGENTSMITH_RUN_ID" not in how["env"]:
-                return await ran(guard, *args, **how)  # the machine is tried out
-            running = folder / f"running-{how['env']['AGENTSMITH_RUN_ID']}"
-            command = asyncio.create_task(ran(guard, *args, **how))
+        async def run(guard: Guard, command: Command, on_line: Any = None) -> Exit:
+            if "AGENTSMITH_RUN_ID" not in command.env:
+                return await ran(guard, command, on_line)  # the machine is tried out
+            running = folder / f"running-{command.env['AGENTSMITH_RUN_ID']}"
+            working = asyncio.create_task(ran(guard, command, on_line))
             try:
-                await wait_until(lambda: running.exists() or command.done(), what="the command to run", within=60)
+                await wait_until(lambda: running.exists() or working.done(), what="the command to run", within=60)
                 await steps.passed(RUNNING)
             except asyncio.CancelledError:
-                command.cancel()
-            ended = await command
+                working.cancel()
+            ended = await working
             await steps.passed("guard.run")
             return ended
 
@@ -286,8 +286,8 @@ class _Pretender:
     def __init__(self, file: str) -> None:
         self._file = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
 
-    async def run(self, _argv: object, *, env: Mapping[str, str], **_: object) -> Exit:
-        told = (env[f"AGENTSMITH_{name}"] for name in ("TICKET_KEY", "RUN_ID", "ATTEMPT"))
+    async def run(self, command: Command, _on_line: object = None) -> Exit:
+        told = (command.env[f"AGENTSMITH_{name}"] for name in ("TICKET_KEY", "RUN_ID", "ATTEMPT"))
         os.write(self._file, f"{' '.join(told)}\n".encode())
         return Exit(0, signal=None, timed_out=False, stopped=None, tail="", truncated=False, duration=0.0)
 

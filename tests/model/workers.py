@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from agentsmith.domain.ticket import TicketId
-from agentsmith.guard.client import Exit, Guard, GuardDied, LeaseRelease
+from agentsmith.guard.client import Command, Exit, Guard, GuardDied, LeaseRelease
 from agentsmith.store import RunLease
 from tests.model.actors import Actor
 
@@ -49,10 +49,11 @@ class ModelGuard:
         self.over = False
         self._floor = floor
 
-    async def run(self, _argv: object, *, env: dict[str, str], **_: object) -> Exit:
+    async def run(self, command: Command, _on_line: object = None) -> Exit:
         """Work until the model says how it ended."""
         if self.over:
             raise GuardDied("the guard is gone")
+        env = command.env
         ticket = TicketId(env["AGENTSMITH_TICKET_ID"])
         done: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         run, title = env["AGENTSMITH_RUN_ID"], env["AGENTSMITH_TICKET_TITLE"]

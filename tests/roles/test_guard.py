@@ -25,7 +25,7 @@ from agentsmith.boottime import boottime
 from agentsmith.domain.errors import MachineTrouble
 from agentsmith.guard import client, output, processes, program, spawn, spawner, strays
 from agentsmith.guard import command as guard_command
-from agentsmith.guard.client import CommandNotStarted, Exit, Guard, GuardDied, LeaseRelease
+from agentsmith.guard.client import Command, CommandNotStarted, Exit, Guard, GuardDied, LeaseRelease
 from tests.support.guards import MODULES, altered_guard
 from tests.support.processes import is_alive, state
 from tests.support.wait import quickest, wait_until
@@ -35,7 +35,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks into /pro
 CONSUMER = """
 import asyncio, dataclasses, json, pathlib, signal, sys
 from agentsmith.boottime import boottime
-from agentsmith.guard.client import Guard, LeaseRelease
+from agentsmith.guard.client import Command, Guard, LeaseRelease
 
 async def main():
     plan = json.loads(sys.argv[1])
@@ -47,7 +47,7 @@ async def main():
     loop.add_signal_handler(signal.SIGTERM, lambda: loop.create_task(guard.stop("asked")))
     loop.add_signal_handler(signal.SIGUSR1, lambda: print(guard.trust(boottime() + 1), "renewed", flush=True))
     print("guard", guard.pid, flush=True)
-    ended = await guard.run(plan["argv"], env=plan["env"], cwd=place, log=place / "log", log_limit=10**6)
+    ended = await guard.run(Command(plan["argv"], plan["env"], place, place / "log", log_limit=10**6))
     print(json.dumps(dataclasses.asdict(ended)), flush=True)
     await guard.close()
 
@@ -80,9 +80,9 @@ class Stage:
 
     async def run(self, guard: Guard, *argv: str, **options: Any) -> Exit:
         """Runs a command; one argument alone is a shell script."""
-        given: dict[str, Any] = {"env": self.env, "cwd": self.place, "log": self.log, "log_limit": 10**6}
-        given |= {"on_line": self.said.append} | options
-        return await guard.run(argv if len(argv) > 1 else ("sh", "-c", *argv), **given)
+        given: dict[str, Any] = {"env": self.env, "cwd": self.place, "log": self.log, "log_limit": 10**6} | options
+        on_line = given.pop("on_line", self.said.append)
+        return await guard.run(Command(argv if len(argv) > 1 else ("sh", "-c", *argv), **given), on_line)
 
     async def begin(self, guard: Guard, *argv: str, **options: Any) -> asyncio.Task[Exit]:
         """Starts a command, which says `::up` when it is."""
@@ -371,7 +371,7 @@ def test_a_folder_that_may_not_be_searched_does_not_hide_that_a_command_is_not_t
 
 async def test_an_empty_command_is_refused(stage: Stage, guard: Guard) -> None:
     with pytest.raises(CommandNotStarted, match="empty"):
-        await guard.run((), env={}, cwd=stage.place, log=stage.log, log_limit=0)
+        await guard.run(Command((), env={}, cwd=stage.place, log=stage.log, log_limit=0))
 
 
 # Nothing is left of a command
