@@ -55,7 +55,7 @@ class Mirror:
         self.origin = Origin(git.url, partial=blobless)
 
     def with_git(self, git: Git) -> Mirror:
-        """The same mirror, worked on through another shell."""
+        """A mirror in the same folder: this one, through another shell, or that of another repository."""
         return Mirror(self.path.parent, git, blobless=self._blobless, patience=self._patience)
 
     async def refresh(self) -> None:

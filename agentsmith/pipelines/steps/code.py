@@ -10,6 +10,7 @@ from agentsmith.config.steps import CheckoutSettings, CommitSettings, PushSettin
 from agentsmith.domain.errors import TrackerError
 from agentsmith.git import (
     Checkout,
+    CheckoutPlan,
     Conflicted,
     Diverged,
     GitError,
@@ -33,17 +34,16 @@ async def checkout(context: StepContext, settings: CheckoutSettings) -> StepEnd:
         note = f"The tracker `{tracker}` has no repository for its code; name one in `trackers.{tracker}.code`."
         return StepEnd(Verdict.BAD_CONFIGURATION, note)
     try:
-        context.checkout = await open_checkout(
-            code.forge,
+        plan = CheckoutPlan(
             root=code.root,
             workspace=context.place.work,
             branch=code.branch,
-            other=code.other,
             base=settings.base,
-            shell=code.shell,
+            other=code.other,
             submodules=settings.submodules,
             lfs=settings.lfs,
         )
+        context.checkout = await open_checkout(code.forge, code.shell, plan)
     except (GitError, TrackerError) as error:
         return gone_wrong("The repository could not be checked out", error)
     if context.place.user is not None:
