@@ -8,27 +8,22 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
 import structlog
 
-from agentsmith.boottime import boottime
-from agentsmith.bounded import Bounded
-from agentsmith.domain.lifecycle import Status
 from agentsmith.domain.request import MalformedRequest, NewerRequest, PipelineRequest
 from agentsmith.domain.stop import StopReason
 from agentsmith.domain.ticket import TicketId
-from agentsmith.pipelines.outcome import Outcome, OutcomeKind
 from agentsmith.running.context import RunContext
-from agentsmith.running.intents import publishing
+from agentsmith.running.ended_runs import EndedRuns
 from agentsmith.running.live_run import LiveRun
+from agentsmith.running.poison import bury_unreadable, give_up
 from agentsmith.running.run import carry_out
 from agentsmith.running.stages import LeasedRun
-from agentsmith.store import AWAY, Acquired, DeadLetter, NotAcquired, Process, Settled, Store
-from agentsmith.tickets.lock import LockBusy, holding
+from agentsmith.store import AWAY, Acquired, NotAcquired, Process, Store
 from agentsmith.trackers.http import spending_for
 
 log = structlog.get_logger()
@@ -61,10 +56,10 @@ class Consumer:
     _doubted: set[str] = field(default_factory=set)
     """Requests that we held when Redis last lost its data: it may not know that one of them ended."""
 
-    _settled: Bounded[int, Settled] = field(default_factory=lambda: Bounded(10_000))
-    """How our runs ended, by fence, for as long as a lease lasts: Redis may lose it."""
-    _forgotten: list[Settled] = field(default_factory=list)
-    """Those that Redis may have lost."""
+    _ended: EndedRuns = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._ended = EndedRuns(self.store)
 
     @property
     def store(self) -> Store:
@@ -139,8 +134,7 @@ class Consumer:
     async def restore(self) -> None:
         """Redis lost its data: put the requests that we hold back; leases are put back by their renewal."""
         self._doubted.update(self._tasks)
-        ended = [*self._settled.values(), *(live.settled for live in self._live.values() if live.settled)]
-        self._forgotten = [end for end in ended if boottime() - end.at < self.store.times.ttl]
+        self._ended.doubt(live.settled for live in self._live.values() if live.settled)
         for live in list(self._live.values()):
             await self.store.places.occupy(live.run.request)
             await live.restore()
@@ -148,14 +142,7 @@ class Consumer:
 
     async def settle_again(self) -> None:
         """Settle the runs again whose end Redis may have lost, so that nobody does their work again."""
-        while self._forgotten:
-            end = self._forgotten[0]
-            word = await self.store.runs.settle_again(end)
-            if word == "settling":
-                return  # the others too: wait until everybody has put back what they hold
-            if word == "settled":
-                log.warning("redis had lost the end of a run; it is noted again", ticket=end.lease.ticket)
-            self._forgotten = [other for other in self._forgotten if other is not end]
+        await self._ended.settle_doubted()
 
     async def _end_runs(self) -> None:
         """Give back what still runs, for a bounded time: Redis may stay away. Housekeeping recovers what is left."""
@@ -196,8 +183,7 @@ class Consumer:
         """
         running = [lease for lease in await self.store.runs.running() if lease.consumer == self.process.name]
         for lease in running:
-            end = self._settled.get(lease.fence)
-            if end is not None and await self.store.runs.settle_again(end) == "settled":
+            if await self._ended.settled_again(lease.fence):
                 continue
             tracker = self.context.trackers.get(lease.tracker)
             if tracker is not None and lease.run not in map(_run_of, self._tasks):
@@ -216,7 +202,7 @@ class Consumer:
         task = self._tasks.pop(payload)
         live = self._live.pop(payload, None)
         self._freed.set()
-        self._remember(live.settled if live is not None else None)
+        self._ended.remember(live.settled if live is not None else None)
         if live is not None and live.served:
             self.context.machine.served()
         if live is not None and not live.acknowledged:
@@ -231,13 +217,6 @@ class Consumer:
             log.error("the end of a run could not be noted; housekeeping brings its ticket back", exc_info=error)
             self._adopt = True
 
-    def _remember(self, end: Settled | None) -> None:
-        if end is not None:
-            self._settled[end.lease.fence] = end
-        oldest = boottime() - self.store.times.ttl
-        while self._settled and self._settled[first := next(iter(self._settled))].at < oldest:
-            del self._settled[first]
-
     async def _run(self, payload: str) -> None:
         try:
             request = PipelineRequest.from_json(payload)
@@ -245,9 +224,7 @@ class Consumer:
             await self._leave_to_others(payload, str(error))
             return
         except MalformedRequest as error:
-            log.error("a request that nobody can read goes to the dead letters", reason=str(error))
-            letter = DeadLetter(payload, str(error), time.time())
-            await self.store.outage.outlast(lambda: self.store.queue.bury(self.process.name, "", payload, letter))
+            await bury_unreadable(self.context, self.process.name, payload, str(error))
             return
         # It was put back and given to us again: the earlier run, whose lease is gone, may still use its folder.
         if earlier := [self._tasks[p] for p, live in self._live.items() if live.run.ticket == request.ticket]:
@@ -276,7 +253,7 @@ class Consumer:
                 with spending_for("run"):
                     await carry_out(live)
             case NotAcquired(word="poison", count=count):
-                await self._give_up(request, payload, count)
+                await give_up(self.context, self.process.name, request, payload, deliveries=count)
             case NotAcquired(word=word):
                 log.info("not run", ticket=request.ticket, run=request.run, why=word)
                 done = [(request.ticket, payload)]
@@ -298,38 +275,6 @@ class Consumer:
         with contextlib.suppress(TimeoutError):  # the slot stays busy meanwhile, or we would take it again at once
             async with asyncio.timeout(_OTHERS_FIRST):
                 await self._draining.wait()
-
-    async def _give_up(self, request: PipelineRequest, payload: str, deliveries: int) -> None:
-        """A poison message: record the failure for housekeeping to publish, and bury it in the dead letters."""
-        why = f"taken {deliveries - 1} times, and each time its consumer died, or lost its lease, before it could start"
-        log.error("poison: giving up", ticket=request.ticket, run=request.run, why=why)
-        letter = DeadLetter(payload, why, time.time())
-        if await self._note_failure(request, letter):
-            done = [(request.ticket, payload)]
-            await self.store.outage.outlast(
-                lambda: self.store.queue.acknowledge_and_take(self.process.name, done, room=0)
-            )
-        else:
-            await self.store.outage.outlast(
-                lambda: self.store.queue.bury(self.process.name, request.ticket, payload, letter)
-            )
-
-    async def _note_failure(self, request: PipelineRequest, letter: DeadLetter) -> bool:
-        """Record that the ticket failed, and the letter with it; True when both stand, whoever recorded them."""
-        tracker = self.context.trackers.get(request.tracker)
-        if tracker is None:
-            return False
-        outcome = Outcome(Status.FAILED, OutcomeKind.DELIVERIES_USED_UP, f"It was {letter.reason}.")
-        intent = publishing(request, outcome, source=Status.ENQUEUED)
-        try:
-            async with holding(self.store, tracker.platform, request.ticket, wait=self.store.times.lock) as lock:
-                begun = await self.store.intents.decide(
-                    request.ticket, intent, lock_key=lock.key, token=lock.token, look_in=0, letter=letter
-                )
-        except LockBusy:
-            return False
-        # Unpublished: we gave it up before, and ended before the request was acknowledged.
-        return begun.word in ("decided", "unpublished")
 
 
 def _run_of(payload: str) -> str:
