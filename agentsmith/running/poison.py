@@ -6,7 +6,7 @@ import time
 
 import structlog
 
-from agentsmith.domain.lifecycle import Status
+from agentsmith.domain.lifecycle import Owner, Status
 from agentsmith.domain.request import PipelineRequest
 from agentsmith.pipelines.outcome import Outcome, OutcomeKind
 from agentsmith.running.context import RunContext
@@ -44,7 +44,7 @@ async def _note_failure(context: RunContext, request: PipelineRequest, letter: D
     if tracker is None:
         return False
     outcome = Outcome(Status.FAILED, OutcomeKind.DELIVERIES_USED_UP, f"It was {letter.reason}.")
-    intent = publishing(request, outcome, source=Status.ENQUEUED)
+    intent = publishing(request, outcome, source=Status.ENQUEUED, owner=Owner.HOUSEKEEPING)
     try:
         async with holding(store, tracker.platform, request.ticket, wait=store.times.lock) as lock:
             begun = await store.intents.decide(

@@ -17,7 +17,7 @@ from agentsmith.domain.lifecycle import Status, resolve
 from agentsmith.domain.report import StepLine
 from agentsmith.domain.stop import StopReason
 from agentsmith.domain.ticket import Ticket
-from agentsmith.domain.tracker import AlreadySo, Applied, LostRace, Move, Tracker
+from agentsmith.domain.tracker import AlreadySo, Applied, LostRace, Tracker
 from agentsmith.guard import cgroups
 from agentsmith.guard.client import Guard
 from agentsmith.pipelines.outcome import Outcome, OutcomeKind
@@ -135,15 +135,13 @@ async def _count_attempt(run: LeasedRun, at: Progress) -> Progress | Ended:
 
 async def _move(live: LiveRun, at: Progress, ticket: Ticket, tracker: Tracker, lock: Lease) -> Ticket | Dropped:
     run = live.run
-    deadline = min(lock.trust.until, live.lease.until)
-    move = Move(Status.ENQUEUED, Status.IN_PROGRESS, run.request.run, run.lease.fence, deadline)
-    match await tracker.move(ticket, move):
+    until = min(lock.trust.until, live.lease.until)
+    match await run.context.publisher.move(tracker, ticket, intent_of(run, at, STARTED, ""), until=until):
         case Applied(ticket=moved) | AlreadySo(ticket=moved):
             return moved
         case LostRace():
             return Dropped(at, "its label was changed meanwhile", look=0.0, uncount=True)
         case trouble:
-            await run.context.publisher.heard(tracker, trouble)
             return Dropped(at, f"the label could not be set: {trouble}", look=_LOOK_AFTER_TROUBLE, uncount=True)
 
 
