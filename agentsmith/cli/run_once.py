@@ -25,10 +25,11 @@ from agentsmith.domain.gates import chosen as chosen_by_label
 from agentsmith.domain.lifecycle import Status
 from agentsmith.domain.outcomes import Claimed, Deferred, Held, LookOutcome, NothingToDo, Rejected
 from agentsmith.domain.report import duration_text
+from agentsmith.domain.stop import StopReason
 from agentsmith.domain.ticket import Ticket
 from agentsmith.domain.tracker import Tracker
 from agentsmith.pipelines.record import RunRecord, read
-from agentsmith.running.run_work import branch_for
+from agentsmith.running.branches import branch_for
 from agentsmith.tickets.live_rules import rules_of
 
 COMMAND: Final = "command"
@@ -172,7 +173,7 @@ def _listen(here: Foreground, ticket: Ticket, who: str) -> None:
         output.note("cancelling the run; once more ends it at once")
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.remove_signal_handler(number)
-        here.stop(ticket.id, f"cancelled by {who}")
+        here.stop(ticket.id, StopReason.cancelled_by(who))
 
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop)

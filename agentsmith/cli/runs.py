@@ -20,6 +20,7 @@ from agentsmith.domain.lifecycle import Status, resolve
 from agentsmith.domain.outcomes import Cancelled, Stopping
 from agentsmith.domain.request import text_hash
 from agentsmith.domain.signal import Signal, SignalKind
+from agentsmith.domain.stop import StopReason
 from agentsmith.domain.ticket import Ticket, TicketId
 from agentsmith.domain.tracker import Tracker
 from agentsmith.store import Store
@@ -94,7 +95,7 @@ def cancel(file: Path | None, text: str, *, actor: str | None, as_json: bool) ->
 
 
 async def _cancel(case: Case) -> Answer:
-    store, reason = case.store, f"cancelled by {case.who}"
+    store, reason = case.store, StopReason.cancelled_by(case.who)
     async with holding(store, case.tracker.platform, case.id, wait=store.times.lock) as lock:
         case = replace(case, ticket=await case.tracker.get(case.ticket.key))
         outcome = await case.parts.looks.cancel(case.tracker, case.ticket, reason, lock)
@@ -116,7 +117,7 @@ def _nothing_to_cancel(case: Case) -> str:
     return f"{case.id} is neither running nor queued: no label asks for it"
 
 
-async def _await_end(case: Case, reason: str) -> Answer:
+async def _await_end(case: Case, reason: StopReason) -> Answer:
     """Wait until the run has settled and its outcome is on the ticket."""
     consumer = case.config.consumer
     give_up = boottime() + consumer.stop_poll + consumer.kill_grace + _SLACK
@@ -136,7 +137,7 @@ async def _await_end(case: Case, reason: str) -> Answer:
     # Set a moment after the run had settled, it would stop the next one.
     await case.store.runs.withdraw_stop(case.id)
     sticky = await case.tracker.read_sticky(case.ticket)
-    if case.status is Status.FAILED and sticky is not None and reason in sticky.text:
+    if case.status is Status.FAILED and sticky is not None and str(reason) in sticky.text:
         return case.answer("cancelled", f"{case.id} was stopped; its label says failed")
     message = f"{case.id} ended by itself before it could be stopped: {case.status.value}"
     return case.answer("ended", message, ok=False)

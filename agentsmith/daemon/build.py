@@ -21,7 +21,7 @@ from agentsmith.intake.comment_commands import CommentCommands
 from agentsmith.pipelines.context import Limits
 from agentsmith.pipelines.machine import Machine, try_out
 from agentsmith.pipelines.runner import user_called
-from agentsmith.running.run_work import RunContext
+from agentsmith.running.context import RunContext
 from agentsmith.store import Process, Store
 from agentsmith.tickets.live_rules import LiveRules, LiveTriggers
 from agentsmith.tickets.look import Looks

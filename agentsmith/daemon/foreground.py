@@ -17,6 +17,7 @@ from agentsmith.domain.facts import RunNow
 from agentsmith.domain.lifecycle import Status, resolve
 from agentsmith.domain.outcomes import Deferred, LookOutcome
 from agentsmith.domain.signal import Signal
+from agentsmith.domain.stop import StopReason
 from agentsmith.domain.ticket import Ticket, TicketId
 from agentsmith.running.consumer import Consumer
 
@@ -49,7 +50,7 @@ class Foreground:
         tracker = self.node.trackers[ticket.tracker]
         return resolve(tracker.labels.statuses((await tracker.get(ticket.key)).labels))
 
-    def stop(self, ticket: TicketId, reason: str) -> None:
+    def stop(self, ticket: TicketId, reason: StopReason) -> None:
         """End the run of the ticket."""
         self.consumer.stop_runs({ticket: reason}, asked=self.consumer.running)
 

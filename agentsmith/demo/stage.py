@@ -29,7 +29,7 @@ from agentsmith.domain.forge import Forge
 from agentsmith.domain.signal import Signal
 from agentsmith.domain.ticket import TicketId, slug
 from agentsmith.domain.tracker import Tracker
-from agentsmith.running.run_work import branch_for
+from agentsmith.running.branches import branch_for
 from agentsmith.store import AWAY, Store
 from agentsmith.trackers import forges as code_hosts
 from agentsmith.trackers import registry
@@ -161,9 +161,9 @@ class Stage:
         await asyncio.to_thread(self._end_processes)
         with contextlib.suppress(TimeoutError, *AWAY):
             async with asyncio.timeout(_GUARDS_GONE_WITHIN):
-                await self._farewells()
+                await self._releases()
 
-    async def _farewells(self) -> None:
+    async def _releases(self) -> None:
         """Wait for the guards of killed runs: each gives a lease back, and should find Redis still there."""
         while True:
             leases = {lease.ticket for lease in await self.store.runs.running()}

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from agentsmith.domain.facts import Fact, Life
 from agentsmith.domain.lifecycle import Edge, Status
+from agentsmith.domain.stop import StopReason
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +62,7 @@ class Stop:
 class StopAsCancelled:
     """It may be running: ask its run to stop, and to count as failed."""
 
-    reason: str
+    reason: StopReason
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,6 +46,7 @@ from agentsmith.domain.facts import (
     Wish,
 )
 from agentsmith.domain.lifecycle import Owner, Status, edge, resolve
+from agentsmith.domain.stop import StopReason
 
 
 def decide(facts: Facts, wish: Wish) -> Action | Need:
@@ -115,7 +116,7 @@ def _in_hand(facts: Facts, *, labelled: bool) -> Action | Need:
     return action
 
 
-def _cancel(facts: Facts, reason: str) -> Action | Need:
+def _cancel(facts: Facts, reason: StopReason) -> Action | Need:
     if facts.leased is None:
         return Need(Fact.LEASE)
     if facts.queued is None:
@@ -123,7 +124,7 @@ def _cancel(facts: Facts, reason: str) -> Action | Need:
     if facts.queued and not facts.leased:
         # What is queued counts as enqueued, whatever a person made of its label.
         cancelled = edge(Status.ENQUEUED, Status.FAILED, Owner.RUN)
-        return Unqueue(cancelled, reason, f"Stopped before it started: {reason}.")
+        return Unqueue(cancelled, str(reason), f"Stopped before it started: {reason}.")
     if facts.leased or facts.status in IN_HAND:
         return StopAsCancelled(reason)
     return Nothing("it is not queued or running")

@@ -73,10 +73,10 @@ class MachineTrouble(AgentSmithError):
 def pass_over(error: BaseException) -> None:
     """For whoever takes a file that cannot be read for no file at all: MachineTrouble if the machine is at fault."""
     if isinstance(error, OSError) and error.errno in OF_THE_MACHINE:
-        raise MachineTrouble(told(error)) from error
+        raise MachineTrouble(describe(error)) from error
 
 
-def told(error: BaseException) -> str:
+def describe(error: BaseException) -> str:
     """What broke, in words for a log or a ticket; of an error that nobody foresaw no more than its name."""
     if isinstance(error, AgentSmithError):
         return str(error)

@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import Final
 
 from agentsmith.domain.lifecycle import Status, resolve
+from agentsmith.domain.stop import StopReason
 
 IN_HAND: Final = frozenset({Status.ENQUEUED, Status.IN_PROGRESS})
 AT_REST: Final = frozenset({Status.WAITING, Status.DONE, Status.FAILED})
@@ -44,7 +45,7 @@ class RunNow:
 class Cancel:
     """A person wants it to stop, and to count as failed."""
 
-    reason: str
+    reason: StopReason
 
 
 @dataclass(frozen=True, slots=True)

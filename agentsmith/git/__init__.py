@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from agentsmith.git.checkout import Author, BeginWrite, Bounds, Checkout
 from agentsmith.git.errors import GitError
-from agentsmith.git.opening import OtherName, open_checkout
+from agentsmith.git.opening import CheckoutPlan, OtherName, open_checkout
 from agentsmith.git.outcomes import (
     BaseMerge,
     Conflicted,
@@ -28,6 +28,7 @@ __all__ = [
     "BeginWrite",
     "Bounds",
     "Checkout",
+    "CheckoutPlan",
     "Conflicted",
     "Diverged",
     "Ended",

@@ -49,7 +49,7 @@ _RULE: Final = re.compile(
     r"|exceed|larger than|locked|archived|read.only|hidden ref",
     re.I,
 )
-"""What servers say of their rules. A refusal in other words may be trouble of its own, and is tried again."""
+"""How servers word a refusal by their rules. One in other words may be trouble of the server, and is tried again."""
 _UNFIT: Final = re.compile(r"[^A-Za-z0-9-]+")
 
 
@@ -61,7 +61,7 @@ class Author:
     email: str = "agentsmith@localhost"
 
     def environment(self) -> dict[str, str]:
-        """As git wants to be told."""
+        """As git reads it."""
         who = {"NAME": self.name, "EMAIL": self.email}
         return {f"GIT_{role}_{key}": value for role in ("AUTHOR", "COMMITTER") for key, value in who.items()}
 
@@ -172,7 +172,7 @@ class Checkout:
             return await self._show(self._ground.git, path, limit)
 
     async def close(self) -> None:
-        """Let go of the workspace, which stays as it is."""
+        """Release the workspace, which stays as it is."""
         self._ground.lock.release()
 
     async def _show(self, git: Git, path: str, limit: int) -> bytes | None:
@@ -262,7 +262,7 @@ class Checkout:
         return Diverged(tip, there.text.partition("\t")[0] or None)
 
     async def _present(self, vault: Vault, commit: str) -> None:
-        """Show the worker where the branch is now."""
+        """Give the worker a `.git` that shows where the branch is now."""
         merging = None if await vault.contains(commit, self._ground.base_commit) else await vault.ref(MERGING)
         what = replace(self._ground.handover, commit=commit, index=vault.path / "index", merging=merging)
         await asyncio.to_thread(

@@ -140,7 +140,7 @@ _counter = itertools.count(1)
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a command said."""
+    """The output of a command."""
 
     code: int
     out: bytes
@@ -322,7 +322,7 @@ def search_path(environ: Mapping[str, str] = os.environ) -> str:
 
 
 def trouble(argv: Sequence[str], ended: Ended, said: str, *, timeout: float, online: bool) -> GitError | MachineTrouble:
-    """The error that says what happened, by git's words where the exit code says nothing."""
+    """The error for what happened, from git's messages where the exit code is not specific."""
     words = [arg for arg in argv[argv.index("git") + 1 :] if not arg.startswith("-")] if "git" in argv else []
     what = f"git {words[0]}" if words else Path(argv[-1] if len(argv) < 3 else argv[2]).stem
     if ended.timed_out or ended.stopped:
@@ -347,7 +347,7 @@ def trouble(argv: Sequence[str], ended: Ended, said: str, *, timeout: float, onl
 
 
 def _words(err: Path, secrets: Sequence[str]) -> str:
-    """The last words of a command on one line, without credentials and control characters."""
+    """The last line that a command wrote to stderr, without credentials and control characters."""
     size = err.stat().st_size
     with err.open("rb") as file:
         file.seek(max(0, size - 16_384))

@@ -28,7 +28,7 @@ from agentsmith.config.lacking import demand
 from agentsmith.domain.forge import GitCredential
 from agentsmith.git import credential_helper
 from agentsmith.git.errors import CredentialRefused, RepositoryGone
-from agentsmith.guard import program as guard
+from agentsmith.guard import processes
 
 log = structlog.get_logger()
 
@@ -95,7 +95,7 @@ async def courier(
             writer.write(await _reply(reader, writer, credential, address, ancestor))
             await writer.drain()
         except (OSError, ValueError):
-            pass  # the asker is gone, or asked nonsense; it gets nothing
+            pass  # whoever asked is gone, or sent nonsense; it gets no answer
         finally:
             writer.close()
 
@@ -143,7 +143,7 @@ def _peer(channel: socket.socket) -> int:
 
 
 def _descends(pid: int, ancestor: int) -> bool:
-    table = guard.process_table()
+    table = processes.process_table()
     seen: set[int] = set()
     while pid in table and pid not in seen:
         if pid == ancestor:

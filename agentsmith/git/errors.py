@@ -14,7 +14,7 @@ GitError
   LfsMissing                LFS was asked for and `git-lfs` is not installed             not retryable
   SubmoduleRefused          a submodule asks for something that we do not do             not retryable
   GitStopped                git was stopped before it ended, by its time limit or with us  retryable
-  GitFailed                 git failed on this machine in a way that we have no word for  not retryable
+  GitFailed                 git failed on this machine for a reason that we do not know    not retryable
 
 MachineTrouble              it is this machine's fault, not the repository's
   GitTooOld                 git is missing, or older than what we need
@@ -68,11 +68,11 @@ class RepositoryUnreachable(GitError):
 
 
 class NotUnderstood(RepositoryUnreachable):
-    """Git and its server did not get along, and nothing says that this will stay so."""
+    """Git could not use the server's answer, which may be different the next time."""
 
 
 class CredentialRefused(GitError):
-    """The server asks who we are and does not like the answer, or we have none."""
+    """The server wants a credential, and refuses ours, or we have none."""
 
 
 class BaseMissing(GitError):
@@ -92,7 +92,7 @@ class LfsMissing(GitError):
 
 
 class SubmoduleRefused(GitError):
-    """A submodule points to where we do not go."""
+    """A submodule points to a place that we do not fetch from."""
 
 
 class GitStopped(GitError):
@@ -102,4 +102,4 @@ class GitStopped(GitError):
 
 
 class GitFailed(GitError):
-    """Git failed for a reason that we do not know; the message has its last words."""
+    """Git failed for a reason that we do not know; the message has the end of its output."""

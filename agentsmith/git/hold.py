@@ -1,7 +1,7 @@
 """Holds a lock for as long as a command lives: takes it, and becomes the command.
 
-A lock that our process held for its git would be free when our process is killed, while git works on for a moment.
-This one is let go by the kernel when the last process of the command is gone. Started by path, standard library only.
+A lock that our process held for its git would be free when our process is killed, while git works on for a moment. This
+one is released by the kernel when the last process of the command is gone. Started by path, standard library only.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""File locks between the processes of one machine. The kernel lets go of them when their holder dies, in any way."""
+"""File locks between the processes of one machine. The kernel releases them when their holder dies, however it does."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _LAST_LOOK: Final = 0.25
 
 
 class FileLock:
-    """A lock that is held: let go by `release`, or by the end of this process."""
+    """A lock that is held until `release`, or the end of this process."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor: int | None = descriptor
@@ -61,7 +61,7 @@ class FileLock:
             pause = min(pause * 2, _LAST_LOOK)
 
     def release(self) -> None:
-        """Let go."""
+        """Release it."""
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None

@@ -55,7 +55,7 @@ class Mirror:
         self.origin = Origin(git.url, partial=blobless)
 
     def with_git(self, git: Git) -> Mirror:
-        """The same mirror, worked on through another shell."""
+        """A mirror in the same folder: this one, through another shell, or that of another repository."""
         return Mirror(self.path.parent, git, blobless=self._blobless, patience=self._patience)
 
     async def refresh(self) -> None:
@@ -66,7 +66,7 @@ class Mirror:
         async with self._alone():
             if self.path.is_dir() and _number(self._done) > seen:
                 await self._learn()
-                return  # somebody fetched while we waited, and began after we came
+                return  # somebody fetched while we waited, and began after we were called
             number = _number(self._begun) + 1
             write(self._begun, str(number))
             await self._bring_up()
@@ -152,7 +152,7 @@ class Mirror:
             await self._learn()
             await self._fetch()
         except (GitFailed, NotUnderstood) as error:
-            # A server that is sick must not be asked for everything once more.
+            # A server in trouble must not be asked for the whole repository once more.
             if not await self._damaged():
                 raise
             log.warning("the mirror is broken and is made anew", mirror=self.path.name, error=str(error))

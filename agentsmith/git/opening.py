@@ -42,71 +42,58 @@ class OtherName:
     ours: bool
 
 
-async def open_checkout(
-    forge: Forge,
-    *,
-    root: Path,
-    workspace: Path,
-    branch: str,
-    base: str | None,
-    shell: GitShell,
-    other: OtherName | None = None,
-    submodules: bool = False,
-    lfs: bool = False,
-    blobless: bool = True,
-    author: Author | None = None,
-    bounds: Bounds | None = None,
-) -> Checkout:
-    """Bring `workspace` to where the work on `branch` stands, merged with its base, whatever was there before.
+@dataclass(frozen=True, slots=True)
+class CheckoutPlan:
+    """What is to be checked out, and where."""
 
-    `root` holds mirrors and vaults and must contain `workspace`; `workspace` is the checkout's alone (no home, no
-    temporary files: they would be committed). `base` is the default branch unless named. The branch resumes from the
-    server's, with what a crashed run left here on top of it; else from what that run left; else from the base.
-    Where the server has no `branch`, it is the `other` one, if that is there and is the work of this workspace.
-    `blobless=False` brings the content of the whole history, for workers that read it (blame, bisect) without a
-    credential. Raises GitError or EmptyRepository.
+    root: Path
+    """Holds mirrors and vaults, and must contain `workspace`."""
+    workspace: Path
+    """The checkout's alone (no home, no temporary files: they would be committed)."""
+    branch: str
+    base: str | None = None
+    """The default branch unless named."""
+    other: OtherName | None = None
+    """Where the server has no `branch`, it is this one, if that is there and is the work of this workspace."""
+    submodules: bool = False
+    lfs: bool = False
+    blobless: bool = True
+    """False brings the content of the whole history, for workers that read it (blame, bisect) without a credential."""
+    author: Author = field(default_factory=Author)
+    bounds: Bounds = field(default_factory=Bounds)
+
+
+async def open_checkout(forge: Forge, shell: GitShell, plan: CheckoutPlan) -> Checkout:
+    """Bring the workspace to where the work on the branch stands, merged with its base, whatever was there before.
+
+    The branch resumes from the server's, with what a crashed run left here on top of it; else from what that run left;
+    else from the base. Raises GitError or EmptyRepository.
     """
-    bounds, author = bounds or Bounds(), author or Author()
+    branch, bounds = plan.branch, plan.bounds
     check_branch(branch)
     default = await forge.default_branch()
-    base = base or default
-    if branch in (base, default):
-        raise BranchRefused(f"`{branch}` is where the work is to be merged, so it cannot be the branch of the work")
-    git = Git(
-        shell,
-        forge.clone_url,
-        forge.credential,
-        Limits(network=bounds.network, local=bounds.local, stall=bounds.stall),
-        author=author.environment(),
-    )
+    base = plan.base or default
+    if plan.branch in (base, default):
+        raise BranchRefused(
+            f"`{plan.branch}` is where the work is to be merged, so it cannot be the branch of the work"
+        )
+    limits = Limits(network=bounds.network, local=bounds.local, stall=bounds.stall)
+    git = Git(shell, forge.clone_url, forge.credential, limits, author=plan.author.environment())
     await check_version(git)
-    if lfs:
+    if plan.lfs:
         await large_files.check_installed(git)
         git.config = large_files.settings(forge.clone_url, stall=bounds.stall)
-    places = Places(root)
-    place = Workspace(workspace)
-    place.make(root, reserved=places.reserved)
+    places = Places(plan.root)
+    workspace = Workspace(plan.workspace)
+    workspace.make(plan.root, reserved=places.reserved)
     make_passage(places.vaults)
-    name = places.vault_name(workspace)
+    name = places.vault_name(plan.workspace)
     lock = await FileLock.take(places.vaults / f"{name}.lock", within=bounds.workspace, what=f"the workspace {name}")
     try:
-        vault = Vault(places.vaults / f"{name}.git", git, place)
-        vault.lfs = lfs
-        opening = _Opening(
-            git=git,
-            mirror=Mirror(places.mirrors, git, blobless=blobless, patience=bounds.lock),
-            vault=vault,
-            workspace=place,
-            places=places,
-            branch=branch,
-            other=other,
-            base=base,
-            default=default,
-            bounds=bounds,
-            author=author,
-            submodules=submodules,
-            blobless=blobless,
-        )
+        vault = Vault(places.vaults / f"{name}.git", git, workspace)
+        vault.lfs = plan.lfs
+        mirror = Mirror(places.mirrors, git, blobless=plan.blobless, patience=bounds.lock)
+        opening = _Opening(plan, git, mirror, vault, workspace, places, branch, base, default)
         return await opening.run(lock)
     except BaseException:
         lock.release()
@@ -117,19 +104,16 @@ async def open_checkout(
 class _Opening:
     """One opening, step by step."""
 
+    plan: CheckoutPlan
     git: Git
     mirror: Mirror
     vault: Vault
     workspace: Workspace
     places: Places
     branch: str
-    other: OtherName | None
+    """As the server has it, once that is known."""
     base: str
     default: str
-    bounds: Bounds
-    author: Author
-    submodules: bool
-    blobless: bool
     notes: list[str] = field(default_factory=list)
 
     async def run(self, lock: FileLock) -> Checkout:
@@ -158,7 +142,7 @@ class _Opening:
             refs=refs,
             objects=self.vault.path / "objects",
             index=self.vault.path / "index",
-            author=self.author.environment(),
+            author=self.plan.author.environment(),
             lfs=self.vault.lfs,
         )
         await self._fill(tree, handover, base_commit, default_commit, conflict)
@@ -175,17 +159,18 @@ class _Opening:
             handover=handover,
             default_commit=default_commit,
             base_commit=base_commit,
-            bounds=self.bounds,
+            bounds=self.plan.bounds,
         )
         return Checkout(ground, resumed=resumed, merge=merge, notes=tuple(self.notes))
 
     async def _spelled(self, refs: dict[str, str]) -> str:
         """The branch as the server has it: by its other name only if that is ours for sure, or what we pushed last."""
-        there = refs.get(f"refs/heads/{self.other.branch}") if self.other is not None else None
-        if self.other is None or there is None or f"refs/heads/{self.branch}" in refs:
+        other = self.plan.other
+        there = refs.get(f"refs/heads/{other.branch}") if other is not None else None
+        if other is None or there is None or f"refs/heads/{self.branch}" in refs:
             return self.branch
-        ours = self.other.ours or there == await self.vault.ref(PUSHED)
-        return self.other.branch if ours else self.branch
+        ours = other.ours or there == await self.vault.ref(PUSHED)
+        return other.branch if ours else self.branch
 
     def _on_server(self, refs: dict[str, str], branch: str) -> str:
         commit = refs.get(f"refs/heads/{branch}")
@@ -215,7 +200,7 @@ class _Opening:
         tip = await self.vault.ref(TIP)
         if tip is None or not self.vault.ready or self.workspace.empty():
             return tip
-        seen = await look(self.vault, self.branch, limit=self.bounds.taken_over)
+        seen = await look(self.vault, self.branch, limit=self.plan.bounds.taken_over)
         left = await seen.record(self.vault, _LEFT)
         if left != tip:
             self.notes.append(f"an earlier run left work that it had not committed; it is kept as {left[:12]}")
@@ -261,21 +246,11 @@ class _Opening:
             await large_files.fetch(self.git, vault.path, handover.commit, base)
         vault.mark_ready(False)
         await vault.check_out(tree)
-        if self.submodules:
-            filled = await submodule.fill(
-                self.git,
-                vault,
-                handover.commit,
-                handover,
-                mirror=self.mirror,
-                reviewed={base, default},
-                mirrors=self.places.mirrors,
-                blobless=self.blobless,
-                patience=self.bounds.lock,
-            )
+        if self.plan.submodules:
+            filled = await submodule.fill(self.git, vault, handover, mirror=self.mirror, reviewed={base, default})
             vault.submodules = filled.mirrors
             if filled.left_empty:
-                self.notes.append(submodule.told(filled.left_empty, self.base, self.default))
+                self.notes.append(submodule.warning_about(filled.left_empty, self.base, self.default))
         if conflict is not None:
             index = await vault.conflicted_index(conflict)
             handover = replace(handover, index=index, merging=base)

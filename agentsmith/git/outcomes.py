@@ -24,7 +24,7 @@ class Diverged:
 
     ours: str
     theirs: str | None
-    """The server's commit, where it told."""
+    """The server's commit, where it answered with one."""
 
     def __str__(self) -> str:
         where = f" (it is at {self.theirs[:12]})" if self.theirs else ""

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
 
-from agentsmith.guard.client import CommandNotStarted, Guard
+from agentsmith.guard.client import Command, CommandNotStarted, Guard
 
 _LOG_LIMIT: Final = 64 * 1024
 
@@ -63,7 +63,7 @@ class GuardShell:
 
     @property
     def ancestor(self) -> int:
-        """The guard's keeper."""
+        """The supervisor of the guard."""
         return self._guard.pid
 
     @property
@@ -83,17 +83,18 @@ class GuardShell:
         timeout: float,
     ) -> Ended:
         """See GitShell."""
-        ended = await self._guard.run(
-            argv,
-            env=env,
-            cwd=cwd,
-            stdin=stdin,
-            stdout=stdout,
-            stderr=stderr,
+        command = Command(
+            tuple(argv),
+            env,
+            cwd,
             log=self._scratch / "shell.log",
             log_limit=_LOG_LIMIT,
             timeout=timeout,
+            stdin=stdin,
+            stdout=stdout,
+            stderr=stderr,
         )
+        ended = await self._guard.run(command)
         return Ended(ended.code, timed_out=ended.timed_out, stopped=ended.stopped)
 
 

@@ -1,8 +1,8 @@
 """Submodules, where the pipeline asks for them: each with a mirror and a vault of its own, checked out in its place.
 
-What `.gitmodules` says is a wish: only the protocol of the repository itself or HTTPS is spoken, the credential goes
-to the repository's own server alone, and no path leaves the workspace. A worker may move a submodule to a commit that
-its server has; work inside a submodule stays in the workspace and is not pushed.
+What `.gitmodules` says is not trusted: only the protocol of the repository itself or HTTPS is spoken, the credential
+goes to the repository's own server alone, and no path leaves the workspace. A worker may move a submodule to a commit
+that its server has; work inside a submodule stays in the workspace and is not pushed.
 
 Our credential may read repositories that a worker, and whoever writes its tickets, may not. So only what people have
 reviewed is fetched: a submodule that the default branch or the base names, at the same path with the same address.
@@ -58,17 +58,7 @@ class Filled:
 
 
 async def fill(
-    git: Git,
-    vault: Vault,
-    commit: str,
-    handover: Handover,
-    *,
-    mirror: Mirror,
-    reviewed: Collection[str],
-    mirrors: Path,
-    blobless: bool,
-    patience: float,
-    depth: int = 0,
+    git: Git, vault: Vault, handover: Handover, *, mirror: Mirror, reviewed: Collection[str], depth: int = 0
 ) -> Filled:
     """Check out the submodules of a commit, and theirs, as far as one of the `reviewed` commits names them too.
 
@@ -76,7 +66,7 @@ async def fill(
     """
     if depth > _DEEPEST:
         raise SubmoduleRefused(f"submodules lie more than {_DEEPEST} deep")
-    filled = Filled({}, [])
+    filled, commit = Filled({}, []), handover.commit
     links = await _links(git, vault.path, commit)
     named = await _reviewed(git, mirror, reviewed) if links and commit not in reviewed else links
     linked: dict[tuple[str, str], set[str]] = {}
@@ -89,51 +79,47 @@ async def fill(
             continue
         url = _resolved(git.url, link.url, link.path)
         inner = replace(git, url=url, credential=_credential(git, url))
-        source = Mirror(mirrors, inner, blobless=blobless, patience=patience)
+        source = mirror.with_git(inner)
         try:
             await source.refresh()
             await source.bring_commit(link.commit)
         except (GitError, EmptyRepository) as error:
             raise SubmoduleRefused(f"the submodule `{link.path}` cannot be had: {error}") from error
-        place = Workspace(vault.workspace.path / link.path)
-        _clear(vault.workspace.path, link.path)
-        place.make(vault.workspace.path)
-        part = Vault(vault.path / "modules" / f"{link.path.replace('%', '%25').replace('/', '%2f')}.git", inner, place)
-        known = part.belongs_to(url)
-        part.lay_out(source.origin, source.path / "objects", await source.refs())
-        if not known or await part.ref(TIP) != link.commit or place.empty():
-            await source.hydrate(link.commit, seen_from=part.path)
-            await part.check_out(link.commit)
-            shown = replace(
-                handover,
-                origin=source.origin,
-                commit=link.commit,
-                refs=await source.refs(),
-                objects=part.path / "objects",
-                index=part.path / "index",
-                merging=None,
-                detached=True,
-            )
-            place.hand_over(shown, build_in=part.path, former_to=part.path / "former.git")
-            await part.set_ref(TIP, link.commit)
+        part = await _check_out(inner, vault, handover, source, link)
         filled.mirrors[link.path] = source.path
-        inside = await fill(
-            inner,
-            part,
-            link.commit,
-            handover,
-            mirror=source,
-            reviewed=commits,
-            mirrors=mirrors,
-            blobless=blobless,
-            patience=patience,
-            depth=depth + 1,
-        )
+        theirs = replace(handover, commit=link.commit)
+        inside = await fill(inner, part, theirs, mirror=source, reviewed=commits, depth=depth + 1)
         filled.left_empty.extend(f"{link.path}/{path}" for path in inside.left_empty)
     return filled
 
 
-def told(left_empty: Sequence[str], base: str, default: str) -> str:
+async def _check_out(git: Git, vault: Vault, handover: Handover, mirror: Mirror, link: Link) -> Vault:
+    """Check out one submodule, whose mirror has its commit; answers its vault."""
+    place = Workspace(vault.workspace.path / link.path)
+    _clear(vault.workspace.path, link.path)
+    place.make(vault.workspace.path)
+    part = Vault(vault.path / "modules" / f"{link.path.replace('%', '%25').replace('/', '%2f')}.git", git, place)
+    known = part.belongs_to(git.url)
+    part.lay_out(mirror.origin, mirror.path / "objects", await mirror.refs())
+    if not known or await part.ref(TIP) != link.commit or place.empty():
+        await mirror.hydrate(link.commit, seen_from=part.path)
+        await part.check_out(link.commit)
+        shown = replace(
+            handover,
+            origin=mirror.origin,
+            commit=link.commit,
+            refs=await mirror.refs(),
+            objects=part.path / "objects",
+            index=part.path / "index",
+            merging=None,
+            detached=True,
+        )
+        place.hand_over(shown, build_in=part.path, former_to=part.path / "former.git")
+        await part.set_ref(TIP, link.commit)
+    return part
+
+
+def warning_about(left_empty: Sequence[str], base: str, default: str) -> str:
     """What to say about submodules that were left empty; their names are a worker's."""
     where = f"`{base}` does not name" if base == default else f"neither `{base}` nor `{default}` names"
     names = ["".join(c if c.isprintable() and c != "`" else "?" for c in path[:80]) for path in left_empty[:_MOST_TOLD]]

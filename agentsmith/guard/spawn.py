@@ -1,4 +1,4 @@
-"""Posting a guard: the consumer's end of `spawner.py`, and of the pipes to each guard."""
+"""Starting a guard: the consumer's end of `spawner.py`, and of the pipes to each guard."""
 
 from __future__ import annotations
 
@@ -14,208 +14,206 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from agentsmith import privacy
-from agentsmith.guard import program as guard
-from agentsmith.guard import spawner as program
+from agentsmith.guard import program, spawner
 
 _START_LIMIT: Final = 30.0
 """Seconds; a loaded machine is slow, but a guard that takes longer is broken."""
-
-
 _CLOSE_LIMIT: Final = 1.0
 
 
-class NotPosted(Exception):
+class NotSpawned(Exception):
     """No guard could be started."""
 
 
-class Ear(Protocol):
+class Listener(Protocol):
     """Who is told what becomes of a guard."""
 
-    def heard(self, data: bytes) -> None:
-        """The guard said something."""
+    def received(self, data: bytes) -> None:
+        """The guard wrote events."""
 
-    def fell_silent(self) -> None:
-        """Nobody is left who could say anything: keeper and guard proper are both dead."""
+    def output_closed(self) -> None:
+        """Nobody is left who could write any: supervisor and guard proper are both dead."""
 
-    def keeper_ended(self) -> None:
-        """The keeper is dead; its exit code is known, unless the barracks are gone too."""
+    def supervisor_exited(self) -> None:
+        """The supervisor is dead; its exit code is known, unless the spawner is gone too."""
 
 
-class Posted:
-    """A guard that was started: the way to it. `close` must follow."""
+class GuardProcess:
+    """A guard that was started, and the pipes to it. `close` must follow."""
 
-    def __init__(self, ear: Ear) -> None:
-        self._ear = ear
+    def __init__(self, listener: Listener) -> None:
+        self._listener = listener
         self._loop = asyncio.get_running_loop()
-        self._known: asyncio.Future[int] = self._loop.create_future()
+        self._pid: asyncio.Future[int] = self._loop.create_future()
         self._pipes: list[asyncio.BaseTransport] = []
         self._orders: asyncio.WriteTransport | None = None
-        self._unwatched = self._silent = False
+        self._spawner_gone = self._output_closed = False
         self.returncode: int | None = None
-        """How the keeper ended: its exit code, or minus the signal."""
+        """How the supervisor ended: its exit code, or minus the signal."""
 
     @classmethod
-    async def post(cls, ear: Ear, cgroup: Path | None) -> Posted:
+    async def spawn(cls, listener: Listener, cgroup: Path | None) -> GuardProcess:
         """Starts a guard, which puts its commands into the cgroup, if there is one."""
         try:
             try:
-                return await cls._post(ear, cgroup)
-            except ConnectionError:  # the barracks were killed in the same moment, so this guard never came to be
-                _barracks.close()
-                return await cls._post(ear, cgroup)
+                return await cls._spawn(listener, cgroup)
+            except ConnectionError:  # the spawner was killed in the same moment, so this guard never came to be
+                _spawner.close()
+                return await cls._spawn(listener, cgroup)
         except OSError as error:  # a TimeoutError, which says nothing by itself, is one too
-            raise NotPosted(f"the guard did not start: {str(error) or 'it takes too long'}") from error
+            raise NotSpawned(f"the guard did not start: {str(error) or 'it takes too long'}") from error
 
     @classmethod
-    async def _post(cls, ear: Ear, cgroup: Path | None) -> Posted:
-        posted = cls(ear)
+    async def _spawn(cls, listener: Listener, cgroup: Path | None) -> GuardProcess:
+        process = cls(listener)
         try:
-            await posted._start(cgroup)
+            await process._start(cgroup)
             async with asyncio.timeout(_START_LIMIT):
-                await asyncio.shield(posted._known)
+                await asyncio.shield(process._pid)
         except BaseException:
-            posted.close()
+            process.close()
             raise
-        return posted
+        return process
 
     @property
     def pid(self) -> int:
-        """The keeper's, which is the number of the guard's session too."""
-        return self._known.result()
+        """The supervisor's, which is the number of the guard's session too."""
+        return self._pid.result()
 
     def order(self, line: bytes) -> None:
-        """Tells the guard; never blocks."""
+        """Sends the guard an order; never blocks."""
         if self._orders is not None:
             self._orders.write(line)
 
     def close(self) -> None:
-        """Lets go of it: a guard that is still there takes its consumer for dead."""
+        """Closes the pipes: a guard that is still there takes its consumer for dead."""
         for pipe in self._pipes:
             pipe.close()
-        self._known.cancel()
+        self._pid.cancel()
 
     async def _start(self, cgroup: Path | None) -> None:
         with contextlib.ExitStack() as given, contextlib.ExitStack() as kept:
-            ours, wire = socket.socketpair()
+            ours, theirs = socket.socketpair()
             kept.callback(ours.close)
-            given.callback(wire.close)
+            given.callback(theirs.close)
             stdin, orders = os.pipe()
             given.callback(os.close, stdin)
-            giving = kept.enter_context(os.fdopen(orders, "wb", buffering=0))
+            writing = kept.enter_context(os.fdopen(orders, "wb", buffering=0))
             events, stdout = os.pipe()
             given.callback(os.close, stdout)
-            hearing = kept.enter_context(os.fdopen(events, "rb", buffering=0))
-            _barracks.send_out(cgroup, (stdin, stdout, wire.fileno()))
+            reading = kept.enter_context(os.fdopen(events, "rb", buffering=0))
+            _spawner.request(cgroup, (stdin, stdout, theirs.fileno()))
             kept.pop_all()  # where anything fails, nothing stays open: files may be what we lack
         for connecting in (
-            self._loop.connect_accepted_socket(lambda: _Line(self._told, self._lost_sight), ours),
-            self._loop.connect_read_pipe(lambda: _Line(self._ear.heard, self._fell_silent), hearing),
+            self._loop.connect_accepted_socket(lambda: _Reader(self._on_status, self._on_spawner_gone), ours),
+            self._loop.connect_read_pipe(lambda: _Reader(self._listener.received, self._on_output_closed), reading),
         ):
             self._pipes.append((await connecting)[0])
-        self._orders, _ = await self._loop.connect_write_pipe(asyncio.BaseProtocol, giving)
+        self._orders, _ = await self._loop.connect_write_pipe(asyncio.BaseProtocol, writing)
         self._pipes.append(self._orders)
 
     @property
-    def _is_posted(self) -> bool:
-        """Whether there is, or was, a guard to tell of: nobody hears of one that never came to be."""
-        return self._known.done() and not self._known.cancelled() and self._known.exception() is None
+    def _is_spawned(self) -> bool:
+        """Whether there is, or was, a guard: the listener is told nothing of one that never came to be."""
+        return self._pid.done() and not self._pid.cancelled() and self._pid.exception() is None
 
-    def _told(self, data: bytes) -> None:
-        """The barracks tell the keeper's pid, then how it ended."""
-        for word in map(int, data.split()):
-            if not self._known.done():
-                if word < 0:
-                    self._known.set_exception(OSError(-word, f"no process can be started: {os.strerror(-word)}"))
+    def _on_status(self, data: bytes) -> None:
+        """The spawner sends the supervisor's pid, and later how it ended."""
+        for number in map(int, data.split()):
+            if not self._pid.done():
+                if number < 0:
+                    self._pid.set_exception(OSError(-number, f"no process can be started: {os.strerror(-number)}"))
                     return
-                self._known.set_result(word)
-                if self._silent:
-                    self._ear.fell_silent()
+                self._pid.set_result(number)
+                if self._output_closed:
+                    self._listener.output_closed()
             elif self.returncode is None:
-                self.returncode = word
-                self._ear.keeper_ended()
+                self.returncode = number
+                self._listener.supervisor_exited()
 
-    def _lost_sight(self) -> None:
-        """The barracks are gone. From now on only the guard's silence tells that it ended."""
-        self._unwatched = True
-        if self._is_posted:
-            unwatched.add(self.pid)
-        if not self._known.done():
-            self._known.set_exception(ConnectionError("the process that starts guards is gone"))
-        elif self._is_posted and self._silent and self.returncode is None:
-            self._ear.keeper_ended()
+    def _on_spawner_gone(self) -> None:
+        """From now on only its closed output tells that the guard ended."""
+        self._spawner_gone = True
+        if self._is_spawned:
+            orphaned.add(self.pid)
+        if not self._pid.done():
+            self._pid.set_exception(ConnectionError("the process that starts guards is gone"))
+        elif self._is_spawned and self._output_closed and self.returncode is None:
+            self._listener.supervisor_exited()
 
-    def _fell_silent(self) -> None:
-        self._silent = True
-        if self._is_posted:
-            if self._unwatched and self.returncode is None:
-                self._ear.keeper_ended()
-            self._ear.fell_silent()
+    def _on_output_closed(self) -> None:
+        self._output_closed = True
+        if self._is_spawned:
+            if self._spawner_gone and self.returncode is None:
+                self._listener.supervisor_exited()
+            self._listener.output_closed()
 
 
-class _Line(asyncio.Protocol):
+class _Reader(asyncio.Protocol):
     """Passes on what comes, and that nothing more will."""
 
-    def __init__(self, heard: Callable[[bytes], None], over: Callable[[], None]) -> None:
-        self._heard, self._over = heard, over
+    def __init__(self, received: Callable[[bytes], None], closed: Callable[[], None]) -> None:
+        self._received, self._closed = received, closed
 
     def data_received(self, data: bytes) -> None:
-        self._heard(data)
+        self._received(data)
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
-        self._over()
+        self._closed()
 
 
-class _Barracks:
-    """The process that forks guards: one for all of this process, begun when it is needed and again when it is gone."""
+class _Spawner:
+    """The spawner of all of this process's guards, started when it is needed and again when it is gone."""
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
-        self._gate: socket.socket | None = None
-        self._of: tuple[int, str] = (0, "")
+        self._requests: socket.socket | None = None
+        self._started_for: tuple[int, str] = (0, "")
+        """Our pid, and the guard's program: a fork of this process needs a spawner of its own."""
 
-    def send_out(self, cgroup: Path | None, files: Sequence[int]) -> None:
+    def request(self, cgroup: Path | None, files: Sequence[int]) -> None:
         """Has a guard forked that gets these files."""
-        place = os.fsencode(cgroup) if cgroup else b""
-        knock = len(place).to_bytes(program.KNOCK, "big") + place
+        path = os.fsencode(cgroup) if cgroup else b""
+        request = len(path).to_bytes(spawner.HEADER, "big") + path
         try:
-            socket.send_fds(self._open(), [knock], files)
+            socket.send_fds(self._open(), [request], files)
         except ConnectionError:  # somebody killed it
             self.close()
-            socket.send_fds(self._open(), [knock], files)
+            socket.send_fds(self._open(), [request], files)
 
     def close(self) -> None:
         """Ends it; guards that it has started go on."""
-        if self._gate is not None:
-            self._gate.close()
-        if self._process is not None and self._of[0] == os.getpid():
+        if self._requests is not None:
+            self._requests.close()
+        if self._process is not None and self._started_for[0] == os.getpid():
             with contextlib.suppress(subprocess.TimeoutExpired):  # it stays for guards that are still there
                 self._process.wait(_CLOSE_LIMIT)
-        self._process = self._gate = None
+        self._process = self._requests = None
 
     def _open(self) -> socket.socket:
-        wanted = (os.getpid(), guard.__file__)
-        if self._gate is not None and self._of == wanted:
-            return self._gate
+        wanted = (os.getpid(), program.__file__)
+        if self._requests is not None and self._started_for == wanted:
+            return self._requests
         self.close()
         ours, theirs = socket.socketpair()
         with theirs:
-            self._process = begin(theirs)
-        self._gate, self._of = ours, wanted
+            self._process = start_spawner(theirs)
+        self._requests, self._started_for = ours, wanted
         return ours
 
 
-def begin(gate: socket.socket) -> subprocess.Popen[bytes]:
-    """Starts barracks with this gate."""
+def start_spawner(requests: socket.socket) -> subprocess.Popen[bytes]:
+    """Starts a spawner that takes its requests from this socket."""
     return subprocess.Popen(
-        [sys.executable, "-I", "-S", program.__file__, guard.__file__],
-        stdin=gate.fileno(),
+        [sys.executable, "-I", "-S", spawner.__file__, program.__file__],
+        stdin=requests.fileno(),
         stdout=subprocess.DEVNULL,
         env=privacy.bare(),
         start_new_session=True,  # nothing that a terminal or a shell sends to our group may reach it
     )
 
 
-unwatched: Final[set[int]] = set()
-"""The sessions of guards whose barracks are gone: they are ours to collect, where they come to us."""
-_barracks = _Barracks()
-atexit.register(_barracks.close)
+orphaned: Final[set[int]] = set()
+"""The sessions of guards whose spawner is gone: where their processes become our children, we reap them."""
+_spawner = _Spawner()
+atexit.register(_spawner.close)

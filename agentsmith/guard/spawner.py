@@ -1,13 +1,14 @@
-"""The barracks: forks the guards of one consumer, since starting each from nothing would cost ten times as much.
+"""The spawner: a warm process that forks the guards of one consumer, as a start from nothing takes ten times as long.
 
-Started by path, like any program: standard library only, and the guard's own program, whose path is its argument.
-Stdin is the gate, a socket. Who knocks there hands in three files: the guard's stdin and stdout, and the wire to its
-handle, which is told the pid of the keeper, or -errno where none could be made, and later how the keeper ended. The
-dead are collected once the handle lets go, so that until then their number can't be given to anybody else.
+Started by path, like any program, with the path of the guard's program as its argument: standard library only. Its
+stdin is a socket. Each request on it passes three file descriptors: the guard's stdin and stdout, and a socket to the
+client of this guard. On that one the client is told the pid of the guard's supervisor, or -errno where none could be
+forked, and later how the supervisor ended. Dead supervisors are reaped once the client has closed its end, so that
+until then their pid cannot be given to anybody else.
 
-What comes to this process by itself (Linux: child subreaper) was left by a keeper and a guard that were both killed: it
-is ended, and only then the handle hears that they are dead. So this process stays until the last of its guards is gone,
-also without its consumer.
+A process that becomes a child of this one by itself (Linux: child subreaper) was left by a supervisor and a guard that
+were both killed: it is killed, and only then the client is told that they are dead. So the spawner stays until the last
+of its guards is gone, also without its consumer.
 
 Only guards that have not started yet depend on this process. If it is killed, the others go on, and `spawn.py`, the
 other end, starts it anew.
@@ -15,7 +16,7 @@ other end, starts it anew.
 
 from __future__ import annotations
 
-import importlib.util
+import importlib
 import os
 import selectors
 import signal
@@ -26,56 +27,57 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import ModuleType
 
-KNOCK = 4  # bytes, which say how long the path of the cgroup is that follows
-FILES = 3
+HEADER = 4  # bytes of a request, which say how long the path of the cgroup is that follows
+DESCRIPTORS = 3
+_PACKAGE = "guard"
 
 
-class Barracks:
-    """One thread and one loop, which nobody holds up: what is told to handles is too short for a pipe to be full."""
+class Spawner:
+    """One thread and one loop that never blocks: what it sends to clients is too short to fill a socket's buffer."""
 
-    def __init__(self, guard: ModuleType) -> None:
-        self.guard = guard
-        self.gate = socket.socket(fileno=0)
+    def __init__(self, program: ModuleType, processes: ModuleType) -> None:
+        self.program, self.processes = program, processes
+        self.requests = socket.socket(fileno=0)
         self.selector = selectors.DefaultSelector()
-        self.wires: dict[int, socket.socket] = {}
-        """From each keeper to its handle."""
-        self.left: set[int] = set()
-        """Keepers whose handle let go of them while they lived."""
-        self.told: set[int] = set()
-        """Keepers whose handle knows how they ended."""
+        self.clients: dict[int, socket.socket] = {}
+        """The socket to the client of each supervisor, by the supervisor's pid."""
+        self.abandoned: set[int] = set()
+        """Supervisors whose client closed its end while they lived."""
+        self.reported: set[int] = set()
+        """Supervisors whose client was told how they ended."""
         self.open = True
-        """Whether anybody is left who could knock."""
+        """Whether anybody is left who could send a request."""
         self.give_up: float | None = None
-        """When to stop waiting for the end of what nobody guards."""
-        self.ear, self.bell = os.pipe()
-        os.set_blocking(self.ear, False)
-        os.set_blocking(self.bell, False)
-        signal.set_wakeup_fd(self.bell, warn_on_full_buffer=False)
-        self.selector.register(self.ear, selectors.EVENT_READ, self.hear_of_deaths)
-        self.selector.register(self.gate, selectors.EVENT_READ, self.admit)
+        """When to stop waiting for the end of strays."""
+        self.woken, self.wake = os.pipe()
+        os.set_blocking(self.woken, False)
+        os.set_blocking(self.wake, False)
+        signal.set_wakeup_fd(self.wake, warn_on_full_buffer=False)
+        self.selector.register(self.woken, selectors.EVENT_READ, self.on_child_exit)
+        self.selector.register(self.requests, selectors.EVENT_READ, self.on_request)
 
     def serve(self) -> int:
-        """Forks guards until nobody is left who could knock, and nothing of a run."""
-        self.guard.prctl(self.guard.SUBREAPER, 1)
-        while self.open or self.wires or self.left or self.give_up:
-            for key, _ in self.selector.select(self.guard.ENDING_TICK if self.give_up else None):
+        """Forks guards until nobody is left who could ask for one, and nothing of a run."""
+        self.processes.prctl(self.processes.SUBREAPER, 1)
+        while self.open or self.clients or self.abandoned or self.give_up:
+            for key, _ in self.selector.select(self.program.ENDING_TICK if self.give_up else None):
                 key.data()
             if self.give_up:
                 self.settle()
         return 0
 
-    def admit(self) -> None:
-        """Lets one in who knocks, and notes when nobody ever will."""
+    def on_request(self) -> None:
+        """Reads one request, or notes that there will be none any more."""
         try:
-            knock, files, _, _ = socket.recv_fds(self.gate, KNOCK, FILES)
+            header, files, _, _ = socket.recv_fds(self.requests, HEADER, DESCRIPTORS)
         except ConnectionError:
-            knock, files = b"", []
-        if len(knock) < KNOCK or len(files) < FILES:
+            header, files = b"", []
+        if len(header) < HEADER or len(files) < DESCRIPTORS:
             self.open = False
-            self.selector.unregister(self.gate)
+            self.selector.unregister(self.requests)
             return
-        length = int.from_bytes(knock, "big")
-        cgroup = self.gate.recv(length, socket.MSG_WAITALL) if length else b""
+        length = int.from_bytes(header, "big")
+        cgroup = self.requests.recv(length, socket.MSG_WAITALL) if length else b""
         self.fork(os.fsdecode(cgroup), files)
 
     def fork(self, cgroup: str, files: list[int]) -> None:
@@ -89,11 +91,11 @@ class Barracks:
             return
         if pid == 0:
             self.become_guard(cgroup, files)
-        *theirs, wire = files
+        *theirs, ours = files
         for file in theirs:
             os.close(file)
-        self.wires[pid] = handle = socket.socket(fileno=wire)
-        self.selector.register(handle, selectors.EVENT_READ, lambda: self.let_go(pid))
+        self.clients[pid] = client = socket.socket(fileno=ours)
+        self.selector.register(client, selectors.EVENT_READ, lambda: self.on_close(pid))
         self.tell(pid, pid)
 
     def become_guard(self, cgroup: str, files: list[int]) -> None:
@@ -103,90 +105,94 @@ class Barracks:
             signal.set_wakeup_fd(-1)
             os.setsid()
             self.selector.close()
-            self.gate.detach()  # whose number, 0, is about to be stdin's
+            self.requests.detach()  # whose number, 0, is about to be stdin's
             for number, file in enumerate(files[:2]):
                 os.dup2(file, number)
-            for file in (*files, self.ear, self.bell):
+            for file in (*files, self.woken, self.wake):
                 os.close(file)
-            for wire in self.wires.values():
-                wire.close()
-            code = self.guard.main(cgroup)
+            for client in self.clients.values():
+                client.close()
+            code = self.program.main(cgroup)
         except BaseException as error:
             print(f"guard: {error!r}", file=sys.stderr, flush=True)
         finally:
             os._exit(code)  # nothing is buffered, and taking the interpreter down would be half of the time to close
 
-    def tell(self, pid: int, word: int) -> None:
-        """Tells the handle of a keeper."""
+    def tell(self, pid: int, number: int) -> None:
+        """Tells the client of a supervisor this number."""
         try:
-            self.wires[pid].send(f"{word}\n".encode())
-        except OSError:  # it let go meanwhile
+            self.clients[pid].send(f"{number}\n".encode())
+        except OSError:  # it closed its end meanwhile
             return
 
-    def hear_of_deaths(self) -> None:
+    def on_child_exit(self) -> None:
         """Some child ended."""
-        os.read(self.ear, 4096)
+        os.read(self.woken, 4096)
         self.settle()
 
     def settle(self) -> None:
-        """Ends what nobody guards. When none of it is left, tells the handles of keepers that ended, but leaves these
-        as they are; collects those without a handle."""
-        if self.end_strays():
+        """Kills strays. When none are left, tells clients of supervisors that ended, but does not reap these; reaps
+        those without a client."""
+        if self.kill_strays():
             return
-        for pid in self.wires.keys() - self.told:
+        for pid in self.clients.keys() - self.reported:
             ended = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
             if ended is not None:
-                self.told.add(pid)
+                self.reported.add(pid)
                 self.tell(pid, ended.si_status if ended.si_code == os.CLD_EXITED else -ended.si_status)
-        self.left = {pid for pid in self.left if os.waitpid(pid, os.WNOHANG)[0] == 0}
+        self.abandoned = {pid for pid in self.abandoned if not self.reap(pid)}
 
-    def let_go(self, pid: int) -> None:
-        """Collects a keeper whose handle no longer cares, now or when it ends."""
-        wire = self.wires.pop(pid)
-        self.told.discard(pid)
-        self.selector.unregister(wire)
-        wire.close()
-        if os.waitpid(pid, os.WNOHANG)[0] == 0:
-            self.left.add(pid)
+    def on_close(self, pid: int) -> None:
+        """Reaps a supervisor whose client closed its end, now or when it ends."""
+        client = self.clients.pop(pid)
+        self.reported.discard(pid)
+        self.selector.unregister(client)
+        client.close()
+        if self.reap(pid):
+            self.settle()  # what was in its session is a stray now
         else:
-            self.settle()  # what was in the session of this keeper is nobody's now
+            self.abandoned.add(pid)
 
-    def end_strays(self) -> bool:
-        """Kills the children that are neither keepers nor in the session of one; True while some of them are left.
+    def kill_strays(self) -> bool:
+        """Kills the children that are neither supervisors nor in the session of one; True while some of them are left.
 
-        In the session of a keeper that died alone the guard proper is still at work, and its handle sees to it.
+        In the session of a supervisor that died alone the guard proper is still at work, and its client sees to it.
         """
-        known = self.wires.keys() | self.left
-        strays = [pid for pid in self.guard.children() if pid not in known and not self.collected(pid)]
-        strays = [pid for pid in strays if self.guard.session_of(pid) not in known]
-        now = self.guard.boottime()
+        known = self.clients.keys() | self.abandoned
+        strays = [pid for pid in self.processes.children() if pid not in known and not self.reap(pid)]
+        strays = [pid for pid in strays if self.processes.session_of(pid) not in known]
+        now = self.processes.boottime()
         if not strays or (self.give_up and now > self.give_up):
             self.give_up = None
             return False
-        self.give_up = self.give_up or now + self.guard.PATIENCE
-        self.guard.kill_trees(strays, spared=frozenset(known))
+        self.give_up = self.give_up or now + self.processes.PATIENCE
+        self.processes.kill_trees(strays, spared=frozenset(known))
         return True
 
-    def collected(self, pid: int) -> bool:
-        """Collects a child of nobody's, if it is dead."""
+    def reap(self, pid: int) -> bool:
+        """Reaps a child; False while it lives."""
         return os.waitpid(pid, os.WNOHANG)[0] != 0
 
 
-def load(path: str) -> ModuleType:
-    """The program at this path, as a module."""
-    spec = importlib.util.spec_from_file_location("guard", path)
-    if spec is None or spec.loader is None:
-        raise ImportError(f"{path} is no program")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+def load(path: str) -> tuple[ModuleType, ModuleType]:
+    """The guard's program at this path, and the module about processes that it uses.
+
+    They are imported now, from their folder alone and under a name of their own: none of the package's other code comes
+    with them, and a new release that is installed meanwhile cannot mix with them.
+    """
+    folder, name = os.path.split(path)
+    package = sys.modules[_PACKAGE] = type(sys)(_PACKAGE)
+    package.__path__ = [folder]
+    program = importlib.import_module(f"{_PACKAGE}.{name.removesuffix('.py')}")
+    return program, sys.modules[f"{_PACKAGE}.processes"]
 
 
 def main() -> int:
     """Serves until the consumer is gone, whatever a terminal or a shell sends."""
-    guard = load(sys.argv[1])
-    guard.be_deaf()
-    return Barracks(guard).serve()
+    program, processes = load(sys.argv[1])
+    processes.ignore_signals()
+    processes.forbid_dumps()
+    return Spawner(program, processes).serve()
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
-"""Ends what a run left behind when its keeper, its guard and the process that forks guards were all killed (Linux).
+"""Ends what a run left behind when its supervisor, its guard and the spawner were all killed (Linux).
 
-It then comes to this process, as a child that nobody here has started. Children that we did start are left alone, and
-with them their exit codes: only what carries the mark of a run, or belongs to the user of steps, is ended; and of the
-dead only these, and the guards that nobody else can collect, are collected.
+It then becomes a child of this process, which did not start it. Children that we did start are left alone, and with
+them their exit codes: only what carries the mark of a run, or belongs to the user of steps, is killed; and of the dead
+only these, and the guards that nobody else can reap, are reaped.
 """
 
 from __future__ import annotations
@@ -15,8 +15,7 @@ from typing import Final
 
 import structlog
 
-from agentsmith.guard import program as guard
-from agentsmith.guard import spawn as posting
+from agentsmith.guard import processes, spawn
 
 log = structlog.get_logger()
 
@@ -26,19 +25,19 @@ _MARK: Final = b"AGENTSMITH_RUN_ID="
 
 
 async def keep_ending() -> None:
-    """Have them come to us, and end them, until cancelled."""
-    guard.prctl(guard.SUBREAPER, 1)
+    """Let them become our children, and kill them, until cancelled."""
+    processes.prctl(processes.SUBREAPER, 1)
     ended: set[int] = set()
     while True:
-        if guard.LINUX:
+        if processes.LINUX:
             look(ended)
         await asyncio.sleep(EVERY)
 
 
 def look(ended: set[int]) -> None:
-    """End what is there now; `ended` is what earlier looks ended and could not collect yet."""
-    for pid in guard.children():
-        if pid in ended or guard.session_of(pid) in posting.unwatched:
+    """Kill what is there now; `ended` is what earlier looks killed and could not reap yet."""
+    for pid in processes.children():
+        if pid in ended or processes.session_of(pid) in spawn.orphaned:
             with contextlib.suppress(ChildProcessError):
                 if os.waitpid(pid, os.WNOHANG)[0]:
                     ended.discard(pid)
@@ -47,7 +46,7 @@ def look(ended: set[int]) -> None:
             if pid not in ended:
                 log.warning("a process of a run outlived its guards, and is ended", pid=pid)
             ended.add(pid)
-            guard.kill_trees([pid], spared=frozenset())
+            processes.kill_trees([pid], spared=frozenset())
 
 
 def of_a_run(pid: int) -> bool:

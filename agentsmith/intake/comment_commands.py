@@ -18,6 +18,7 @@ from agentsmith.domain.lifecycle import Status, resolve
 from agentsmith.domain.outcomes import Cancelled, LookOutcome, NothingToDo, Rejected, Stopping, WouldClaim
 from agentsmith.domain.request import text_hash
 from agentsmith.domain.signal import Signal, SignalKind
+from agentsmith.domain.stop import StopReason
 from agentsmith.domain.ticket import Ticket
 from agentsmith.domain.tracker import Tracker
 from agentsmith.domain.webhook import Remark
@@ -106,7 +107,7 @@ class CommentCommands:
             case Verb.ANSWER:
                 return await self._answer(tracker, ticket, command, remark)
             case Verb.CANCEL:
-                reason = f"cancelled by {remark.author.name}"
+                reason = StopReason.cancelled_by(remark.author.name)
                 match await self._looks.cancel(tracker, ticket, reason, lock):
                     case Cancelled():
                         return "unqueued", ""

@@ -19,7 +19,7 @@ def argv_for(agent: Agent, *, prompt_file: Path, session: str, args: tuple[str, 
 
 
 def format_of(agent: Agent) -> Format:
-    """Where in its output it tells what."""
+    """Where its output has its session, answer and usage."""
     keys = {name: path for name, path in agent.usage.model_dump().items() if path}
     return Format(agent.session, agent.answer, keys, agent.usage_pattern, agent.usage_adds_up)
 

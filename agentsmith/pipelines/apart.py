@@ -1,8 +1,8 @@
 """Evaluates apart what a repository or a worker wrote: in a process of its own that gets only so much time and memory.
 
-A template can loop for hours, and a pattern can try for ever. On the event loop that would keep every lease of this
-consumer from being renewed, and a thread is no better: it holds the same lock. The process is one of the run, under its
-guard, with an empty environment. In and out by JSON.
+A template can loop for hours, and a pattern can backtrack for ever. On the event loop that would keep every lease of
+this consumer from being renewed, and a thread is no better: it holds the interpreter's lock. The process belongs to the
+run and its guard, and has an empty environment. Input and output are JSON.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class NotUsable(Exception):
 
 
 async def evaluate(shell: GitShell, what: str, given: Mapping[str, object]) -> Any:
-    """Do one of the things in the table below with what is given; TooMuch or NotUsable when that cannot be done."""
+    """Call one of the functions in the table below in the other process; TooMuch or NotUsable when that fails."""
     from agentsmith.guard.client import CommandNotStarted  # here, because the other process needs none of that
 
     stem = shell.scratch / f"apart-{os.getpid()}-{next(_numbers)}"
@@ -101,7 +101,7 @@ TABLE: Final[Mapping[str, Callable[[dict[str, Any]], Any]]] = {"prompt": _prompt
 
 
 def main() -> None:
-    """What the other process does: takes its limits upon itself, reads, evaluates and answers."""
+    """What the other process does: it sets its own limits, reads its input, evaluates it and answers."""
     what, seconds = sys.argv[-2:]
     for limit, value in (
         (resource.RLIMIT_CPU, int(seconds)),

@@ -54,19 +54,19 @@ class Limits:
         )
 
 
-class Pen(Protocol):
-    """The right to write anything outside this machine. It may end at any moment (P6)."""
+class WritePermit(Protocol):
+    """Whether this run may write anything outside this machine. That may end at any moment (P6)."""
 
     async def begin_write(self) -> None:
         """Called right before a write begins; raises LeaseLost when this run may write no more."""
 
     @property
     def until(self) -> float:
-        """When the right ends at the latest, on the boot-time clock: no write may last longer."""
+        """When the permit ends at the latest, on the boot-time clock: no write may last longer."""
 
 
-class Desk(Protocol):
-    """The run's own ticket, for what a pipeline has to say there; the lifecycle is not its business."""
+class TicketWriter(Protocol):
+    """Writes to the run's own ticket what its pipeline says there; lifecycle labels are not its business."""
 
     async def say(self, text: str) -> None:
         """Post a comment of its own."""
@@ -87,7 +87,7 @@ class CodePlace:
     other: OtherName | None
     """What the branch may be called on the server, where nobody knows what it is called."""
     keep: Callable[[str], Awaitable[None]]
-    """Called with the branch that the work is on, so that later runs go on there whatever is configured then."""
+    """Remembers the branch that the work is on, so that later runs continue there whatever is configured then."""
 
 
 @dataclass(slots=True)
@@ -105,15 +105,15 @@ class StepContext:
     limits: Limits
     agents: Mapping[str, Agent]
     default_agent: str
-    desk: Desk
-    pen: Pen
+    ticket_writer: TicketWriter
+    permit: WritePermit
     recorder: Recorder
     env: Mapping[str, str]
     """What every command of this run sees."""
     code: CodePlace | None = None
     """None where the tracker has no repository."""
     alongside: Callable[[], Awaitable[None]] | None = None
-    """What goes on while a command runs, if anything does: it is started with it, and ended with it."""
+    """What runs beside each command, if anything does: it is started and cancelled with the command."""
 
     # Set by the engine for each step.
     step: Step = field(init=False)
@@ -134,8 +134,18 @@ class StepContext:
     """The worker's own words about what it did."""
 
     @property
+    def pen(self) -> WritePermit:
+        """The permit, under the name that steps written for earlier releases use."""
+        return self.permit
+
+    @property
+    def desk(self) -> TicketWriter:
+        """The ticket writer, under the name that steps written for earlier releases use."""
+        return self.ticket_writer
+
+    @property
     def say(self) -> str:
-        """What a worker's lines begin with if they count."""
+        """The prefix of a worker's lines that count."""
         return self.env.get(SAY, "")
 
     @property

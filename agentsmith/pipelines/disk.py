@@ -1,4 +1,4 @@
-"""Room on the disk that we work on."""
+"""Free space on the disk that holds the data directory."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ from agentsmith.domain.lifecycle import Status
 from agentsmith.domain.report import duration_text
 from agentsmith.pipelines.context import Limits, StepContext
 from agentsmith.pipelines.disk import check_room
-from agentsmith.pipelines.outcome import Outcome, StepEnd, Verdict
+from agentsmith.pipelines.outcome import Outcome, OutcomeKind, StepEnd, Verdict
 from agentsmith.pipelines.steps import doing
 
 log = structlog.get_logger()
@@ -35,7 +35,7 @@ _NO_CHANGES: Final = "Every step succeeded, but nothing was changed. Say what is
 
 @dataclass(frozen=True, slots=True)
 class _Situation:
-    """What conditions are asked against, at one moment."""
+    """What conditions are evaluated against, at one moment."""
 
     failed: bool
     changes: bool
@@ -64,7 +64,7 @@ async def carry_out(context: StepContext) -> Outcome:
     decided: Outcome | None = None
     for index, step in enumerate(pipeline.steps):
         if decided is None and boottime() >= ends:
-            decided = Outcome(Status.FAILED, "timed out", _NO_TIME, step=step.name)
+            decided = Outcome(Status.FAILED, OutcomeKind.TIMED_OUT, _NO_TIME, step=step.name)
         context.step, context.index = step, index
         if boottime() >= ends or not await _is_due(context, step.when(), states, failed=decided is not None):
             states[identity(step, pipeline.steps)] = State.SKIPPED
@@ -78,8 +78,8 @@ async def carry_out(context: StepContext) -> Outcome:
         if end.verdict.parks or end.verdict is Verdict.STOPPED:
             break
     if decided is None and pipeline.needs_changes and context.checkout is not None and not await context.changed():
-        decided = Outcome(Status.FAILED, "nothing changed", _NO_CHANGES)
-    return decided or Outcome(Status.DONE, "succeeded", " ".join(_told(context)))
+        decided = Outcome(Status.FAILED, OutcomeKind.NOTHING_CHANGED, _NO_CHANGES)
+    return decided or Outcome(Status.DONE, OutcomeKind.SUCCEEDED, " ".join(_told(context)))
 
 
 def _told(context: StepContext) -> list[str]:
@@ -118,7 +118,7 @@ async def _try(context: StepContext, step: Step) -> StepEnd:
         async with limit:
             return await doing(step.kind)(context, step.settings)
     except TimeoutError:
-        if not limit.expired():  # a file system that does not answer says the same
+        if not limit.expired():  # a file system that does not answer raises it too
             raise
         return StepEnd(Verdict.TIMED_OUT, f"Step `{step.name}` ran into its time limit.")
     except (LeaseLost, MachineTrouble):
@@ -131,8 +131,8 @@ async def _try(context: StepContext, step: Step) -> StepEnd:
 def outcome_of(step: Step, end: StepEnd, limits: Limits, *, attempt: int) -> Outcome:
     """Where the ticket goes when this step decides."""
 
-    def failed(word: str, note: str = end.note) -> Outcome:
-        return Outcome(Status.FAILED, word, note, output=end.output, step=step.name)
+    def failed(kind: OutcomeKind, note: str = end.note) -> Outcome:
+        return Outcome(Status.FAILED, kind, note, output=end.output, step=step.name)
 
     match end.verdict:
         case Verdict.TRY_LATER if attempt < limits.max_attempts:
@@ -140,11 +140,12 @@ def outcome_of(step: Step, end: StepEnd, limits: Limits, *, attempt: int) -> Out
             note = (
                 f"{end.note} It is tried again in {duration_text(wait)} (attempt {attempt} of {limits.max_attempts})."
             )
-            return Outcome(Status.WAITING, "try later", note, wait, output=end.output, step=step.name)
+            return Outcome(Status.WAITING, OutcomeKind.TRY_LATER, note, wait, output=end.output, step=step.name)
         case Verdict.TRY_LATER:
-            return failed("attempts used up", f"{end.note} But {attempt} attempts are all it gets.")
+            return failed(OutcomeKind.ATTEMPTS_USED_UP, f"{end.note} But {attempt} attempts are all it gets.")
         case Verdict.QUESTION:
-            return Outcome(Status.WAITING, "question", end.note, output=end.output, step=step.name, question=end.note)
+            kind, note = OutcomeKind.QUESTION, end.note
+            return Outcome(Status.WAITING, kind, note, output=end.output, step=step.name, question=note)
         case Verdict.STOPPED | Verdict.TIMED_OUT | Verdict.NOT_PERMITTED | Verdict.BAD_CONFIGURATION:
-            return failed(end.verdict.value)
-    return failed("step failed")
+            return failed(OutcomeKind(end.verdict.value))
+    return failed(OutcomeKind.STEP_FAILED)

@@ -1,6 +1,6 @@
 """Whether this machine can carry out runs: it is tried out at the start, and again whenever something of ours broke.
 
-While it cannot, its consumer takes nothing, so that one sick machine costs each ticket no more than a detour.
+While it cannot, its consumer takes no work, so that a ticket that one sick machine gave back runs on another.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ import structlog
 
 from agentsmith.boottime import boottime
 from agentsmith.config import RunLimits
-from agentsmith.domain.errors import MachineTrouble, told
+from agentsmith.domain.errors import MachineTrouble, describe
 from agentsmith.git import GuardShell
 from agentsmith.git.command import Git, Limits, check_version
 from agentsmith.guard import cgroups
-from agentsmith.guard.client import CommandNotStarted, Guard, User
+from agentsmith.guard.client import Command, CommandNotStarted, Guard, User
 from agentsmith.pipelines.disk import check_room
 from agentsmith.pipelines.record import FOLDER
 from agentsmith.pipelines.runner import confinement_for
@@ -39,29 +39,29 @@ _WITHIN: Final = 60.0
 
 
 class Machine:
-    """This machine, as its consumer knows it."""
+    """Whether this machine works, as its consumer knows."""
 
     def __init__(self, check: Check | None = None, *, first_pause: float = 2.0, longest_pause: float = 60.0) -> None:
-        """Without a check it is taken for well again after each pause."""
+        """Without a check it counts as well again after each pause."""
         self.trouble = ""
-        """Why nothing is taken; empty while all is well."""
+        """Why no work is taken; empty while all is well."""
         self._check = check
         self.first_pause, self.longest_pause = first_pause, longest_pause
         self._doubted, self._pause = check is not None, 0.0
 
     def broke(self, why: str) -> None:
-        """Something of ours broke: nothing is taken before a check has passed."""
+        """Something of ours broke: no work is taken before a check has passed."""
         if not self.trouble:
             log.error("this machine is in trouble; it takes no work until it has got over it", why=why)
         self.trouble, self._doubted = why, True
         self._pause = min(self.longest_pause, max(self.first_pause, self._pause * 2))
 
     def served(self) -> None:
-        """A run ended as runs do: what breaks next is another story."""
+        """A run ended by itself, so the pauses between checks begin small again."""
         self._pause = 0.0
 
     async def until_well(self, leaving: asyncio.Event) -> None:
-        """Return when nothing is in doubt, or when it no longer matters; looks ever more rarely."""
+        """Return when the machine is well, or `leaving` is set; the pauses between checks grow."""
         while self._doubted and not leaving.is_set():
             if self._pause:
                 with contextlib.suppress(TimeoutError):
@@ -73,7 +73,7 @@ class Machine:
                 async with asyncio.timeout(_WITHIN):
                     await (self._check or _nothing)()
             except Exception as error:
-                self.broke(told(error))
+                self.broke(describe(error))
                 continue
             if self.trouble and not self._doubted:  # a run that went on meanwhile may have broken too
                 log.info("this machine has got over its trouble and takes work again", was=self.trouble)
@@ -92,7 +92,7 @@ async def try_out(
     open_guard: Callable[..., Awaitable[Guard]] = Guard.open,
     git: bool = False,
 ) -> None:
-    """Do once, small, what every run does: folders, files, a cgroup, a guard, a command, and git if there is code."""
+    """Try what every run does: folders, files, a cgroup, a guard, a command, and git if there is code."""
     for base in (data_dir / WORKSPACES, data_dir / FOLDER):
         base.mkdir(parents=True, exist_ok=True, mode=0o700)
         place = Path(tempfile.mkdtemp(prefix=".check-", dir=base))
@@ -114,11 +114,11 @@ async def _run_something(
     guard = await open_guard(
         trusted_until=boottime() + _WITHIN,
         grace=0.0,
-        farewell=None,
+        release=None,
         **({"cgroup": cgroup} if cgroup is not None else {}),
     )
     try:
-        ended = await guard.run(
+        command = Command(
             ("/bin/sh", "-c", ":"),
             env={},
             cwd=Path("/"),
@@ -127,6 +127,7 @@ async def _run_something(
             timeout=_WITHIN,
             confinement=confinement_for(user, limits),
         )
+        ended = await guard.run(command)
         if ended.code != 0:
             raise MachineTrouble("a shell that has nothing to do fails here")
         if git:

@@ -7,6 +7,7 @@ from enum import IntEnum, StrEnum
 
 from agentsmith.config.conditions import State
 from agentsmith.domain.lifecycle import Status
+from agentsmith.domain.stop import StopReason
 
 
 class ExitCode(IntEnum):
@@ -83,12 +84,35 @@ def failed(note: str, *, output: str = "") -> StepEnd:
     return StepEnd(Verdict.FAILED, note, output)
 
 
+class OutcomeKind(StrEnum):
+    """Every way in which a run can end, in the words of log and record; a step's verdict may be one of them."""
+
+    STARTED = "started"
+    """It has not ended: the comment tells how it stands."""
+    SUCCEEDED = "succeeded"
+    NOTHING_CHANGED = "nothing changed"
+    STEP_FAILED = "step failed"
+    TIMED_OUT = Verdict.TIMED_OUT.value
+    STEP_STOPPED = Verdict.STOPPED.value
+    NOT_PERMITTED = Verdict.NOT_PERMITTED.value
+    BAD_CONFIGURATION = Verdict.BAD_CONFIGURATION.value
+    TRY_LATER = Verdict.TRY_LATER.value
+    QUESTION = Verdict.QUESTION.value
+    UNKNOWN_PIPELINE = "unknown pipeline"
+    ATTEMPTS_USED_UP = "attempts used up"
+    DELIVERIES_USED_UP = "deliveries used up"
+    GIVEN_BACK = "given back"
+    OUR_TROUBLE = "our own trouble"
+    CANCELLED = "cancelled"
+    WITHDRAWN = "withdrawn"
+
+
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Where the ticket goes from here. `word` stands in the log, `note` and `output` on the ticket."""
+    """Where the ticket goes from here. `note` and `output` stand on the ticket."""
 
     to: Status | None
-    word: str
+    kind: OutcomeKind
     note: str = ""
     wait: float | None = None
     """In how many seconds it is tried again, where it is."""
@@ -101,3 +125,10 @@ class Outcome:
     """Whether it came of trouble of our own."""
     question: str = ""
     """What a person is asked."""
+    stop: StopReason | None = None
+    """Why it was stopped, if it was."""
+
+    @property
+    def word(self) -> str:
+        """What log and record show: its kind, or in whose name it was stopped."""
+        return str(self.stop or self.kind)

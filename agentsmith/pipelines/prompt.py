@@ -1,8 +1,8 @@
 """The prompt of a coding agent: a template over the ticket and the run, in which strangers' words are marked as such.
 
-Whatever the template does with them, the ticket's texts and the last error come out between marks that nobody could
-know beforehand, and the first paragraph, which no template can leave out, says what the marks mean. None of their lines
-begins like one of a worker's, so a worker that prints its prompt says nothing by it.
+Whatever the template does with them, the ticket's texts and the last error are printed between marks that nobody can
+predict, and the first paragraph, which no template can leave out, says what the marks mean. None of their lines begins
+like one of a worker's lines that count, so a worker that prints its prompt sets nothing off.
 """
 
 from __future__ import annotations

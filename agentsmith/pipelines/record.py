@@ -35,7 +35,7 @@ _SECOND: Final = len("20261231-235959")
 
 @dataclass(slots=True)
 class StepRecord:
-    """One step of a run, from `waiting` over `running` to how it ended."""
+    """One step of a run: `waiting`, then `running`, then how it ended."""
 
     id: str
     name: str
@@ -81,7 +81,7 @@ class RunRecord:
     usage: dict[str, float] = field(default_factory=dict)
     artifacts: list[str] = field(default_factory=list)
     not_kept: list[str] = field(default_factory=list)
-    """Artifacts that were left, and why."""
+    """Artifacts that were not kept, and why."""
     warnings: list[str] = field(default_factory=list)
     """What whoever wrote the pipeline should mend; each once."""
     branch: str = ""
@@ -108,7 +108,7 @@ class RunRecord:
 
 
 class Recorder:
-    """Keeps the record of a live run; `on_change` hears of everything that people may want to see."""
+    """Keeps the record of a live run; `on_change` is called for every change that people may want to see."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""What the output of a coding agent tells: its session, what it used, and what it has to say to people.
+"""What is read from the output of a coding agent: its session, its usage, and its answer to people.
 
 Read apart (`apart.py`): the lines are as long as a worker likes, and the pattern may take its time with them. So
 nothing is imported here that takes long.
@@ -23,7 +23,7 @@ _SAFE_SESSION: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:-]{0,199}")
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """Where in its output an agent tells what; see `agents` in the configuration."""
+    """Where an agent's output has what; see `agents` in the configuration."""
 
     session: str | None = None
     answer: str | None = None
@@ -34,7 +34,7 @@ class Format:
 
 @dataclass(frozen=True, slots=True)
 class AgentReport:
-    """What the output of an agent tells."""
+    """What an agent reported in its output."""
 
     session: str = ""
     usage: Usage = field(default_factory=Usage)
@@ -46,9 +46,9 @@ class AgentReport:
         return cls(data["session"], Usage.of(data["usage"]), data["answer"])
 
 
-def read_output(told: Format, parts: Iterable[Path]) -> AgentReport:
-    """What the agent told in its output, which is in these files; never fails, whatever it printed."""
-    reading = _Reading(told)
+def read_output(form: Format, parts: Iterable[Path]) -> AgentReport:
+    """Read the report from the output, which is in these files; never fails, whatever the agent printed."""
+    reading = _Reading(form)
     try:
         for line in _lines(parts):
             reading.take(line)
@@ -75,10 +75,10 @@ def _lines(parts: Iterable[Path]) -> Iterator[bytes]:
 class _Reading:
     """One pass over the lines."""
 
-    def __init__(self, told: Format) -> None:
+    def __init__(self, form: Format) -> None:
         self.session, self.answer, self.usage = "", "", Usage()
-        self._format = told
-        self._pattern = re.compile(told.usage_pattern) if told.usage_pattern else None
+        self._format = form
+        self._pattern = re.compile(form.usage_pattern) if form.usage_pattern else None
 
     def take(self, line: bytes) -> None:
         if self._pattern is not None and (found := self._pattern.search(line.decode("utf-8", "replace"))):
@@ -91,10 +91,10 @@ class _Reading:
             return
         if (
             self._format.session
-            and isinstance(told := at(data, self._format.session), str)
-            and _SAFE_SESSION.fullmatch(told)
+            and isinstance(session := at(data, self._format.session), str)
+            and _SAFE_SESSION.fullmatch(session)
         ):
-            self.session = told
+            self.session = session
         if self._format.answer and isinstance(said := at(data, self._format.answer), str) and said.strip():
             self.answer = said.replace("\0", "")[:_LONGEST_ANSWER]
         values = {name: at(data, path) for name, path in self._format.usage.items()}

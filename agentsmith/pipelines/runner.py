@@ -9,35 +9,15 @@ from __future__ import annotations
 import math
 import os
 import pwd
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Final, Protocol
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Protocol
 
 from agentsmith.config import RunLimits
 from agentsmith.domain.errors import ConfigError
-from agentsmith.guard.client import Confinement, Exit, Guard, User
+from agentsmith.guard.client import TAIL, Command, Confinement, Exit, Guard, User
 
-TAIL: Final = 16 * 1024
-
-
-@dataclass(frozen=True, slots=True)
-class Command:
-    """What to run. `timeout` and `stall` are seconds; output goes to `log`: `log_limit` bytes, and its end.
-
-    With `report`, all of it goes to files of that name with `.0`, `.1`, … at their end too; see `Guard.run`.
-    """
-
-    argv: tuple[str, ...]
-    env: Mapping[str, str]
-    cwd: Path
-    log: Path
-    log_limit: int
-    timeout: float | None = None
-    stall: float | None = None
-    stdin: Path | None = None
-    tail_limit: int = TAIL
-    report: Path | None = None
+__all__ = ["TAIL", "Command", "ProcessRunner", "Runner", "confinement_for", "user_called"]
 
 
 class Runner(Protocol):
@@ -55,20 +35,7 @@ class ProcessRunner:
 
     async def run(self, command: Command, on_line: Callable[[str], None] | None = None) -> Exit:
         """See Runner."""
-        return await self._guard.run(
-            command.argv,
-            env=command.env,
-            cwd=command.cwd,
-            log=command.log,
-            log_limit=command.log_limit,
-            tail_limit=command.tail_limit,
-            timeout=command.timeout,
-            stall=command.stall,
-            stdin=command.stdin,
-            report=command.report,
-            confinement=self._confinement,
-            on_line=on_line,
-        )
+        return await self._guard.run(replace(command, confinement=self._confinement), on_line)
 
 
 def user_called(name: str | None) -> User | None:
@@ -91,7 +58,7 @@ def user_called(name: str | None) -> User | None:
 
 
 def confinement_for(user: User | None, limits: RunLimits) -> Confinement:
-    """What the run's cgroup does not see to; with one, it counts for all processes together, which is better."""
+    """Limits for each process, where no cgroup limits all of them together, which is better."""
     if limits.cgroup is not None:
         return Confinement(user)
     return Confinement(user, limits.memory, math.ceil(limits.cpus) if limits.cpus is not None else None)

@@ -54,7 +54,7 @@ def _compiled(source: str) -> Template:
 
 
 def render(source: str, values: Mapping[str, object]) -> str:
-    """The text that the template makes of the values; BadTemplate, and nothing else, when it cannot."""
+    """Render the template with the values; raises BadTemplate and nothing else."""
     if len(source) > LARGEST_SOURCE:
         raise BadTemplate(f"it is larger than {LARGEST_SOURCE // 1024} KiB")
     parts: list[str] = []

@@ -63,11 +63,11 @@ class Usage:
     @classmethod
     def of(cls, data: object) -> Usage:
         """The usage that a mapping tells; anything odd in it counts as nothing."""
-        told: dict[str, Any] = data if isinstance(data, dict) else {}
+        numbers: dict[str, Any] = data if isinstance(data, dict) else {}
         return cls(
-            int(number(told.get("input_tokens"))),
-            int(number(told.get("output_tokens"))),
-            number(told.get("cost_usd")),
+            int(number(numbers.get("input_tokens"))),
+            int(number(numbers.get("output_tokens"))),
+            number(numbers.get("cost_usd")),
         )
 
 
@@ -87,7 +87,7 @@ def number(value: object) -> float:
 
 @dataclass(slots=True)
 class Said:
-    """What the worker of one step has said so far; the last word counts, usage and artifacts add up."""
+    """What the worker of one step has said so far; the last value counts, usage and artifacts add up."""
 
     progress: str = ""
     question: str = ""
@@ -181,7 +181,7 @@ def one_line(text: str) -> str:
 
 
 def read_text(file: Path, *, limit: int) -> str:
-    """The beginning of a file that a worker had in its hands; empty when it is none, or something else than a file."""
+    """The beginning of a file that a worker could change; empty when there is no regular file."""
     try:
         with _open_file(file) as stream:
             return stream.read(limit).decode("utf-8", "replace").replace("\0", "")

@@ -42,7 +42,7 @@ _LONGEST_VARIABLE: Final = 100_000
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """What one run of a ticket leaves to the next on the same machine. Losing it costs nothing but a longer way."""
+    """What one run of a ticket leaves to the next on the same machine. Losing it costs only time."""
 
     previous_error: str = ""
     sessions: dict[str, str] = field(default_factory=dict)
@@ -91,7 +91,7 @@ class Workplace:
                 folder.chmod(0o711)
 
     def leave(self) -> None:
-        """The run uses the folders no more."""
+        """The run no longer uses the folders."""
         self.held.release()
 
     @property
@@ -131,7 +131,7 @@ class Workplace:
 
     @property
     def status_file(self) -> Path:
-        """Where a worker may write what it has to say."""
+        """The status file, for a worker that prefers it to lines of output."""
         return self.temporary / "status"
 
     @property
@@ -166,7 +166,7 @@ class Workplace:
         return Memory(error, {str(k): v for k, v in sessions.items() if isinstance(v, str)})
 
     def remember(self, memory: Memory) -> None:
-        """Leave this to the next run."""
+        """Write this for the next run."""
         part = self.ticket / "memory.part"
         with contextlib.suppress(OSError):
             part.write_text(json.dumps(asdict(memory)), errors="replace")

@@ -1,6 +1,7 @@
-"""What a guard runs once its consumer is gone and nothing of the run is left: give the lease back, by compare.
+"""The program that a guard runs once its consumer is gone and nothing of the run is left: it releases the lease.
 
-Reads one JSON document from standard input, so that no address with a password stands in a process list.
+Reads one JSON document from standard input, so that no address with a password stands in a process list. Guards of the
+release before this one write the same document.
 """
 
 from __future__ import annotations
@@ -14,15 +15,15 @@ from typing import Final
 from agentsmith import privacy
 from agentsmith.boottime import boottime
 from agentsmith.domain.ticket import TicketId
-from agentsmith.guard.client import Farewell
+from agentsmith.guard.client import LeaseRelease
 from agentsmith.store import AWAY, Key, LeaseTimes, RunLease, Store
 
 _KEEP_TRYING: Final = 100.0
 
 
-def farewell_for(lease: RunLease, *, url: str, namespace: str, times: LeaseTimes, lock_key: str) -> Farewell:
-    """The farewell that gives up `lease`."""
-    told = {
+def release_of(lease: RunLease, *, url: str, namespace: str, times: LeaseTimes, lock_key: str) -> LeaseRelease:
+    """How a guard releases `lease`."""
+    document = {
         "url": url,
         "namespace": namespace,
         "times": asdict(times),
@@ -30,17 +31,18 @@ def farewell_for(lease: RunLease, *, url: str, namespace: str, times: LeaseTimes
         "lease": lease.value,
         "lock": lock_key,
     }
-    return Farewell(argv=(sys.executable, "-m", "agentsmith.running.release_lease"), input=json.dumps(told))
+    return LeaseRelease(argv=(sys.executable, "-m", "agentsmith.running.release_lease"), input=json.dumps(document))
 
 
-async def _release(told: dict[str, object]) -> None:
-    times = LeaseTimes(**told["times"])  # type: ignore[arg-type]  # written by farewell_for
-    lease = RunLease.parse(TicketId(str(told["ticket"])), str(told["lease"]))
+async def release(document: dict[str, object]) -> None:
+    """Release the lease, by compare: one that somebody else has by now is left alone."""
+    times = LeaseTimes(**document["times"])  # type: ignore[arg-type]  # written by release_of
+    lease = RunLease.parse(TicketId(str(document["ticket"])), str(document["lease"]))
     give_up = boottime() + _KEEP_TRYING
-    async with Store(str(told["url"]), times=times, namespace=str(told["namespace"])) as store:
+    async with Store(str(document["url"]), times=times, namespace=str(document["namespace"])) as store:
         while boottime() < give_up:
             try:
-                await store.runs.release_dead(lease, lock_key=Key(str(told["lock"])))
+                await store.runs.release_dead(lease, lock_key=Key(str(document["lock"])))
             except AWAY as error:
                 await asyncio.sleep(store.outage.noticed(error))
             else:
@@ -48,9 +50,9 @@ async def _release(told: dict[str, object]) -> None:
 
 
 def main() -> None:
-    """Give back the lease that standard input describes."""
+    """Release the lease that standard input describes."""
     privacy.keep_to_ourselves()
-    asyncio.run(_release(json.load(sys.stdin)))
+    asyncio.run(release(json.load(sys.stdin)))
 
 
 if __name__ == "__main__":

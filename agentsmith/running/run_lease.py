@@ -1,4 +1,4 @@
-"""Keeping a run's lease: renewed in the background, trusted no longer than Redis grants it, and asked before writes."""
+"""Keeping a run's lease: renewed in the background, trusted no longer than Redis grants it, checked before writes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _RETRY: Final = 0.2
 
 
 class KeptLease:
-    """The lease of one run in its owner's hands; `on_lost` is called once, when it is no longer."""
+    """The lease of one run, as its owner keeps it; `on_lost` is called once, when it is lost."""
 
     def __init__(self, store: Store, acquired: Acquired, on_lost: Callable[[], None]) -> None:
         self.lease = acquired.lease
@@ -33,11 +33,11 @@ class KeptLease:
 
     @property
     def until(self) -> float:
-        """When the lease is trusted no more, on the boot-time clock: no write may last longer."""
+        """Until when the lease is trusted, on the boot-time clock: no write may last longer."""
         return self._trust.until
 
     def watch_over(self, guard: Guard) -> None:
-        """Let the guard know how long the run may go on."""
+        """Pass every renewal on to this guard."""
         self._guards.append(guard)
 
     def renew_now(self) -> None:

@@ -1,6 +1,6 @@
-"""Hearing: what people who may command said on a ticket since its worker asked, for the run that goes on with it.
+"""Why a run begins, with the answers that people wrote on its ticket since its worker asked a question.
 
-Only where a question stands are comments read at all; what others said, and what we wrote ourselves, is left out.
+Comments are read only where a question is open. Comments of people who may not command, and our own, are left out.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ log = structlog.get_logger()
 
 
 async def waking(store: Store, tracker: Tracker, ticket: Ticket, policy: Policy, reason: str) -> Wake:
-    """Why the run begins: with what people answered, if it asked; raises what may pass (TrackerError)."""
+    """Why the run begins, with the answers if it asked; a TrackerError that may pass is raised."""
     question = await store.questions.of(ticket.id)
     if question is None and reason == WakeReason.UNBLOCKED:
         question = await _recalled(tracker, ticket)
@@ -38,7 +38,7 @@ async def waking(store: Store, tracker: Tracker, ticket: Ticket, policy: Policy,
 
 
 async def _recalled(tracker: Tracker, ticket: Ticket) -> Question | None:
-    """What was asked, as our comment knows it: Redis forgot it since the ticket was claimed."""
+    """The question from our comment on the ticket: Redis lost it since the ticket was claimed."""
     sticky = await tracker.read_sticky(ticket)
     return Question.from_json(sticky.memo.question) if sticky is not None and sticky.memo is not None else None
 
@@ -60,7 +60,7 @@ async def _notes(tracker: Tracker, ticket: Ticket, question: Question, policy: P
 
 
 def _said(remark: Remark, me: Actor, prefix: str) -> str:
-    """What a comment tells the worker; of a command only what stands besides."""
+    """The text of a comment that is for the worker; of a command only what follows it."""
     command = command_in(remark.text, prefix)
     # On an account that we share with a person a command is the person's: we never write any.
     if remark.author.id == me.id and (command is None or remark.author.bot):

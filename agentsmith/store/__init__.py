@@ -34,7 +34,6 @@ from agentsmith.store.queue import Queue
 from agentsmith.store.refusals import Refusal
 from agentsmith.store.run_lease import Acquired, NotAcquired, RunLease, Settled
 from agentsmith.store.runs import Runs
-from agentsmith.store.scripts.presence import TAKEN_OVER
 from agentsmith.store.scripts.queue import Pushed
 from agentsmith.store.scripts.seen_commands import Seen
 from agentsmith.store.signals import Signals
@@ -42,7 +41,6 @@ from agentsmith.store.store import LeaseTimes, Store
 
 __all__ = [
     "AWAY",
-    "TAKEN_OVER",
     "Acquired",
     "Begun",
     "Cycle",

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
+from agentsmith.domain.stop import StopReason
 from agentsmith.domain.ticket import TicketId
 from agentsmith.store.keys import Keys
 from agentsmith.store.redis_commands import Commands
@@ -60,7 +61,7 @@ class Tick:
 
     epoch: str
     """Changes when Redis was restarted or emptied: then put back what you hold."""
-    stops: dict[TicketId, str]
+    stops: dict[TicketId, StopReason]
     """Runs that are to stop, and why: somebody asked for it, or took the ticket over."""
 
 
@@ -85,7 +86,9 @@ class Presence:
             settle=self._settle_ms,
             mine=list(running.values()),
         ).on(self._redis)
-        return Tick(answer.epoch, {t: stop for t, stop in zip(running, answer.stops, strict=True) if stop})
+        return Tick(
+            answer.epoch, {t: StopReason.from_wire(stop) for t, stop in zip(running, answer.stops, strict=True) if stop}
+        )
 
     async def leave(self, process: str) -> None:
         """The process ends and holds nothing any more."""

@@ -11,6 +11,7 @@ from agentsmith.boottime import boottime
 from agentsmith.domain.facts import Life
 from agentsmith.domain.intent import Intent
 from agentsmith.domain.request import PipelineRequest
+from agentsmith.domain.stop import StopReason
 from agentsmith.domain.ticket import TicketId
 from agentsmith.store.dead_letters import DeadLetter
 from agentsmith.store.intents import flat_fields
@@ -253,7 +254,7 @@ class Runs:
             heartbeat=k.heartbeat(ticket), running=k.running, suspects=k.suspects, released=k.released, ticket=ticket
         ).on(self._redis)
 
-    async def request_stop(self, ticket: TicketId, reason: str) -> bool:
+    async def request_stop(self, ticket: TicketId, reason: StopReason) -> bool:
         """Ask whoever runs the ticket to stop; it stands until the run ended. False when it has ended already."""
         k = self._keys
         return await scripts.RequestStop(
@@ -264,12 +265,13 @@ class Runs:
             ended=k.ended(ticket),
             fence=k.fence(ticket),
             ticket=ticket,
-            reason=reason,
+            reason=reason.to_wire(),
         ).on(self._redis)
 
-    async def stop_requested(self, ticket: TicketId) -> str | None:
+    async def stop_requested(self, ticket: TicketId) -> StopReason | None:
         """The reason why the ticket's run is to stop, if somebody asked."""
-        return await self._redis.get(self._keys.stop(ticket))
+        reason = await self._redis.get(self._keys.stop(ticket))
+        return StopReason.from_wire(reason) if reason else None
 
     async def withdraw_stop(self, ticket: TicketId) -> None:
         """There is nothing (any more) that could be stopped."""

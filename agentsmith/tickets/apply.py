@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from dataclasses import dataclass, replace
-from typing import Final, assert_never
+from typing import assert_never
 
 import structlog
 
@@ -40,6 +40,7 @@ from agentsmith.domain.lifecycle import Edge, Owner, Status, edge
 from agentsmith.domain.outcomes import Cancelled, Deferred, LookOutcome, NothingToDo, Rejected, Stopping
 from agentsmith.domain.request import MalformedRequest, PipelineRequest
 from agentsmith.domain.signal import Taken
+from agentsmith.domain.stop import StopKind, StopReason
 from agentsmith.domain.ticket import Ticket
 from agentsmith.store import DeadLetter, Pushed, Store
 from agentsmith.tickets.claiming import Claiming, turned_away
@@ -51,8 +52,6 @@ from agentsmith.tickets.remembered import Remembered
 from agentsmith.tickets.requests import new_request, new_run_id
 
 log = structlog.get_logger()
-
-WITHDRAWN: Final = "withdrawn: "
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +87,7 @@ class Applying:
                 await self.publisher.note_follow_up(case.tracker, ticket, by, lock=case.lock)
                 return NothingToDo(why)
             case Stop(why=why):
-                await self.store.runs.request_stop(ticket.id, f"{WITHDRAWN}{why}")
+                await self.store.runs.request_stop(ticket.id, StopReason(StopKind.WITHDRAWN, why))
                 return NothingToDo(f"it is running, and was asked to stop: {why}")
             case StopAsCancelled(reason=reason):
                 return await self._stop_as_cancelled(case, reason)
@@ -141,25 +140,24 @@ class Applying:
             await self.publisher.publish(intent, lock=case.lock, ticket=case.ticket)
         return NothingToDo("its decided outcome was published")
 
-    async def _stop_as_cancelled(self, case: Case, reason: str) -> LookOutcome:
+    async def _stop_as_cancelled(self, case: Case, reason: StopReason) -> LookOutcome:
         await self.store.runs.withdraw_follow_up(case.ticket.id)
         if await self.store.runs.request_stop(case.ticket.id, reason):
-            return Stopping(reason)
+            return Stopping(str(reason))
         return NothingToDo("it ended in this very moment")
 
     async def _unqueue(self, case: Case, wish: Wish, action: Unqueue) -> LookOutcome:
-        cancelled = isinstance(wish, Cancel)
-        run = await self._waiting_run(case) if cancelled else NO_RUN
+        run = await self._waiting_run(case) if isinstance(wish, Cancel) else NO_RUN
         outcome = action.outcome
         intent = self.recording.intent(case, action.edge, outcome, run=run, note=action.note)
         # The word says whether a consumer was faster.
         word = await self.recording.record_and_publish(intent, case, unqueue=True)
         if word == "decided":
-            return Cancelled(outcome) if cancelled else NothingToDo(outcome)
-        if cancelled:
-            return await self._stop_as_cancelled(case, outcome)
+            return Cancelled(outcome) if isinstance(wish, Cancel) else NothingToDo(outcome)
+        if isinstance(wish, Cancel):
+            return await self._stop_as_cancelled(case, wish.reason)
         if word in ("in-flight", "leased"):
-            await self.store.runs.request_stop(case.ticket.id, f"{WITHDRAWN}{outcome}")
+            await self.store.runs.request_stop(case.ticket.id, StopReason(StopKind.WITHDRAWN, outcome))
             return NothingToDo(outcome)
         return Deferred(f"not withdrawn yet: {word}", self.rules.in_force.retry_backoff)
 

@@ -67,7 +67,7 @@ async def known(store: Store, ticket: TicketId, tracker: str = "") -> Known:
         await store.intents.last_published(ticket),
         await store.looks.of(ticket),
         decided,
-        await store.runs.stop_requested(ticket),
+        str(stop) if (stop := await store.runs.stop_requested(ticket)) else None,
         tuple(refusal for refusal in await store.refusals.standing() if refusal.tracker == tracker),
     )
 

@@ -21,6 +21,7 @@ from agentsmith.domain.lifecycle import resolve
 from agentsmith.domain.outcomes import Deferred, LookOutcome, NothingToDo, Rejected, WouldClaim
 from agentsmith.domain.rules import ClaimRules
 from agentsmith.domain.signal import Signal, SignalKind, Taken
+from agentsmith.domain.stop import StopReason
 from agentsmith.domain.ticket import Ticket, TicketId
 from agentsmith.domain.tracker import Tracker
 from agentsmith.domain.vetting import Pin
@@ -180,7 +181,7 @@ class Looks:
                 return
             await self._look(await self._facts.begin(tracker, seen, lock), Due())
 
-    async def cancel(self, tracker: Tracker, ticket: Ticket, reason: str, lock: Lease) -> LookOutcome:
+    async def cancel(self, tracker: Tracker, ticket: Ticket, reason: StopReason, lock: Lease) -> LookOutcome:
         """Take a ticket that was just read under its lock off the queue, or ask its run to stop."""
         return (await self._look(await self._facts.begin(tracker, ticket, lock), Cancel(reason))).outcome
 

@@ -23,6 +23,7 @@ import redis.asyncio
 import yaml
 
 from agentsmith.config import Config, load
+from agentsmith.guard import processes
 from agentsmith.guard import program as guard
 from agentsmith.trackers import registry
 from tests.chaos import work
@@ -136,7 +137,7 @@ class Arena:
     def descendants(self, pid: int) -> list[int]:
         """Every process below this one: the guards and the work of a consumer."""
         below: dict[int, list[int]] = {}
-        for child, (parent, _) in guard.process_table().items():
+        for child, (parent, _) in processes.process_table().items():
             below.setdefault(parent, []).append(child)
         found, unseen = [], [pid]
         while unseen:

@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final, Self
 
-from agentsmith.guard.program import process_table, session_of
+from agentsmith.guard.processes import process_table, session_of
 from tests.e2e.faulty_daemon import Plan
 from tests.support.wait import slowly, wait_until
 

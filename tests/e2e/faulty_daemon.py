@@ -28,7 +28,7 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
@@ -42,20 +42,19 @@ import agentsmith.cli.app
 import agentsmith.cli.up
 import agentsmith.daemon.build
 import agentsmith.daemon.process
-import agentsmith.running.run
+import agentsmith.running.start
 import agentsmith.store.store
 import agentsmith.tickets.lock
 from agentsmith.config.models import for_platforms
 from agentsmith.guard import program as guard_program
-from agentsmith.guard import spawn as posting
-from agentsmith.guard import spawner as barracks_program
-from agentsmith.guard.client import Exit, Farewell, Guard
-from agentsmith.guard.program import prctl
+from agentsmith.guard import spawn, spawner
+from agentsmith.guard.client import Command, Exit, Guard, LeaseRelease
+from agentsmith.guard.processes import prctl
 from agentsmith.intake.signals import Intake
-from agentsmith.running import release_lease as farewell
+from agentsmith.running import release_lease
 from agentsmith.running.consumer import Consumer
+from agentsmith.running.context import RunContext
 from agentsmith.running.run_lease import KeptLease
-from agentsmith.running.run_work import RunContext
 from agentsmith.store.redis_commands import Commands
 from agentsmith.store.scripting import Script
 from agentsmith.store.signals import Signals
@@ -64,12 +63,12 @@ from agentsmith.trackers import forges, registry
 from agentsmith.trackers.http import open_http
 from agentsmith.trackers.local.database import Database
 from agentsmith.trackers.local.tracker import LocalTracker
-from tests.e2e import shared_barracks
+from tests.e2e import shared_spawner
 from tests.support.scripts import name_of
 from tests.support.wait import wait_until
 
 _PDEATHSIG: Final = 1
-_FAREWELL_CALL: Final = Path(__file__).with_name("farewell_call.py")
+_RELEASE_CALL: Final = Path(__file__).with_name("release_call.py")
 _TRACKER_CALLS: Final = ("get", "move", "tidy", "read_sticky", "write_sticky", "history")
 _NOT_COUNTED: Final = ("eval", "evalsha", "info", "ping", "aclose")
 """Scripts are counted where they have a name; the others ask nothing about a ticket."""
@@ -249,17 +248,17 @@ class Steps:
             await steps.passed("guard.open")
             return guard
 
-        async def run(guard: Guard, *args: Any, **how: Any) -> Exit:
-            if "AGENTSMITH_RUN_ID" not in how["env"]:
-                return await ran(guard, *args, **how)  # the machine is tried out
-            running = folder / f"running-{how['env']['AGENTSMITH_RUN_ID']}"
-            command = asyncio.create_task(ran(guard, *args, **how))
+        async def run(guard: Guard, command: Command, on_line: Any = None) -> Exit:
+            if "AGENTSMITH_RUN_ID" not in command.env:
+                return await ran(guard, command, on_line)  # the machine is tried out
+            running = folder / f"running-{command.env['AGENTSMITH_RUN_ID']}"
+            working = asyncio.create_task(ran(guard, command, on_line))
             try:
-                await wait_until(lambda: running.exists() or command.done(), what="the command to run", within=60)
+                await wait_until(lambda: running.exists() or working.done(), what="the command to run", within=60)
                 await steps.passed(RUNNING)
             except asyncio.CancelledError:
-                command.cancel()
-            ended = await command
+                working.cancel()
+            ended = await working
             await steps.passed("guard.run")
             return ended
 
@@ -282,8 +281,8 @@ class _Pretender:
     def __init__(self, file: str) -> None:
         self._file = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
 
-    async def run(self, _argv: object, *, env: Mapping[str, str], **_: object) -> Exit:
-        told = (env[f"AGENTSMITH_{name}"] for name in ("TICKET_KEY", "RUN_ID", "ATTEMPT"))
+    async def run(self, command: Command, _on_line: object = None) -> Exit:
+        told = (command.env[f"AGENTSMITH_{name}"] for name in ("TICKET_KEY", "RUN_ID", "ATTEMPT"))
         os.write(self._file, f"{' '.join(told)}\n".encode())
         return Exit(0, signal=None, timed_out=False, stopped=None, tail="", truncated=False, duration=0.0)
 
@@ -306,8 +305,8 @@ class Nursery:
     def __init__(self, prepare: Callable[[dict[str, Any]], None], *, lend: bool = False) -> None:
         """`prepare` does to a daemon that was just forked whatever an order asks for, before it begins.
 
-        With `lend`, daemons get their barracks and farewells as forks of warm processes too. Those are then no
-        descendants of their daemon.
+        With `lend`, daemons get their spawner, and what releases a lease, as forks of warm processes too. Those are
+        then no descendants of their daemon.
         """
         self._prepare = prepare
         self._lender = _Lender() if lend else None
@@ -320,7 +319,7 @@ class Nursery:
         self._selector.register(0, selectors.EVENT_READ)
         self._selector.register(ear, selectors.EVENT_READ)
         if self._lender is not None:
-            self._selector.register(self._lender.farewells, selectors.EVENT_READ)
+            self._selector.register(self._lender.releases, selectors.EVENT_READ)
         self._unread = b""
 
     def serve(self) -> None:
@@ -328,8 +327,8 @@ class Nursery:
         while True:
             ready = {int(key.fd) for key, _ in self._selector.select()}
             for fd in ready - {0}:
-                if self._lender is not None and fd == self._lender.farewells.fileno():
-                    self._lender.say_farewell()
+                if self._lender is not None and fd == self._lender.releases.fileno():
+                    self._lender.release()
                 else:
                     os.read(fd, 65536)
             if 0 in ready and not self._listen():
@@ -367,7 +366,7 @@ class Nursery:
             while (found := os.waitpid(-1, os.WNOHANG | os.WUNTRACED | os.WCONTINUED)) != (0, 0):
                 pid, status = found
                 if pid not in self._numbers:
-                    continue  # who said a farewell
+                    continue  # who released a lease
                 if os.WIFSTOPPED(status) or os.WIFCONTINUED(status):
                     self._tell("stopped" if os.WIFSTOPPED(status) else "continued", pid)
                 else:
@@ -383,35 +382,35 @@ class _Lender:
     """Has ready what most daemons of tests need once, and what costs more to start than all that they do."""
 
     def __init__(self) -> None:
-        self._barracks = shared_barracks.Barracks(barracks_program.__file__, guard_program.__file__)
-        self._address = f"agentsmith-farewells-{os.getpid()}"
-        self.farewells = socket.socket(socket.AF_UNIX)
-        self.farewells.bind("\0" + self._address)
-        self.farewells.listen(64)
+        self._spawner = shared_spawner.Spawner(spawner.__file__, guard_program.__file__)
+        self._address = f"agentsmith-releases-{os.getpid()}"
+        self.releases = socket.socket(socket.AF_UNIX)
+        self.releases.bind("\0" + self._address)
+        self.releases.listen(64)
 
     def lend(self) -> None:
         """Let this daemon, which was just forked, use it."""
-        argv = (sys.executable, "-I", "-S", str(_FAREWELL_CALL), self._address)
+        argv = (sys.executable, "-I", "-S", str(_RELEASE_CALL), self._address)
 
-        def farewell_for(*args: Any, **named: Any) -> Farewell:
-            return Farewell(argv, farewell.farewell_for(*args, **named).input)
+        def release_of(*args: Any, **named: Any) -> LeaseRelease:
+            return LeaseRelease(argv, release_lease.release_of(*args, **named).input)
 
         for owner, name, value in (
-            (posting, "begin", self._barracks.begin),
-            (agentsmith.running.run, "farewell_for", farewell_for),
+            (spawn, "start_spawner", self._spawner.start),
+            (agentsmith.running.start, "release_of", release_of),
         ):
             setattr(owner, name, value)
 
-    def say_farewell(self) -> None:
-        """Say the farewell that somebody asks for, in a process of its own."""
-        line, _ = self.farewells.accept()
+    def release(self) -> None:
+        """Release the lease that somebody asks for, in a process of its own."""
+        line, _ = self.releases.accept()
         with line:
             if os.fork() == 0:
                 try:
-                    for fd in (1, 2):  # the guard lets nobody hear a farewell, and events go to the first of them
+                    for fd in (1, 2):  # the guard shows nobody what it prints, and events go to the first of them
                         os.dup2(os.open(os.devnull, os.O_WRONLY), fd)
                     told = b"".join(iter(lambda: line.recv(65536), b""))
-                    asyncio.run(farewell._release(json.loads(told)))
+                    asyncio.run(release_lease.release(json.loads(told)))
                 finally:
                     os._exit(0)
 

@@ -14,6 +14,7 @@ import pytest
 
 from agentsmith.boottime import boottime
 from agentsmith.config import Config
+from agentsmith.domain.stop import StopReason
 from tests.e2e.daemons import DaemonProcess, Daemons
 from tests.e2e.place import FOREIGN, WITHIN, Place
 from tests.support.embedded import servers_of
@@ -115,7 +116,7 @@ async def test_P5_the_ticket_of_a_lost_host_is_back_after_its_lease_and_two_look
     await place.open_tickets()
     await place.works()
     lease = place.loaded().lease
-    # The host goes as a whole: all stand still before the first is gone, so nobody is left to say farewell.
+    # The host goes as a whole: all stand still before the first is gone, so nobody is left to release the lease.
     consumer.send(signal.SIGSTOP)
     await consumer.stopped()
     lost = boottime()
@@ -394,7 +395,7 @@ async def test_cancel_ends_all_processes_of_a_run_within_two_seconds_and_the_gra
         await place.works(runs=int(key))
         async with place.store() as store:
             asked = boottime()
-            await store.runs.request_stop(place.ticket_id(key), "cancelled by mona")
+            await store.runs.request_stop(place.ticket_id(key), StopReason.cancelled_by("mona"))
             await wait_until(place.nobody_works, what="every process to be gone", within=WITHIN)
             took = boottime() - asked
             await wait_until(shows(place, "failed", key), what="the label to say failed", within=WITHIN)

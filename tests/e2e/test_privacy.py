@@ -39,7 +39,7 @@ print("ABOVE", ours)
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux has it")
 def test_no_process_of_ours_shows_a_secret(tmp_path: Path) -> None:
-    """A real one, with its own server, barracks and guard; steps walk through every process that there is."""
+    """A real one, with its own server, spawner and guard; steps walk through every process that there is."""
     environ = {
         **privacy.bare(),
         "PYTHONPATH": str(ROOT.parent),
@@ -58,7 +58,7 @@ def test_no_process_of_ours_shows_a_secret(tmp_path: Path) -> None:
     smith("ticket", "new", "--title", "Look around")
     said = smith("run", "1", "--", sys.executable, "-c", LOOK)
     assert "SEEN []" in said
-    # Guard, keeper, barracks and the process itself were among them.
+    # Guard, supervisor, spawner and the process itself were among them.
     assert int(said.partition("ABOVE ")[2].split()[0]) >= 3
 
 

@@ -6,14 +6,16 @@ import asyncio
 import contextlib
 import json
 import signal
+import sys
 from collections.abc import AsyncIterator
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 from redis.exceptions import RedisError, ResponseError
 
 from agentsmith.cli.status import gather
-from agentsmith.running import release_lease as farewell
+from agentsmith.running import release_lease
 from tests.e2e.daemons import DaemonProcess, Daemons
 from tests.e2e.place import WITHIN, Place
 from tests.e2e.test_daemon import STEADY
@@ -102,13 +104,32 @@ async def test_no_refusal_ends_a_process_or_a_run(
         assert await each.ended() == 0
 
 
+async def test_a_guard_of_the_release_before_this_one_releases_its_lease_by_the_name_it_knows(
+    private_server: PrivateServer, tmp_path: Path
+) -> None:
+    """It was told the program and the document when its run began, and runs both after an upgrade."""
+    server = private_server()
+    async with Place(tmp_path, server.url).store() as store:
+        lease, _ = await begin(store)
+        document = {
+            "url": server.url, "namespace": "agentsmith", "times": asdict(TIMES),
+            "ticket": lease.ticket, "lease": lease.value, "lock": "lock",
+        }  # fmt: skip
+        releasing = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "agentsmith.farewell", stdin=asyncio.subprocess.PIPE
+        )
+        await releasing.communicate(json.dumps(document).encode())
+        assert releasing.returncode == 0
+        assert lease.ticket in await store.runs.released()
+
+
 async def test_the_guards_release_waits_for_a_redis_that_refuses(private_server: PrivateServer, tmp_path: Path) -> None:
     server = private_server()
     async with Place(tmp_path, server.url).store() as store:
         lease, _ = await begin(store)
         server.command("CONFIG", "SET", "min-replicas-to-write", "1")
-        said = farewell.farewell_for(lease, url=server.url, namespace="agentsmith", times=TIMES, lock_key="lock")
-        releasing = asyncio.create_task(farewell._release(json.loads(said.input)))
+        release = release_lease.release_of(lease, url=server.url, namespace="agentsmith", times=TIMES, lock_key="lock")
+        releasing = asyncio.create_task(release_lease.release(json.loads(release.input)))
 
         async def refused() -> bool:
             return "errorstat_NOREPLICAS" in await store.redis.info("errorstats")

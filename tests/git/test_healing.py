@@ -30,7 +30,7 @@ import asyncio, json, pathlib, sys
 from dataclasses import replace
 from agentsmith.boottime import boottime
 from agentsmith.domain.forge import GitCredential
-from agentsmith.git import GuardShell, open_checkout
+from agentsmith.git import CheckoutPlan, GuardShell, open_checkout
 from agentsmith.guard.client import Guard
 from tests.support.git_bench import QUICK, FakeForge, write_files
 
@@ -41,12 +41,12 @@ async def main():
     plan = json.loads(sys.argv[1])
     root = pathlib.Path(plan["root"])
     forge = FakeForge(plan["url"], GitCredential(*plan["credential"]) if plan["credential"] else None)
-    guard = await Guard.open(trusted_until=boottime() + 120, grace=0.1, farewell=None)
-    checkout = await open_checkout(
-        forge, root=root, workspace=root / "workspaces" / plan["workspace"], branch=plan["branch"], base=None,
-        shell=GuardShell(guard, pathlib.Path(plan["scratch"])),
+    guard = await Guard.open(trusted_until=boottime() + 120, grace=0.1, release=None)
+    wanted = CheckoutPlan(
+        root, root / "workspaces" / plan["workspace"], plan["branch"],
         bounds=replace(QUICK, stall=60.0, network=120.0, lock=120.0),
     )
+    checkout = await open_checkout(forge, GuardShell(guard, pathlib.Path(plan["scratch"])), wanted)
     if plan["work"]:
         write_files(checkout.path, plan["work"])
         pathlib.Path(plan["armed"]).touch()

@@ -79,8 +79,8 @@ class Actor:
         self.name = name
         self.alive = True
         self.cut_off = False
-        self.farewells = True
-        """Whether its guards get to say farewell; not if the whole host is lost."""
+        self.releases = True
+        """Whether its guards get to release the lease; not if the whole host is lost."""
         self.arm: Arm | None = None
         self.may_take = asyncio.Event()
         """Set to let a blocking take go on; the model decides when a signal or a request is taken."""

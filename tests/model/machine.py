@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, precondition, rule
 
 from agentsmith.domain.lifecycle import Status
+from agentsmith.domain.stop import StopReason
 from tests.model.actors import IN_THE_MODEL, Actor, Arm, Fault
 from tests.model.tracker import TRIGGER, Flavour
 from tests.model.world import CONSUMERS, EVERYBODY, INTAKES, KEEPERS, Bench, World
@@ -164,7 +165,7 @@ class Lifecycle(RuleBasedStateMachine):
             case Act.RETRY:
                 world.do(world.retry(ticket))
             case Act.CANCEL if world.floor.alive(world.board.pages[ticket].id):
-                world.do(world.store.runs.request_stop(world.board.pages[ticket].id, "cancelled by mona"))
+                world.do(world.store.runs.request_stop(world.board.pages[ticket].id, StopReason.cancelled_by("mona")))
         self._judge()
 
     # ---- work
@@ -321,7 +322,7 @@ class Lifecycle(RuleBasedStateMachine):
     def land(self) -> None:
         self._do(self.world.land())
 
-    @precondition(lambda self: self.world.floor.farewells)
+    @precondition(lambda self: self.world.floor.releases)
     @rule()
-    def farewell(self) -> None:
-        self._do(self.world.farewell(self.world.floor.farewells[0]))
+    def release(self) -> None:
+        self._do(self.world.release(self.world.floor.releases[0]))

@@ -1,7 +1,7 @@
 """Workers in place of processes: a guard that keeps its word, and children that live until the model ends them.
 
 A guard is a process of its own. It goes on while its consumer is paused or dead, ends the children when the trust
-window closes or the consumer is gone, and says farewell to Redis afterwards: at once, late, or never.
+window closes or the consumer is gone, and releases the lease in Redis afterwards: at once, late, or never.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from agentsmith.domain.ticket import TicketId
-from agentsmith.guard.client import Exit, Farewell, Guard, GuardDied
+from agentsmith.guard.client import Command, Exit, Guard, GuardDied, LeaseRelease
 from agentsmith.store import RunLease
 from tests.model.actors import Actor
 
@@ -39,8 +39,8 @@ class Child:
 class ModelGuard:
     """Stands in for `Guard`; `Floor` knows them all."""
 
-    def __init__(self, floor: Floor, actor: Actor, trusted_until: float, farewell: Farewell) -> None:
-        told = json.loads(farewell.input)
+    def __init__(self, floor: Floor, actor: Actor, trusted_until: float, release: LeaseRelease) -> None:
+        told = json.loads(release.input)
         self.actor = actor
         self.lease = RunLease.parse(TicketId(told["ticket"]), told["lease"])
         self.lock_key = str(told["lock"])
@@ -49,10 +49,11 @@ class ModelGuard:
         self.over = False
         self._floor = floor
 
-    async def run(self, _argv: object, *, env: dict[str, str], **_: object) -> Exit:
+    async def run(self, command: Command, _on_line: object = None) -> Exit:
         """Work until the model says how it ended."""
         if self.over:
             raise GuardDied("the guard is gone")
+        env = command.env
         ticket = TicketId(env["AGENTSMITH_TICKET_ID"])
         done: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         run, title = env["AGENTSMITH_RUN_ID"], env["AGENTSMITH_TICKET_TITLE"]
@@ -104,18 +105,18 @@ class Floor:
         self.say, self._on_start = say, on_start
         self.guards: list[ModelGuard] = []
         self.children: list[Child] = []
-        self.farewells: list[ModelGuard] = []
+        self.releases: list[ModelGuard] = []
         """Guards that have ended their children and not yet told Redis."""
         self.asleep: Callable[[Child], bool] = lambda _: False
 
     def open_for(self, actor: Actor) -> Callable[..., Any]:
         """What `RunContext.open_guard` is for this process."""
 
-        async def open_guard(*, trusted_until: float, grace: float, farewell: Farewell | None) -> Guard:
+        async def open_guard(*, trusted_until: float, grace: float, release: LeaseRelease | None) -> Guard:
             del grace
-            assert farewell is not None
+            assert release is not None
             await actor.checkpoint("guard.open")
-            guard = ModelGuard(self, actor, trusted_until, farewell)
+            guard = ModelGuard(self, actor, trusted_until, release)
             self.guards.append(guard)
             return cast(Guard, guard)
 
@@ -150,5 +151,5 @@ class Floor:
                 guard.leave("the trust window closed")
             else:
                 continue
-            if guard.actor.farewells:
-                self.farewells.append(guard)
+            if guard.actor.releases:
+                self.releases.append(guard)

@@ -233,9 +233,9 @@ class World:
         return self.agents[name].actor
 
     async def kill(self, name: str, *, host: bool) -> None:
-        """Kill -9; with the host its guards go too, and nobody says farewell."""
+        """Kill -9; with the host its guards go too, and nobody releases the lease."""
         actor = self.actor(name)
-        actor.farewells = not host
+        actor.releases = not host
         actor.kill()
         if host:
             self.floor.act(self.clock.now)
@@ -295,20 +295,20 @@ class World:
     async def step(self) -> None:
         """Eight seconds pass for everybody."""
         await self.line.send(lambda redis: redis.eval(AGE, 0, self._bench.namespace, round(STEP * 1000)))
-        waiting = list(self.floor.farewells)
+        waiting = list(self.floor.releases)
         self.clock.now += STEP
         # Guards look at the clock all the time: they are quicker than anybody who only now wakes up.
         self.floor.act(self.clock.now)
         await self.quiet()
         for guard in waiting:
-            await self.farewell(guard)
+            await self.release(guard)
 
-    async def farewell(self, guard: Any) -> None:
+    async def release(self, guard: Any) -> None:
         """A guard gets through to Redis at last."""
-        if guard in self.floor.farewells:
-            self.floor.farewells.remove(guard)
+        if guard in self.floor.releases:
+            self.floor.releases.remove(guard)
             said = await self.store.runs.release_dead(guard.lease, lock_key=guard.lock_key)
-            self.say(f"farewell of the guard under {guard.actor} for {guard.lease.ticket}: {said}")
+            self.say(f"release by the guard under {guard.actor} for {guard.lease.ticket}: {said}")
             await self.quiet()
 
     async def flush(self) -> None:
@@ -428,8 +428,8 @@ class World:
             await self.land()
         self.floor.act(self.clock.now)
         await self.quiet()
-        for guard in list(self.floor.farewells):
-            await self.farewell(guard)
+        for guard in list(self.floor.releases):
+            await self.release(guard)
         wrong: list[str] = []
         for _ in range(_MAX_ROUNDS):
             await self.step()

@@ -9,6 +9,7 @@ from typing import Final
 
 from agentsmith.domain.facts import IN_HAND, Cancel, Due, Fact, Facts, Life, Look, Repair, Retry, RunNow, Wish
 from agentsmith.domain.lifecycle import Status
+from agentsmith.domain.stop import StopReason
 from tests.support.decisions import FEW_LABELS, Way, every_way
 
 PAGE: Final = Path(__file__).parents[2] / "docs" / "decisions.md"
@@ -37,7 +38,7 @@ _TITLES: Final[dict[Wish, tuple[str, str]]] = {
         "A person runs it here and now",
         "`agentsmith run`: as for a hint, but the gate of the trigger is open.",
     ),
-    Cancel("cancelled by mona"): ("A person says cancel", "On the command line or in a comment."),
+    Cancel(StopReason.cancelled_by("mona")): ("A person says cancel", "On the command line or in a comment."),
     Repair(): ("Housekeeping found nobody who has it", "The stale detector, the reconciler, or a run that was let go."),
     Due(): ("A time has come", "A ticket was parked until then."),
 }

@@ -16,6 +16,7 @@ from agentsmith.config import Agent, Duration
 from agentsmith.domain.errors import TrackerUnavailable
 from agentsmith.domain.forge import EmptyRepository, NoPullRequests, PullRequest, WantedPullRequest
 from agentsmith.domain.lifecycle import Status
+from agentsmith.domain.stop import StopKind, StopReason
 from agentsmith.domain.ticket import Ticket
 from agentsmith.domain.tracker import Move, MoveOutcome
 from agentsmith.pipelines import apart
@@ -287,8 +288,8 @@ async def _until(code: CodeWorld, key: str, wanted: frozenset[Status]) -> None:
     await wait_until(there, what=f"the label {sorted(wanted)}")
 
 
-@pytest.mark.parametrize("reason", ["cancelled by mona", "withdrawn: the trigger was removed"])
-async def test_a_stopped_run_saves_its_work(opened: Open, tmp_path: Path, serving: Serve, reason: str) -> None:
+@pytest.mark.parametrize("reason", [StopReason.cancelled_by("mona"), StopReason.withdrawn(open_=True)], ids=str)
+async def test_a_stopped_run_saves_its_work(opened: Open, tmp_path: Path, serving: Serve, reason: StopReason) -> None:
     async with opened(["checkout", {"run": f"echo x > work.txt; touch {tmp_path}/started; sleep 60"}]) as code:
         key = await code.world.open_ticket()
         await code.world.claim(key)
@@ -296,7 +297,7 @@ async def test_a_stopped_run_saves_its_work(opened: Open, tmp_path: Path, servin
         await wait_until((tmp_path / "started").exists, what="the step to run")
         consumer = code.world.consumer
         consumer.stop_runs({code.world.ticket_id(key): reason}, asked=consumer.running)
-        await _until(code, key, frozenset({Status.FAILED} if reason.startswith("cancelled") else ()))
+        await _until(code, key, frozenset({Status.FAILED} if reason.kind is StopKind.CANCELLED else ()))
         assert code.content(key, "work.txt") == "x"
 
 

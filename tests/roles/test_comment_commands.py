@@ -13,6 +13,7 @@ from agentsmith.domain.gates import Gate
 from agentsmith.domain.lifecycle import Status
 from agentsmith.domain.outcomes import Deferred, LookOutcome, NothingToDo, Rejected, WouldClaim
 from agentsmith.domain.signal import Signal, SignalKind
+from agentsmith.domain.stop import StopReason
 from agentsmith.domain.ticket import Actor, Ticket
 from agentsmith.domain.tracker import Access
 from agentsmith.intake.comment_commands import CommentCommands
@@ -101,7 +102,7 @@ async def test_cancel_stops_a_run(world: World) -> None:
     request = PipelineRequest.from_json(payload)
     await world.store.runs.acquire(request, payload, consumer=world.process.name, ttl=60, max_deliveries=3)
     await obey(world, await says(world, key, "/agent-smith cancel"))
-    assert await world.store.runs.stop_requested(world.ticket_id(key)) == "cancelled by mona"
+    assert await world.store.runs.stop_requested(world.ticket_id(key)) == StopReason.cancelled_by("mona")
 
 
 async def test_cancel_of_nothing_says_so(world: World) -> None:

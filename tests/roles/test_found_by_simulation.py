@@ -18,7 +18,7 @@ from agentsmith.domain.signal import Signal, SignalKind, Taken
 from agentsmith.domain.ticket import Ticket
 from agentsmith.domain.tracker import LostRace, Move, MoveOutcome, Unknown
 from agentsmith.domain.vetting import Pin
-from agentsmith.running.run import RunScope
+from agentsmith.running import consumer as consumer_module
 from agentsmith.store import Acquired, Begun, Settled, Store
 from agentsmith.tickets.claiming import Parked
 from agentsmith.tickets.lock import holding
@@ -79,7 +79,7 @@ async def test_a_run_that_ends_after_redis_forgot_its_end_is_let_go(
     key = await world.open_ticket()
     await world.claim(key)
     await settled.wait()
-    (lease,) = world.consumer._leases.values()
+    [lease] = [live.run.lease for live in world.consumer._live.values()]
     await raw.hset(world.store.keys.running, lease.ticket, lease.value)  # as it was before
     await world.consumer.restore()
 
@@ -360,7 +360,7 @@ async def test_one_run_of_a_ticket_at_a_time_in_one_process(world: World, monkey
     payload = await queue.take(name, wait=0.1)
     assert payload is not None
     with monkeypatch.context() as patched:
-        patched.setattr(RunScope, "carry_out", slow)
+        patched.setattr(consumer_module, "carry_out", slow)
         earlier = asyncio.create_task(world.consumer.run(payload))
         await ending.wait()
     await world.store.redis.delete(world.store.keys.heartbeat(world.ticket_id(key)))
@@ -371,7 +371,7 @@ async def test_one_run_of_a_ticket_at_a_time_in_one_process(world: World, monkey
     for _ in range(20):
         await asyncio.sleep(0)
     assert again in world.consumer._tasks
-    assert again not in world.consumer._scopes
+    assert again not in world.consumer._live
     go_on.set()
     await asyncio.wait({earlier, later})
     assert await world.statuses(key) == {Status.DONE}

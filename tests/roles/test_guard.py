@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import asyncio
 import errno
 import inspect
@@ -24,10 +23,10 @@ import pytest
 
 from agentsmith.boottime import boottime
 from agentsmith.domain.errors import MachineTrouble
-from agentsmith.guard import client as guarded
-from agentsmith.guard import program, strays
-from agentsmith.guard import spawn as posting
-from agentsmith.guard.client import CommandNotStarted, Exit, Farewell, Guard, GuardDied
+from agentsmith.guard import client, output, processes, program, spawn, spawner, strays
+from agentsmith.guard import command as guard_command
+from agentsmith.guard.client import Command, CommandNotStarted, Exit, Guard, GuardDied, LeaseRelease
+from tests.support.guards import MODULES, altered_guard
 from tests.support.processes import is_alive, state
 from tests.support.wait import quickest, wait_until
 
@@ -36,19 +35,19 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks into /pro
 CONSUMER = """
 import asyncio, dataclasses, json, pathlib, signal, sys
 from agentsmith.boottime import boottime
-from agentsmith.guard.client import Farewell, Guard
+from agentsmith.guard.client import Command, Guard, LeaseRelease
 
 async def main():
     plan = json.loads(sys.argv[1])
     place = pathlib.Path(plan["place"])
-    farewell = Farewell(tuple(plan["farewell"]), "last words")
-    guard = await Guard.open(trusted_until=boottime() + 60, grace=plan["grace"], farewell=farewell)
+    release = LeaseRelease(tuple(plan["release"]), "the lease")
+    guard = await Guard.open(trusted_until=boottime() + 60, grace=plan["grace"], release=release)
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGINT, lambda: print("interrupted", flush=True))
     loop.add_signal_handler(signal.SIGTERM, lambda: loop.create_task(guard.stop("asked")))
     loop.add_signal_handler(signal.SIGUSR1, lambda: print(guard.trust(boottime() + 1), "renewed", flush=True))
     print("guard", guard.pid, flush=True)
-    ended = await guard.run(plan["argv"], env=plan["env"], cwd=place, log=place / "log", log_limit=10**6)
+    ended = await guard.run(Command(plan["argv"], plan["env"], place, place / "log", log_limit=10**6))
     print(json.dumps(dataclasses.asdict(ended)), flush=True)
     await guard.close()
 
@@ -73,17 +72,17 @@ class Stage:
         self.consumers: list[subprocess.Popen[bytes]] = []
         self.said: list[str] = []
 
-    async def open(self, *, trust: float = 60.0, grace: float = 5.0, farewell: Farewell | None = None) -> Guard:
+    async def open(self, *, trust: float = 60.0, grace: float = 5.0, release: LeaseRelease | None = None) -> Guard:
         """Opens a guard that the end of the test clears away, whatever happens."""
-        guard = await Guard.open(trusted_until=boottime() + trust, grace=grace, farewell=farewell)
+        guard = await Guard.open(trusted_until=boottime() + trust, grace=grace, release=release)
         self.guards.append(guard.pid)
         return guard
 
     async def run(self, guard: Guard, *argv: str, **options: Any) -> Exit:
         """Runs a command; one argument alone is a shell script."""
-        given: dict[str, Any] = {"env": self.env, "cwd": self.place, "log": self.log, "log_limit": 10**6}
-        given |= {"on_line": self.said.append} | options
-        return await guard.run(argv if len(argv) > 1 else ("sh", "-c", *argv), **given)
+        given: dict[str, Any] = {"env": self.env, "cwd": self.place, "log": self.log, "log_limit": 10**6} | options
+        on_line = given.pop("on_line", self.said.append)
+        return await guard.run(Command(argv if len(argv) > 1 else ("sh", "-c", *argv), **given), on_line)
 
     async def begin(self, guard: Guard, *argv: str, **options: Any) -> asyncio.Task[Exit]:
         """Starts a command, which says `::up` when it is."""
@@ -98,7 +97,7 @@ class Stage:
             "env": self.env,
             "argv": ["sh", "-c", script],
             "grace": grace,
-            "farewell": self.farewell().argv,
+            "release": self.release().argv,
         }
         with open(self.place / "consumer", "wb") as output:
             consumer = subprocess.Popen(
@@ -120,26 +119,16 @@ class Stage:
         """The log so far."""
         return self.log.read_text() if self.log.exists() else ""
 
-    def farewell(self) -> Farewell:
-        """A farewell that keeps its input, and whether any process of the run was still there to see it."""
+    def release(self) -> LeaseRelease:
+        """One that keeps its input, and whether any process of the run was still there to see it."""
         looks = f"tr '\\0' '\\n' 2>/dev/null </proc/$p/environ | grep -q {self.mark} && echo survivor $p"
-        script = f"cat >said; for p in $(ls /proc | grep '^[0-9]'); do {looks}; done >>said; mv said farewell"
-        return Farewell(("sh", "-c", f"cd '{self.place}'; {script}"), "last words")
+        script = f"cat >said; for p in $(ls /proc | grep '^[0-9]'); do {looks}; done >>said; mv said release"
+        return LeaseRelease(("sh", "-c", f"cd '{self.place}'; {script}"), "the lease")
 
-    def farewell_said(self) -> str | None:
-        """What the farewell left, or None if it has not run to its end."""
-        kept = self.place / "farewell"
+    def released(self) -> str | None:
+        """What the release left, or None if it has not run to its end."""
+        kept = self.place / "release"
         return kept.read_text() if kept.exists() else None
-
-    def altered_guard(self, *changes: tuple[str, str]) -> str:
-        """The path of a guard whose text was changed, for what this machine does not bring about by itself."""
-        text = inspect.getsource(program)
-        for old, new in changes:
-            assert text.count(old) == 1
-            text = text.replace(old, new)
-        path = self.place / "guard.py"
-        path.write_text(text)
-        return str(path)
 
     def commands(self) -> list[int]:
         """The living processes of this test's commands."""
@@ -152,9 +141,9 @@ class Stage:
             return False
 
     def of_guards(self) -> list[int]:
-        """The living processes in the sessions of this test's guards: keeper, guard proper, tame commands."""
+        """The living processes in the sessions of this test's guards: supervisor, guard proper, tame commands."""
         pids = map(int, filter(str.isdigit, os.listdir("/proc")))
-        return [pid for pid in pids if program.session_of(pid) in self.guards and is_alive(pid)]
+        return [pid for pid in pids if processes.session_of(pid) in self.guards and is_alive(pid)]
 
     async def clear(self) -> None:
         """Kills what is left, by pid."""
@@ -189,8 +178,8 @@ def arguments(*pids: int) -> bytes:
 
 
 def proper(guard: Guard) -> int:
-    """The pid of the guard proper, the keeper's only child."""
-    return next(pid for pid, (parent, _) in program.process_table().items() if parent == guard.pid)
+    """The pid of the guard proper, the supervisor's only child."""
+    return next(pid for pid, (parent, _) in processes.process_table().items() if parent == guard.pid)
 
 
 @pytest.fixture
@@ -259,7 +248,7 @@ async def test_the_log_has_the_beginning_and_the_end_and_says_what_is_between(
     note, end = re.findall(r"\n\[(\d+) bytes left out; the end:\]\n(.*)", log, re.DOTALL)[0]
     assert whole.endswith("\n" + end)
     assert limit + int(note) + len(end) == len(whole), "every byte is there, or counted"
-    assert len(end) <= min(limit, program.LOG_END)
+    assert len(end) <= min(limit, output.LOG_END)
     assert end.endswith("the end\n")
     assert int(note) - left_out < 10, "no more than a broken line is left out in vain"
 
@@ -288,10 +277,10 @@ async def test_marked_lines_are_passed_on_within_bounds(stage: Stage, guard: Gua
     long = "printf ::; head -c 100000 /dev/zero | tr '\\0' x; echo"
     await stage.run(guard, f"echo ::one; echo no ::two; {halves}; {long}; printf ::end")
     assert [line[:8] for line in stage.said] == ["::one", "::three", "::xxxxxx", "::end"]
-    assert len(stage.said[2]) == program.LINE_LIMIT
+    assert len(stage.said[2]) == output.LINE_LIMIT
     stage.said.clear()
     await stage.run(guard, "yes ::y | head -n 5000")
-    assert stage.said == ["::y"] * program.LINES_PER_STEP
+    assert stage.said == ["::y"] * output.LINES_PER_STEP
     assert "more than 1000 such lines: ::y" in stage.logged()
 
 
@@ -299,7 +288,7 @@ async def test_P2_no_number_of_lines_of_one_kind_swallows_another(stage: Stage, 
     flood = "seq -f '::progress %g' 5000; yes '::artifact x' | head -n 5000; yes ::other | head -n 5000"
     await stage.run(guard, f"{flood}; echo '::question Which one?'; echo '::progress the last'")
     assert "::question Which one?" in stage.said
-    assert stage.said.count("::artifact x") == program.LINES_PER_STEP
+    assert stage.said.count("::artifact x") == output.LINES_PER_STEP
     progress = [line for line in stage.said if line.startswith("::progress")]
     assert progress[-1] == "::progress the last", "of progress only the newest counts"
     assert len(progress) < 5000
@@ -325,7 +314,7 @@ async def test_all_that_is_printed_is_kept_in_parts_for_its_reader(stage: Stage,
 async def test_of_very_much_the_first_and_the_last_parts_are_kept(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    small = stage.altered_guard(("PARTS_KEPT = 16 * 1024 * 1024, 8", "PARTS_KEPT = 4 * CHUNK, 2"))
+    small = altered_guard(stage.place / "altered", ("PARTS_KEPT = 16 * 1024 * 1024, 8", "PARTS_KEPT = 4 * CHUNK, 2"))
     monkeypatch.setattr(program, "__file__", small)
     guard = await stage.open()
     try:
@@ -339,8 +328,8 @@ async def test_of_very_much_the_first_and_the_last_parts_are_kept(
     end = parts[1].read_text() + parts[2].read_text()
     assert end.endswith("399999\n400000\nthe end\n")
     # What is read at once is not divided, so a part may begin and end up to a chunk later than it should.
-    assert len(end) > 2 * program.CHUNK
-    assert sum(part.stat().st_size for part in parts) <= 3 * 5 * program.CHUNK < ended.printed
+    assert len(end) > 2 * output.CHUNK
+    assert sum(part.stat().st_size for part in parts) <= 3 * 5 * output.CHUNK < ended.printed
 
 
 async def test_a_full_disk_costs_the_log_and_nothing_else(stage: Stage, guard: Guard) -> None:
@@ -375,14 +364,14 @@ async def test_a_command_that_cannot_start_says_why(stage: Stage, guard: Guard) 
 def test_a_folder_that_may_not_be_searched_does_not_hide_that_a_command_is_not_there(tmp_path: Path) -> None:
     refused = PermissionError(errno.EACCES, "Permission denied")
     order = {"argv": ["there"], "cwd": "/", "log": "log", "env": {"PATH": f"/closed:{tmp_path}"}}
-    assert program.why_not_started(refused, order) == "command not found: there"
+    assert guard_command.why_not_started(refused, order) == "command not found: there"
     (tmp_path / "there").touch()
-    assert program.why_not_started(refused, order) == "cannot run there: not permitted (is it executable?)"
+    assert guard_command.why_not_started(refused, order) == "cannot run there: not permitted (is it executable?)"
 
 
 async def test_an_empty_command_is_refused(stage: Stage, guard: Guard) -> None:
     with pytest.raises(CommandNotStarted, match="empty"):
-        await guard.run((), env={}, cwd=stage.place, log=stage.log, log_limit=0)
+        await guard.run(Command((), env={}, cwd=stage.place, log=stage.log, log_limit=0))
 
 
 # Nothing is left of a command
@@ -497,26 +486,26 @@ async def test_a_guard_runs_one_command_at_a_time(stage: Stage, guard: Guard) ->
 # The end of a guard
 
 
-async def test_close_ends_everything_without_the_farewell(stage: Stage) -> None:
-    guard = await stage.open(grace=0.2, farewell=stage.farewell())
+async def test_close_ends_everything_without_releasing_the_lease(stage: Stage) -> None:
+    guard = await stage.open(grace=0.2, release=stage.release())
     running = await stage.begin(guard, STUBBORN)
     await asyncio.gather(guard.close(), guard.close())
     assert not stage.commands()
     assert not stage.of_guards()
-    assert stage.farewell_said() is None
+    assert stage.released() is None
     assert (await running).stopped == "the run was closed"
     await guard.close()
     with pytest.raises(GuardDied):
         await stage.run(guard, "exit 0")
 
 
-async def test_the_death_of_the_consumer_ends_the_run_and_the_farewell_is_said(stage: Stage) -> None:
+async def test_the_death_of_the_consumer_ends_the_run_and_the_lease_is_released(stage: Stage) -> None:
     consumer = stage.consume(STUBBORN)
     await wait_until(lambda: "::up" in stage.logged() and len(stage.commands()) >= 2, what="the run is up")
     stage.consumer_says()
     consumer.kill()
-    await wait_until(lambda: stage.farewell_said() is not None, what="the farewell is said")
-    assert stage.farewell_said() == "last words"  # and no survivors
+    await wait_until(lambda: stage.released() is not None, what="the lease to be released")
+    assert stage.released() == "the lease"  # and no survivors
     assert not stage.commands()
     await wait_until(lambda: not stage.of_guards(), what="the guard is gone")
 
@@ -527,8 +516,8 @@ async def test_a_paused_consumer_loses_its_run_when_the_trust_window_closes(stag
     consumer.send_signal(signal.SIGUSR1)
     await wait_until(lambda: "renewed" in stage.consumer_says(), what="the trust is renewed for a second")
     consumer.send_signal(signal.SIGSTOP)
-    await wait_until(lambda: stage.farewell_said() is not None, what="the farewell is said")
-    assert stage.farewell_said() == "last words"
+    await wait_until(lambda: stage.released() is not None, what="the lease to be released")
+    assert stage.released() == "the lease"
     assert not stage.commands()
     await wait_until(lambda: not stage.of_guards(), what="the guard is gone")
     assert state(consumer.pid) == "T"
@@ -551,8 +540,8 @@ async def test_renewed_trust_keeps_the_run_going(stage: Stage) -> None:
 
 
 async def test_trust_that_runs_out_between_commands_ends_the_guard(stage: Stage) -> None:
-    guard = await stage.open(trust=0.2, farewell=stage.farewell())
-    await wait_until(lambda: stage.farewell_said() is not None, what="the farewell is said")
+    guard = await stage.open(trust=0.2, release=stage.release())
+    await wait_until(lambda: stage.released() is not None, what="the lease to be released")
     await wait_until(lambda: not stage.of_guards(), what="the guard is gone")
     with pytest.raises(GuardDied, match="the trust window closed"):
         await stage.run(guard, "exit 0")
@@ -561,20 +550,20 @@ async def test_trust_that_runs_out_between_commands_ends_the_guard(stage: Stage)
     await guard.close()
 
 
-@pytest.mark.parametrize("victim", ["keeper", "proper"])
+@pytest.mark.parametrize("victim", ["supervisor", "proper"])
 async def test_kill_9_of_either_half_of_the_guard_leaves_nothing(stage: Stage, victim: str) -> None:
-    guard = await stage.open(grace=0.2, farewell=stage.farewell())
+    guard = await stage.open(grace=0.2, release=stage.release())
     running = await stage.begin(guard, STUBBORN)
     await wait_until(lambda: len(stage.commands()) >= 2, what="the orphan runs")
-    os.kill(guard.pid if victim == "keeper" else proper(guard), signal.SIGKILL)
-    with pytest.raises(GuardDied, match="exit status -9" if victim == "keeper" else "exit status 137"):
+    os.kill(guard.pid if victim == "supervisor" else proper(guard), signal.SIGKILL)
+    with pytest.raises(GuardDied, match="exit status -9" if victim == "supervisor" else "exit status 137"):
         await running
     assert not stage.commands()
     await wait_until(lambda: not stage.of_guards(), what="the guard is gone")
     with pytest.raises(GuardDied):
         await stage.run(guard, "exit 0")
     await guard.close()
-    assert stage.farewell_said() is None  # the consumer lives, and settles the run itself
+    assert stage.released() is None  # the consumer lives, and settles the run itself
 
 
 async def test_kill_9_of_the_whole_guard_takes_the_command_with_it(stage: Stage) -> None:
@@ -606,7 +595,7 @@ async def test_a_command_does_not_outlive_both_consumer_and_guard(stage: Stage) 
 
 async def test_close_ends_a_guard_that_somebody_stopped(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(program, "PATIENCE", 0.1)
-    monkeypatch.setattr(guarded, "_SLACK", 0.1)
+    monkeypatch.setattr(client, "_SLACK", 0.1)
     guard = await stage.open(grace=0.1)
     monkeypatch.undo()
     running = await stage.begin(guard, STUBBORN)
@@ -623,9 +612,11 @@ async def test_close_ends_a_guard_that_somebody_stopped(stage: Stage, monkeypatc
 async def test_while_something_cannot_be_ended_the_run_is_not_declared_over(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    toothless = stage.altered_guard(("os.kill(target, number)", "pass"), ("PATIENCE = 10.0", "PATIENCE = 0.1"))
+    toothless = altered_guard(
+        stage.place / "altered", ("os.kill(target, number)", "pass"), ("PATIENCE = 10.0", "PATIENCE = 0.1")
+    )
     monkeypatch.setattr(program, "__file__", toothless)
-    guard = await stage.open(grace=0.1, farewell=stage.farewell())
+    guard = await stage.open(grace=0.1, release=stage.release())
     running = await stage.begin(guard, "echo ::up; sleep 300")
     guard.trust(0)
     ended = await running
@@ -634,7 +625,7 @@ async def test_while_something_cannot_be_ended_the_run_is_not_declared_over(
         await stage.run(guard, "exit 0")
     await guard.close()
     assert "[processes that could not be ended: [" in stage.logged()
-    assert stage.farewell_said() is None
+    assert stage.released() is None
 
 
 # Who may tell the guard what
@@ -672,13 +663,13 @@ async def test_a_reader_that_is_stuck_does_not_stop_the_guarding(stage: Stage) -
 
     ours, wire = socket.socketpair()
     (stdin, orders), (events, stdout) = os.pipe(), os.pipe()
-    posting._barracks.send_out(None, (stdin, stdout, wire.fileno()))
+    spawn._spawner.request(None, (stdin, stdout, wire.fileno()))
     for file in (stdin, stdout):
         os.close(file)
     wire.close()
     with ours, os.fdopen(orders, "wb", buffering=0) as give, os.fdopen(events, "rb") as hear:
         stage.guards.append(int(ours.recv(64)))
-        order("hello", trusted_until=boottime() + 60, grace=0.1, farewell=None)
+        order("hello", trusted_until=boottime() + 60, grace=0.1, release=None)
         script = f"yes $(printf '%8000s' | tr ' ' :) | head -n 500; touch done; {DEAF}"
         limits = {"log_limit": 0, "tail_limit": 10, "timeout": None}
         argv, env, place = ["sh", "-c", script], stage.env, str(stage.place)
@@ -698,40 +689,40 @@ async def test_a_reader_that_is_stuck_does_not_stop_the_guarding(stage: Stage) -
 # Where guards come from
 
 
-def barracks_of(pid: int) -> int:
+def spawner_of(pid: int) -> int:
     """The process that has forked the guard."""
     return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
 
 
 async def test_guards_come_from_one_process_that_starts_once(stage: Stage, guard: Guard) -> None:
     other = await stage.open()
-    assert barracks_of(other.pid) == barracks_of(guard.pid)
+    assert spawner_of(other.pid) == spawner_of(guard.pid)
     await other.close()
     assert (await stage.run(guard, "exit 3")).code == 3  # the end of one guard is not the other's
 
 
-async def test_kill_9_of_the_barracks_spares_its_guards_and_others_can_be_had(stage: Stage) -> None:
+async def test_kill_9_of_the_spawner_spares_its_guards_and_others_can_be_had(stage: Stage) -> None:
     guard = await stage.open(grace=0.1)
     running = await stage.begin(guard, "echo ::up; while [ ! -e go ]; do sleep 0.01; done; exit 3")
-    before = barracks_of(guard.pid)
+    before = spawner_of(guard.pid)
     os.kill(before, signal.SIGKILL)
     another = await stage.open()
-    assert barracks_of(another.pid) not in (before, os.getpid())
+    assert spawner_of(another.pid) not in (before, os.getpid())
     (stage.place / "go").touch()
     assert (await running).code == 3
     await guard.close()
     # Its files are closed a moment before it is gone, and nobody is left who could tell us of the latter.
-    await wait_until(lambda: not is_alive(guard.pid), what="the keeper is gone")
+    await wait_until(lambda: not is_alive(guard.pid), what="the supervisor is gone")
     assert (await stage.run(another, "exit 4")).code == 4
     await another.close()
 
 
-@pytest.mark.parametrize("victim", ["keeper", "proper"])
-async def test_without_the_barracks_the_end_of_a_guard_is_known_all_the_same(stage: Stage, victim: str) -> None:
+@pytest.mark.parametrize("victim", ["supervisor", "proper"])
+async def test_without_the_spawner_the_end_of_a_guard_is_known_all_the_same(stage: Stage, victim: str) -> None:
     guard = await stage.open(grace=0.1)
     running = await stage.begin(guard, STUBBORN)
-    half = guard.pid if victim == "keeper" else proper(guard)
-    os.kill(barracks_of(guard.pid), signal.SIGKILL)
+    half = guard.pid if victim == "supervisor" else proper(guard)
+    os.kill(spawner_of(guard.pid), signal.SIGKILL)
     os.kill(half, signal.SIGKILL)
     with pytest.raises(GuardDied):
         await running
@@ -773,32 +764,32 @@ async def test_P1_what_escaped_from_a_guard_that_was_killed_is_ended(stage: Stag
 async def test_P1_what_escaped_is_ended_without_the_consumer_too(stage: Stage) -> None:
     consumer = stage.consume(f"{ESCAPE} {STUBBORN}")
     await wait_until(lambda: "guard" in stage.consumer_says(), what="the guard is known")
-    keeper = stage.guards[-1]
-    barracks = barracks_of(keeper)
-    [guard] = [pid for pid, (parent, _) in program.process_table().items() if parent == keeper]
+    supervisor = stage.guards[-1]
+    spawner = spawner_of(supervisor)
+    [guard] = [pid for pid, (parent, _) in processes.process_table().items() if parent == supervisor]
     await wait_until((stage.place / "escaped").exists, what="a process that left")
-    killed_at_once(consumer.pid, keeper, guard)
+    killed_at_once(consumer.pid, supervisor, guard)
     await wait_until(lambda: not stage.commands(), what="nothing of the run is left")
-    await wait_until(lambda: not is_alive(barracks), what="the barracks are gone")
+    await wait_until(lambda: not is_alive(spawner), what="the spawner is gone")
 
 
-async def test_P1_what_escaped_is_ended_without_the_barracks_too(stage: Stage) -> None:
+async def test_P1_what_escaped_is_ended_without_the_spawner_too(stage: Stage) -> None:
     """It comes to the consumer, which leaves its own children alone."""
-    program.prctl(program.SUBREAPER, 1)
+    processes.prctl(processes.SUBREAPER, 1)
     ours = await asyncio.create_subprocess_exec("sh", "-c", "read x; exit 7", stdin=asyncio.subprocess.PIPE, env={})
     try:
         stage.env["AGENTSMITH_RUN_ID"] = "r1"
         guard = await stage.open(grace=0.1)
         running = await stage.begin(guard, f"{ESCAPE} {STUBBORN}")
         await wait_until((stage.place / "escaped").exists, what="a process that left")
-        killed_at_once(barracks_of(guard.pid), guard.pid, proper(guard))
+        killed_at_once(spawner_of(guard.pid), guard.pid, proper(guard))
         with pytest.raises(GuardDied):
             await running
         ended: set[int] = set()
 
         def all_ended() -> bool:
             strays.look(ended)
-            left = [pid for pid in program.children() if pid in ended or program.session_of(pid) == guard.pid]
+            left = [pid for pid in processes.children() if pid in ended or processes.session_of(pid) == guard.pid]
             return not stage.commands() and not left
 
         await wait_until(all_ended, what="nothing of the run is left")
@@ -806,27 +797,27 @@ async def test_P1_what_escaped_is_ended_without_the_barracks_too(stage: Stage) -
         await ours.communicate(b"\n")
         assert ours.returncode == 7
     finally:
-        program.prctl(program.SUBREAPER, 0)
+        processes.prctl(processes.SUBREAPER, 0)
 
 
-async def test_the_number_of_a_keeper_is_nobody_elses_until_its_handle_lets_go(stage: Stage) -> None:
+async def test_the_number_of_a_supervisor_is_nobody_elses_until_its_handle_lets_go(stage: Stage) -> None:
     guard = await stage.open()
     guard.trust(0)  # it leaves by itself
-    await wait_until(lambda: state(guard.pid) == "Z", what="the keeper is dead")
-    another = await stage.open()  # by now the barracks know of the death
+    await wait_until(lambda: state(guard.pid) == "Z", what="the supervisor is dead")
+    another = await stage.open()  # by now the spawner knows of the death
     await another.close()
     assert state(guard.pid) == "Z"
     await guard.close()
-    await wait_until(lambda: state(guard.pid) == "X", what="the keeper is collected")
+    await wait_until(lambda: state(guard.pid) == "X", what="the supervisor is reaped")
 
 
-async def test_the_barracks_do_not_outlive_their_consumer(stage: Stage) -> None:
+async def test_the_spawner_does_not_outlive_their_consumer(stage: Stage) -> None:
     consumer = stage.consume("echo ::up; sleep 300")
     await wait_until(lambda: "guard" in stage.consumer_says(), what="the guard is known")
-    barracks = barracks_of(stage.guards[-1])
-    assert barracks != os.getpid()
+    spawner = spawner_of(stage.guards[-1])
+    assert spawner != os.getpid()
     consumer.kill()
-    await wait_until(lambda: not is_alive(barracks), what="the barracks are gone")
+    await wait_until(lambda: not is_alive(spawner), what="the spawner is gone")
     await wait_until(lambda: not stage.of_guards(), what="the guard is gone")
 
 
@@ -841,8 +832,8 @@ async def test_a_guard_that_cannot_be_started_says_so(stage: Stage, monkeypatch:
 # What the guard does not tell
 
 
-async def test_the_farewells_input_is_in_nobodys_arguments(stage: Stage) -> None:
-    guard = await stage.open(farewell=Farewell(("true",), "password"))
+async def test_the_input_of_the_release_is_in_nobodys_arguments(stage: Stage) -> None:
+    guard = await stage.open(release=LeaseRelease(("true",), "password"))
     shown = arguments(guard.pid, proper(guard))
     await guard.close()
     assert shown.count(b"guard/program.py") == 2
@@ -865,10 +856,13 @@ async def test_a_command_cannot_read_the_guards_environment(stage: Stage, guard:
 
 
 def test_the_guard_needs_nothing_but_the_standard_library() -> None:
-    tree = ast.parse(inspect.getsource(program))
-    imported = {name.name for node in ast.walk(tree) if isinstance(node, ast.Import) for name in node.names}
-    imported |= {str(node.module) for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
-    assert {name.partition(".")[0] for name in imported} <= sys.stdlib_module_names
+    code = "import runpy, sys; runpy.run_path(sys.argv[1])['load'](sys.argv[2]); print(*sys.modules)"
+    command = [sys.executable, "-I", "-S", "-c", code, spawner.__file__, program.__file__]
+    loaded = subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()
+    assert {name for name in loaded if name.startswith("guard.")} == {
+        f"guard.{Path(inspect.getfile(m)).stem}" for m in MODULES
+    }
+    assert {name.partition(".")[0] for name in loaded} - {"guard", "__main__"} <= sys.stdlib_module_names
 
 
 @pytest.mark.skipif(not shutil.which("ps"), reason="needs ps")
@@ -876,7 +870,11 @@ async def test_elsewhere_than_on_linux_the_guards_session_is_ended(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """On the assumption that `ps` and sessions are alike everywhere, which is all that this can show."""
-    monkeypatch.setattr(program, "__file__", stage.altered_guard(('LINUX = sys.platform == "linux"', "LINUX = False")))
+    monkeypatch.setattr(
+        program,
+        "__file__",
+        altered_guard(stage.place / "altered", ('LINUX = sys.platform == "linux"', "LINUX = False")),
+    )
     guard = await stage.open(grace=0.1)
     ended = await stage.run(guard, f"({DEAF}) & (sleep 300 &) ; exit 2")
     assert ended.code == 2

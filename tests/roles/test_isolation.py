@@ -20,7 +20,7 @@ from agentsmith.config import Run as RunSettings
 from agentsmith.domain.errors import ConfigError, MachineTrouble
 from agentsmith.domain.lifecycle import Status
 from agentsmith.guard import cgroups
-from agentsmith.guard.client import Confinement, Guard, User
+from agentsmith.guard.client import Command, Confinement, Guard, User
 from agentsmith.pipelines.runner import confinement_for, user_called
 from agentsmith.store import Store
 from tests.support.wait import wait_until
@@ -88,9 +88,9 @@ async def confined(
     tmp_path: Path, script: str, confinement: Confinement, cgroup: Path | None = None
 ) -> tuple[int | None, str]:
     """A command under a guard with these bounds: its exit code and its output."""
-    guard = await Guard.open(trusted_until=boottime() + 60, grace=0.5, farewell=None, cgroup=cgroup)
+    guard = await Guard.open(trusted_until=boottime() + 60, grace=0.5, release=None, cgroup=cgroup)
     try:
-        ended = await guard.run(
+        command = Command(
             ("/bin/sh", "-c", script),
             env={"PATH": os.environ["PATH"]},
             cwd=tmp_path,
@@ -99,6 +99,7 @@ async def confined(
             timeout=30,
             confinement=confinement,
         )
+        ended = await guard.run(command)
     finally:
         await guard.close()
     return ended.code, ended.tail
@@ -182,10 +183,9 @@ cat /proc/self/cgroup
 async def test_kill_9_of_the_guard_leaves_nothing_in_the_cgroup(tmp_path: Path, cgroup: Path) -> None:
     group = cgroups.make(RunLimits(cgroup=cgroup), "r2")
     assert group is not None
-    guard = await Guard.open(trusted_until=boottime() + 60, grace=0.5, farewell=None, cgroup=group)
-    running = asyncio.create_task(
-        guard.run(("sleep", "60"), env={"PATH": os.environ["PATH"]}, cwd=tmp_path, log=tmp_path / "log", log_limit=100)
-    )
+    guard = await Guard.open(trusted_until=boottime() + 60, grace=0.5, release=None, cgroup=group)
+    command = Command(("sleep", "60"), {"PATH": os.environ["PATH"]}, tmp_path, tmp_path / "log", log_limit=100)
+    running = asyncio.create_task(guard.run(command))
     await wait_until(lambda: (group / "cgroup.procs").read_text() != "", what="the command to be in its group")
     os.kill(guard.pid, 9)
     await asyncio.wait({running})

@@ -130,7 +130,7 @@ async def test_a_pipeline_that_only_others_know_is_left_to_them(tmp_path: Path, 
 
 async def was_handed_back(world: World) -> bool:
     waiting = await world.queued()
-    return bool(waiting) and bool(json.loads(waiting[0]).get("entry")) and not world.consumer._scopes
+    return bool(waiting) and bool(json.loads(waiting[0]).get("entry")) and not world.consumer._live
 
 
 async def test_a_pipeline_that_nobody_knows_fails_at_once(tmp_path: Path, store: Store, redis_url: str) -> None:

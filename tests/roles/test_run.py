@@ -21,9 +21,10 @@ from agentsmith.domain.errors import TrackerUnavailable
 from agentsmith.domain.lifecycle import Status
 from agentsmith.domain.request import PipelineRequest
 from agentsmith.domain.signal import SignalKind
+from agentsmith.domain.stop import TAKEN_OVER, StopReason
 from agentsmith.domain.ticket import Ticket
 from agentsmith.domain.tracker import Move, MoveOutcome
-from agentsmith.store import TAKEN_OVER, Acquired, RunLease, Store
+from agentsmith.store import Acquired, RunLease, Store
 from tests.support.processes import is_alive
 from tests.support.wait import wait_until
 from tests.support.world import TRIGGER, World, open_world, sh, world_config
@@ -211,7 +212,7 @@ async def test_a_cancelled_run_fails_and_says_by_whom(
         await world.claim(key)
         await serving(world)
         await reached(tmp_path / "pid")
-        world.consumer.stop_runs({world.ticket_id(key): "cancelled by mona"}, asked=world.consumer.running)
+        world.consumer.stop_runs({world.ticket_id(key): StopReason.cancelled_by("mona")}, asked=world.consumer.running)
         await _until_status(world, key, Status.FAILED)
         assert "cancelled by mona" in (await world.comments(key))[0]
         assert not is_alive(int((tmp_path / "pid").read_text()))

@@ -12,6 +12,7 @@ import pytest
 
 from agentsmith.domain.lifecycle import Status
 from agentsmith.domain.outcomes import Claimed, NothingToDo
+from agentsmith.domain.stop import StopReason
 from agentsmith.domain.ticket import Actor
 from agentsmith.domain.tracker import Access
 from agentsmith.store import Store
@@ -119,7 +120,7 @@ async def test_withdrawn_and_wanted_again_before_it_has_stopped(world: World, tm
         await world.desk.unlabel(key, TRIGGER, actor="mona")
         await look(world, key, labelled=False)
         stop = await world.store.runs.stop_requested(world.ticket_id(key))
-        assert stop == "withdrawn: the trigger was removed"
+        assert stop == StopReason.withdrawn(open_=True)
         await world.desk.label(key, TRIGGER, actor="mona")
         await look(world, key, labelled=False)
         world.consumer.stop_runs({world.ticket_id(key): stop}, asked=world.consumer.running)

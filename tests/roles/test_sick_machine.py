@@ -33,12 +33,12 @@ from agentsmith.pipelines import disk
 from agentsmith.pipelines.machine import Machine, try_out
 from agentsmith.store import Store
 from tests.support.code_world import code_config, open_code_world, scripted_agent
+from tests.support.guards import altered_guard
 from tests.support.local_faults import failing
 from tests.support.wait import wait_until
 from tests.support.world import World, open_world, sh, world_config
 
 ERRNOS: Final = ("ENOSPC", "EMFILE", "ENFILE", "EACCES", "EROFS", "ENOMEM", "EIO", "EAGAIN")
-GUARD: Final = Path(guard_program.__file__).read_text()
 EVERY: Final = os.environ.get("AGENTSMITH_FAULTS_FULL") == "1"
 
 
@@ -221,7 +221,7 @@ async def test_P2_what_breaks_us_each_time_waits_for_a_person_and_has_not_failed
 
     async with opened(tmp_path, store, redis_url, at_work(tmp_path)) as world:
         key = await claimed(world)
-        monkeypatch.setattr("agentsmith.running.run_work.environment", broken)
+        monkeypatch.setattr("agentsmith.running.work.environment", broken)
         async with serving(world):
             assert await ends(world, key) is Status.WAITING
         said = (await world.comments(key))[0]
@@ -273,11 +273,10 @@ os.fork = lambda: real_fork() if os.path.exists({str(done)!r}) else refused()
 subprocess.Popen = lambda *args, **more: (
     real_popen(*args, **more) if os.path.exists({str(done_too)!r}) else refused())
 """
-    faulty = tmp_path / "guard.py"
-    faulty.write_text(GUARD + fails)
+    faulty = altered_guard(tmp_path / "guard", also=fails)
     async with opened(tmp_path, store, redis_url, at_work(tmp_path)) as world:
         key = await claimed(world)
-        monkeypatch.setattr(guard_program, "__file__", str(faulty))
+        monkeypatch.setattr(guard_program, "__file__", faulty)
         await once(world)
         await given_back(world, key)
         assert os.strerror(number) in world.consumer.context.machine.trouble

@@ -7,6 +7,7 @@ import json
 from collections.abc import Iterator
 from importlib.metadata import EntryPoint
 from pathlib import Path
+from typing import cast
 
 import pytest
 
@@ -14,6 +15,7 @@ from agentsmith.config import Step, StepKind
 from agentsmith.config import steps as kinds
 from agentsmith.domain.errors import ConfigError
 from agentsmith.domain.lifecycle import Status
+from agentsmith.pipelines.context import StepContext, TicketWriter, WritePermit
 from agentsmith.store import Store
 from tests.support.config_platforms import load_text
 from tests.support.installing import install
@@ -63,6 +65,16 @@ async def test_the_documented_step_runs_in_a_pipeline(tmp_path: Path, store: Sto
         [comment] = await world.comments(key)
     assert json.loads(heard[0])["text"] == f"{key} failed"
     assert "✅ `notify`" in comment
+
+
+def test_steps_of_earlier_releases_find_what_they_write_with() -> None:
+    context, permit, writer = (
+        StepContext.__new__(StepContext),
+        cast(WritePermit, object()),
+        cast(TicketWriter, object()),
+    )
+    context.permit, context.ticket_writer = permit, writer
+    assert (context.pen, context.desk) == (permit, writer)
 
 
 @pytest.mark.usefixtures("installed")

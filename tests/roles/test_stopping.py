@@ -14,6 +14,7 @@ from agentsmith.config import Grace, Pipeline
 from agentsmith.daemon.presence import report
 from agentsmith.domain.lifecycle import Status
 from agentsmith.domain.signal import Signal
+from agentsmith.domain.stop import StopReason
 from agentsmith.store import Store
 from tests.support.processes import is_alive
 from tests.support.wait import quickest, wait_until
@@ -83,7 +84,7 @@ async def stopped(world: World, pids: Path, way: str) -> float:
     await wait_until(lambda: pids.exists() and len(living(pids)) == 3, what="all three processes")
     said = time.monotonic()
     if way == "cancel":
-        await world.store.runs.request_stop(world.ticket_id(key), "cancelled by mona")
+        await world.store.runs.request_stop(world.ticket_id(key), StopReason.cancelled_by("mona"))
     else:
         await (
             world.desk.unlabel(key, TRIGGER, actor="mona") if way == "unlabel" else world.desk.close(key, actor="mona")

@@ -1,7 +1,7 @@
-"""The guard's program in the simulation: it speaks the real one's protocol with the real handle, in virtual time.
+"""The guard's program in the simulation: it speaks the real one's protocol with the real client, in virtual time.
 
 Follows `agentsmith/guard/program.py`: the first reason to leave counts, children get TERM and after the grace KILL,
-what ended is reported before the farewell is said, and the farewell is said only if the consumer cannot settle.
+what ended is reported before the lease is released, and it is released only if the consumer cannot settle.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from agentsmith.domain.ticket import TicketId
 from agentsmith.guard import program
-from agentsmith.guard.spawn import Ear
+from agentsmith.guard.spawn import Listener
 from agentsmith.store import RunLease
 from tests.model.workers import Child, Floor
 from tests.simulation.loop import Call
@@ -26,7 +26,7 @@ _PIPE: Final = 0.0002
 _LEARNS_OF_DEATH: Final = 0.01
 _KILLED: Final = 137
 
-Farewell = Callable[[dict[str, Any], Process], Coroutine[Any, Any, None]]
+Release = Callable[[dict[str, Any], Process], Coroutine[Any, Any, None]]
 """What the guard runs in the end: told what, as which process."""
 
 
@@ -49,10 +49,10 @@ class SimulatedGuard:
         self,
         process: Process,
         consumer: Process,
-        ear: Ear,
+        listener: Listener,
         floor: Floor,
         chance: random.Random,
-        farewell: Farewell,
+        release: Release,
         *,
         long_work: bool,
     ) -> None:
@@ -62,9 +62,9 @@ class SimulatedGuard:
         self.returncode: int | None = None
         self.child: Child | None = None
         self.over = False
-        self._ear, self._floor, self._random, self._farewell = ear, floor, chance, farewell
+        self._listener, self._floor, self._random, self._release = listener, floor, chance, release
         self._grace, self._long_work = 0.0, long_work
-        self._last_words: dict[str, Any] | None = None
+        self._releasing: dict[str, Any] | None = None
         self._leaving: tuple[str, int, bool] | None = None
         self._stopped: str | None = None
         self._timed_out = False
@@ -98,9 +98,9 @@ class SimulatedGuard:
     def _obey(self, order: dict[str, Any]) -> None:
         match order["op"]:
             case "hello":
-                self._grace, self._last_words = order["grace"], order["farewell"]
-                if self._last_words:
-                    told = json.loads(self._last_words["input"])
+                self._grace, self._releasing = order["grace"], order["release"]
+                if self._releasing:
+                    told = json.loads(self._releasing["input"])
                     self.lease = RunLease.parse(TicketId(told["ticket"]), told["lease"])
                 self._trust(order["trusted_until"])
                 self._send("ready")
@@ -189,21 +189,21 @@ class SimulatedGuard:
 
     def _go(self) -> None:
         assert self._leaving is not None
-        reason, code, farewell = self._leaving
+        reason, code, releases = self._leaving
         if self.over:
             return
         self.over = True
-        if not (farewell and self._last_words):
+        if not (releases and self._releasing):
             self._exit(code)
             return
-        self._send("farewell", reason=reason)
-        task = self.process.spawn(self._farewell(json.loads(self._last_words["input"]), self.process))
+        self._send("releasing", reason=reason)
+        task = self.process.spawn(self._release(json.loads(self._releasing["input"]), self.process))
         task.add_done_callback(lambda _: self._exit(code))
 
     def _exit(self, code: int) -> None:
         self.returncode = code
-        self._tell(self._ear.fell_silent)
-        self._tell(self._ear.keeper_ended)
+        self._tell(self._listener.output_closed)
+        self._tell(self._listener.supervisor_exited)
         self.process.on_death.clear()
         self.process.kill()
 
@@ -211,28 +211,28 @@ class SimulatedGuard:
         self.process.call(_LEARNS_OF_DEATH, self._leave, program.ORPHANED)
 
     def _killed(self) -> None:
-        """Kill -9 of the guard: its keeper ends what is left, and there is no farewell."""
+        """Kill -9 of the guard: its supervisor ends what is left, and the lease is not released."""
         self.over = True
         if self.child is not None:
             self.child.alive = False
             self._floor.say(f"{self.child} ends: its guard was killed")
         self.returncode = _KILLED
-        self._tell(self._ear.fell_silent)
-        self._tell(self._ear.keeper_ended)
+        self._tell(self._listener.output_closed)
+        self._tell(self._listener.supervisor_exited)
 
     # ---- events
 
     def _send(self, event: str, **fields: object) -> None:
         line = json.dumps({"event": event, **fields}).encode() + b"\n"
-        self._tell(self._ear.heard, line)
+        self._tell(self._listener.received, line)
 
     def _tell(self, callback: Callable[..., object], *args: object) -> None:
         """Reach the consumer, if it lives by then; as its own callback, for it may be stopped meanwhile."""
         self.consumer.call(_PIPE, callback, *args)
 
 
-class SimulatedPost:
-    """What the handle holds of a guard's process."""
+class SimulatedProcess:
+    """What the client holds of a guard's process."""
 
     def __init__(self, guard: SimulatedGuard, pid: int) -> None:
         self._guard, self.pid = guard, pid

@@ -11,6 +11,7 @@ from typing import Final
 from agentsmith.daemon.build import Role
 from agentsmith.domain.request import text_hash
 from agentsmith.domain.signal import Signal, SignalKind
+from agentsmith.domain.stop import StopReason
 from agentsmith.store import AWAY, Store
 from tests.model.actors import Fault
 from tests.model.tracker import BODY, NAME, PERSON, STRANGER, TRIGGER, Page, Write
@@ -124,7 +125,7 @@ class People:
         ticket = self._board.pages[key].id
         with contextlib.suppress(*AWAY):
             if await self._store.runs.lease(ticket) is not None:
-                await self._store.runs.request_stop(ticket, "cancelled by mona")
+                await self._store.runs.request_stop(ticket, StopReason.cancelled_by("mona"))
 
     # ---- webhooks
 

@@ -1,7 +1,7 @@
 """Machines and processes: killed, stopped, suspended, cut off, with clocks that are wrong.
 
-A process is whatever owns callbacks of the loop: a daemon, a guard, a guard's farewell. What one asks of Redis or of a
-tracker passes `checkpoint`, where something can happen to it; so can it at every other step that it makes.
+A process is whatever owns callbacks of the loop: a daemon, a guard, the program that releases a lease. What one asks of
+Redis or a tracker passes `checkpoint`, where something can happen to it; so can it at every other step that it makes.
 """
 
 from __future__ import annotations

@@ -26,12 +26,12 @@ from agentsmith.daemon.open import Opened, lease_times
 from agentsmith.daemon.process import Daemon
 from agentsmith.domain.lifecycle import Owner as EdgeOwner
 from agentsmith.domain.tracker import Move, Tracker
-from agentsmith.guard import client as guarded_module
-from agentsmith.guard.spawn import Ear, Posted
+from agentsmith.guard import client as guard_client
+from agentsmith.guard.spawn import GuardProcess, Listener
 from agentsmith.intake import signals as intake_module
 from agentsmith.intake.signals import Intake
 from agentsmith.pipelines.machine import Machine
-from agentsmith.running import release_lease as farewell_module
+from agentsmith.running import release_lease
 from agentsmith.running.consumer import Consumer
 from agentsmith.store import Store
 from agentsmith.store import store as store_module
@@ -41,7 +41,7 @@ from tests.model.promises import Promises, left_over
 from tests.model.tracker import NAME, Board, BoardTracker, Flavour, Write
 from tests.model.workers import Child, Floor
 from tests.simulation.client import SimulatedRedis
-from tests.simulation.guard import SimulatedGuard, SimulatedPost
+from tests.simulation.guard import SimulatedGuard, SimulatedProcess
 from tests.simulation.hermetic import EPOCH, hermetic
 from tests.simulation.loop import OWNER, Clock, SimulatedLoop
 from tests.simulation.network import Network, ProcessWire
@@ -160,8 +160,8 @@ class World:
             patch.object(intake_module, "_LONGEST_WAIT", IDLE_WAIT),
             patch.object(build_module, "try_out", _well),
             patch.object(Machine, "broke", self._broke),
-            patch.object(guarded_module, "_processes", tuple),
-            patch.object(Posted, "post", self._post_guard),
+            patch.object(guard_client, "_processes", tuple),
+            patch.object(GuardProcess, "spawn", self._spawn_guard),
             self.loop.running(),
         ):
             yield
@@ -260,7 +260,7 @@ class World:
 
     # ---- guards and children
 
-    async def _post_guard(self, ear: Ear, _cgroup: object) -> SimulatedPost:
+    async def _spawn_guard(self, listener: Listener, _cgroup: object) -> SimulatedProcess:
         consumer = cast(Process, OWNER.get())
         await consumer.checkpoint("guard.open")
         await asyncio.sleep(self.between(0.02, 0.1))
@@ -268,14 +268,14 @@ class World:
         process = Process(f"guard-{number}", consumer.host, self.loop, _Calm(), self.network)
         process.is_guard = True
         guard = SimulatedGuard(
-            process, consumer, ear, self.floor, self.chance, self._say_farewell, long_work=self.weather.silent
+            process, consumer, listener, self.floor, self.chance, self._release, long_work=self.weather.silent
         )
         self.guards.append(guard)
-        return SimulatedPost(guard, pid=2**31 - number)
+        return SimulatedProcess(guard, pid=2**31 - number)
 
-    async def _say_farewell(self, told: dict[str, Any], process: Process) -> None:
-        self.trace.say(f"says farewell for {told['ticket']}", process.name)
-        await farewell_module._release(told)
+    async def _release(self, document: dict[str, Any], process: Process) -> None:
+        self.trace.say(f"releases the lease of {document['ticket']}", process.name)
+        await release_lease.release(document)
 
     def _child_starts(self, child: Child) -> None:
         self.promises.child_starts(child)

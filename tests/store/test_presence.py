@@ -6,6 +6,7 @@ import time
 from typing import Any
 
 from agentsmith.domain.facts import Life
+from agentsmith.domain.stop import TAKEN_OVER, StopReason
 from agentsmith.store import Store
 from tests.support.stores import (
     TIMES,
@@ -22,9 +23,9 @@ from tests.support.wait import wait_until
 
 
 async def test_a_tick_tells_which_runs_are_to_stop(store: Store) -> None:
-    await store.runs.request_stop(ticket_id(2), "cancelled by Ann")
+    await store.runs.request_stop(ticket_id(2), StopReason.cancelled_by("Ann"))
     tick = await store.presence.tick(a_process(), ttl=60, running={ticket_id(n): n for n in (1, 2, 3)})
-    assert tick.stops == {ticket_id(2): "cancelled by Ann"}
+    assert tick.stops == {ticket_id(2): StopReason.cancelled_by("Ann")}
 
 
 async def test_P6_a_tick_tells_which_runs_were_overtaken(store: Store) -> None:
@@ -34,7 +35,7 @@ async def test_P6_a_tick_tells_which_runs_were_overtaken(store: Store) -> None:
     await store.redis.delete(store.keys.heartbeat(lease.ticket))
     lock = await locked(store, 1)
     taken = await store.intents.decide(lease.ticket, None, lock=lock, look_in=1)
-    for mine, told in ((lease.fence, {lease.ticket: "somebody took the ticket over"}), (taken.fence, {})):
+    for mine, told in ((lease.fence, {lease.ticket: TAKEN_OVER}), (taken.fence, {})):
         tick = await store.presence.tick(a_process(), ttl=60, running={lease.ticket: mine})
         assert tick.stops == told
 

@@ -13,6 +13,7 @@ import pytest
 
 from agentsmith.domain.facts import Life
 from agentsmith.domain.lifecycle import Status
+from agentsmith.domain.stop import StopReason
 from agentsmith.store import Acquired, DeadLetter, NotAcquired, Pushed, Store
 from tests.support.stores import (
     Flush,
@@ -284,7 +285,7 @@ DONE = an_intent(source=Status.IN_PROGRESS, to=Status.DONE, outcome="all steps s
 
 async def test_settling_frees_everything_and_records_the_outcome(store: Store) -> None:
     lease, payload = await begin(store)
-    await store.runs.request_stop(TICKET, "cancelled")
+    await store.runs.request_stop(TICKET, StopReason.cancelled_by("Ann"))
     assert await store.runs.settle(lease, payload, DONE, look_in=0)
     assert await store.runs.lease(TICKET) is None
     assert await store.runs.running() == []
@@ -590,7 +591,7 @@ async def test_a_stop_that_comes_after_the_end_stops_nobody(store: Store) -> Non
     """Neither when it was meant for the run that has just settled, nor the run that somebody asks for next."""
     lease, payload = await begin(store)
     assert await store.runs.settle(lease, payload, DONE, look_in=0)
-    assert not await store.runs.request_stop(TICKET, "cancelled by Ann")
+    assert not await store.runs.request_stop(TICKET, StopReason.cancelled_by("Ann"))
     assert await store.runs.stop_requested(TICKET) is None
 
 
@@ -598,14 +599,14 @@ async def test_a_stop_survives_the_death_of_its_run(store: Store) -> None:
     """Whoever goes on with the work hears of it."""
     lease, _ = await begin(store)
     assert await store.runs.release_dead(lease, lock_key=store.keys.claim_lock("local", TICKET))
-    assert await store.runs.request_stop(TICKET, "cancelled by Ann")
-    assert await store.runs.stop_requested(TICKET) == "cancelled by Ann"
+    assert await store.runs.request_stop(TICKET, StopReason.cancelled_by("Ann"))
+    assert await store.runs.stop_requested(TICKET) == StopReason.cancelled_by("Ann")
 
 
 async def test_a_stop_request_stands_until_withdrawn_or_settled(store: Store) -> None:
     assert await store.runs.stop_requested(TICKET) is None
-    await store.runs.request_stop(TICKET, "cancelled by Ann")
-    assert await store.runs.stop_requested(TICKET) == "cancelled by Ann"
+    await store.runs.request_stop(TICKET, StopReason.cancelled_by("Ann"))
+    assert await store.runs.stop_requested(TICKET) == StopReason.cancelled_by("Ann")
     await store.runs.withdraw_stop(TICKET)
     assert await store.runs.stop_requested(TICKET) is None
 

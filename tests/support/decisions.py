@@ -29,6 +29,7 @@ from agentsmith.domain.facts import (
     Wish,
 )
 from agentsmith.domain.lifecycle import Status
+from agentsmith.domain.stop import StopReason
 
 YES_NO: Final = (True, False)
 WISHES: Final[tuple[Wish, ...]] = (
@@ -36,7 +37,7 @@ WISHES: Final[tuple[Wish, ...]] = (
     Look(labelled=True),
     Retry("mona"),
     RunNow("fix-bug", "mona", "consumer-1"),
-    Cancel("cancelled by mona"),
+    Cancel(StopReason.cancelled_by("mona")),
     Repair(),
     Due(),
 )

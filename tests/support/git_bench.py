@@ -14,7 +14,7 @@ from typing import Any
 
 from agentsmith.domain.forge import GitCredential, PullRequest, WantedPullRequest
 from agentsmith.domain.ticket import Ticket
-from agentsmith.git import Bounds, Checkout, Ended, GitShell, open_checkout
+from agentsmith.git import Bounds, Checkout, CheckoutPlan, Ended, GitShell, open_checkout
 from agentsmith.git.shell import CommandNotStarted
 
 BRANCH = "agent-smith/12"
@@ -211,11 +211,10 @@ class Bench:
             "root": self.root,
             "workspace": self.workspace,
             "branch": BRANCH,
-            "base": None,
-            "shell": self.shell,
             "bounds": QUICK,
-        }
-        checkout = await open_checkout(self.forge, **(given | options))
+        } | options
+        shell = given.pop("shell", self.shell)
+        checkout = await open_checkout(self.forge, shell, CheckoutPlan(**given))
         self.opened.append(checkout)
         return checkout
 

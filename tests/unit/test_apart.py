@@ -22,7 +22,7 @@ OPERATORS = {
     "pipelines/steps/pull_request.py",
     "pipelines/steps/ticket.py",
     "pipelines/steps/agent.py",
-    "running/run_work.py",
+    "running/work.py",
 }
 INSIDE = {"pipelines/apart.py", "pipelines/prompt.py", "pipelines/reports.py", "pipelines/templates.py"}
 """The process of its own, and what it calls."""

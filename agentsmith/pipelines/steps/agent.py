@@ -1,4 +1,4 @@
-"""The coding agent: prompt in, work in the checkout, and what it says about itself read from its output."""
+"""The coding agent: it gets a prompt, works in the checkout, and its report is read from its output."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from agentsmith.pipelines.workplace import with_session
 
 _TAIL: Final = 64 * 1024
 _TO_BEGIN: Final = 10.0
-"""Seconds within which an agent says that there is no such session; one that ran for longer has worked."""
+"""An agent that ends within so many seconds may have found no such session; one that ran for longer has worked."""
 _REFUSAL: Final = 4096
-"""Bytes in which it says so; one that printed more has worked."""
+"""The same in bytes of output."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class _Attempt:
     report: AgentReport
     ended: Exit | None = None
     silent: bool = False
-    """Whether it ran and told of no work. A session is none: who finds no such session may name a new one."""
+    """Whether it ran and reported no work. A session is no work: an agent that finds none may name a new one."""
 
     def refused(self) -> bool:
         """Whether it ended before it began to work."""

@@ -10,6 +10,7 @@ from agentsmith.config.steps import CheckoutSettings, CommitSettings, PushSettin
 from agentsmith.domain.errors import TrackerError
 from agentsmith.git import (
     Checkout,
+    CheckoutPlan,
     Conflicted,
     Diverged,
     GitError,
@@ -33,17 +34,16 @@ async def checkout(context: StepContext, settings: CheckoutSettings) -> StepEnd:
         note = f"The tracker `{tracker}` has no repository for its code; name one in `trackers.{tracker}.code`."
         return StepEnd(Verdict.BAD_CONFIGURATION, note)
     try:
-        context.checkout = await open_checkout(
-            code.forge,
+        plan = CheckoutPlan(
             root=code.root,
             workspace=context.place.work,
             branch=code.branch,
-            other=code.other,
             base=settings.base,
-            shell=code.shell,
+            other=code.other,
             submodules=settings.submodules,
             lfs=settings.lfs,
         )
+        context.checkout = await open_checkout(code.forge, code.shell, plan)
     except (GitError, TrackerError) as error:
         return gone_wrong("The repository could not be checked out", error)
     if context.place.user is not None:
@@ -54,10 +54,10 @@ async def checkout(context: StepContext, settings: CheckoutSettings) -> StepEnd:
 
 
 def _found(opened: Checkout) -> list[str]:
-    told = [f"It goes on from the branch `{opened.branch}`."] if opened.resumed else []
+    notes = [f"It goes on from the branch `{opened.branch}`."] if opened.resumed else []
     if isinstance(opened.merge, Conflicted):
-        told.append(f"Merging `{opened.base}` left conflicts in {len(opened.merge.paths)} files.")
-    return [*told, *opened.notes]
+        notes.append(f"Merging `{opened.base}` left conflicts in {len(opened.merge.paths)} files.")
+    return [*notes, *opened.notes]
 
 
 def _give_all(folder: Path, user: User) -> None:
@@ -90,12 +90,12 @@ async def push(context: StepContext, settings: PushSettings) -> StepEnd:  # noqa
     try:
         if not opened.resumed and not await opened.changed():
             return done("There is nothing to push.")
-        return told(await opened.push(context.pen.begin_write))
+        return step_end(await opened.push(context.permit.begin_write))
     except GitError as error:
         return gone_wrong("The branch could not be pushed", error)
 
 
-def told(pushed: PushOutcome) -> StepEnd:
+def step_end(pushed: PushOutcome) -> StepEnd:
     """What a push means for its step."""
     match pushed:
         case Pushed(commit=commit, moved=moved):

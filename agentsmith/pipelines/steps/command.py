@@ -131,7 +131,7 @@ async def carry_out(
 
 @contextlib.asynccontextmanager
 async def _going_on(context: StepContext) -> AsyncIterator[None]:
-    """What goes on while a command runs is ended with it."""
+    """Cancel what runs beside the command together with it."""
     beside = asyncio.ensure_future(context.alongside()) if context.alongside and context.checkout else None
     try:
         yield
@@ -140,7 +140,7 @@ async def _going_on(context: StepContext) -> AsyncIterator[None]:
             beside.cancel()
             await asyncio.wait({beside})
             if not beside.cancelled() and (error := beside.exception()) is not None:
-                log.error("what went on beside a command broke", run=context.request.run, exc_info=error)
+                log.error("what ran beside a command failed", run=context.request.run, exc_info=error)
 
 
 async def _take_in(context: StepContext, said: Said) -> None:
@@ -200,7 +200,7 @@ def shown(name: str) -> str:
 
 
 def _keep_quiet_about(env: dict[str, str]) -> None:
-    """A credential that a step is given may stand in its output or its work; it must get nowhere from there (P8)."""
+    """A credential that a step is given may turn up in its output or its work; redact it from now on (P8)."""
     for name, value in env.items():
         for secret in credentials_in(name, value):
             if secret not in _known:

@@ -34,8 +34,8 @@ async def pull_request(context: StepContext, settings: PullRequestSettings) -> S
             draft=settings.draft or bool(context.red),
             ticket=context.ticket,
         )
-        await context.pen.begin_write()
-        made = await code.forge.ensure(wanted, deadline=min(context.pen.until, context.deadline))
+        await context.permit.begin_write()
+        made = await code.forge.ensure(wanted, deadline=min(context.permit.until, context.deadline))
     except BadTemplate as error:
         return StepEnd(Verdict.BAD_CONFIGURATION, f"The template of the pull request cannot be used: {error}")
     except NothingToPropose:

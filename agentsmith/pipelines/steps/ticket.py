@@ -1,4 +1,4 @@
-"""What a pipeline may do on its ticket: say something, and set labels of people's."""
+"""What a pipeline may do on its ticket: comment, and set people's labels."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ async def comment(context: StepContext, settings: CommentSettings) -> StepEnd:
     if not text:
         return done("There was nothing to say.")
     try:
-        await context.desk.say(text)
+        await context.ticket_writer.say(text)
     except TrackerError as error:
         return gone_wrong("The comment could not be written", error)
     return done()
@@ -29,7 +29,7 @@ async def comment(context: StepContext, settings: CommentSettings) -> StepEnd:
 async def label(context: StepContext, settings: LabelSettings) -> StepEnd:
     """Add and remove labels."""
     try:
-        await context.desk.relabel(add=settings.add, remove=settings.remove)
+        await context.ticket_writer.relabel(add=settings.add, remove=settings.remove)
     except ConfigError as error:
         return StepEnd(Verdict.BAD_CONFIGURATION, f"The labels are not set: {error}")
     except TrackerError as error:

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
 
+from agentsmith.domain.stop import TAKEN_OVER
 from agentsmith.store.keys import CYCLE_MS, Key
 from agentsmith.store.scripting import Script
-
-TAKEN_OVER: Final = "somebody took the ticket over"
-"""Why a run is to stop whose fence is no longer the newest; any other reason is a person's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +34,7 @@ class Tick(Script[TickAnswer]):
     settle: int
     mine: Sequence[int]
     """The fence of each run."""
-    taken_over = TAKEN_OVER
+    taken_over = TAKEN_OVER.to_wire()
     lua = """
 settling(epoch, settling_key, settle)
 redis.call('SET', alive, about, 'PX', ttl)

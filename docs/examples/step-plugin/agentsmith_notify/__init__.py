@@ -38,7 +38,7 @@ async def notify(context: StepContext, settings: NotifySettings) -> StepEnd:
         return StepEnd(Verdict.BAD_CONFIGURATION, f"The template of the text cannot be used: {error}")
     body = json.dumps({"text": text, "run": context.request.run}).encode()
     request = urllib.request.Request(settings.url, body, {"Content-Type": "application/json"})  # noqa: S310
-    await context.pen.begin_write()  # whatever leaves the machine asks first whether this run still may
+    await context.permit.begin_write()  # whatever leaves the machine asks first whether this run still may
     try:
         await asyncio.to_thread(lambda: urllib.request.urlopen(request, timeout=min(30, context.left)).close())  # noqa: S310
     except urllib.error.HTTPError as error:

@@ -1,6 +1,6 @@
 """Instead of `python -m agentsmith.running.release_lease`: asks the process that forks daemons, which has imported it.
 
-Runs by path: `python -I -S farewell_call.py ADDRESS`. Ends when the farewell is said.
+Runs by path: `python -I -S release_call.py ADDRESS`. Ends when the lease is released.
 """
 
 from __future__ import annotations
