@@ -18,7 +18,7 @@ from agentsmith.simulators import Fault, Recorded
 from agentsmith.trackers.github.opening import AppLogin, open_forge
 from agentsmith.trackers.github.site import Site
 from agentsmith.trackers.http import LocalLedger, Shared, open_http
-from agentsmith.trackers.http.proposals import PURPOSE
+from agentsmith.trackers.shared.proposals import PURPOSE
 from tests.conformance.forges import OnAzure, OnGitHub, OnGitLab
 from tests.conformance.simulated import FAST
 from tests.support.azuredevops_judge import AzureDevOpsJudge

@@ -6,7 +6,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from agentsmith.domain.ticket import Ticket, TicketId
-from agentsmith.trackers.http.proposals import fitted, one_line, plain_mention
+from agentsmith.trackers.shared.proposals import fitted, one_line, plain_mention
 
 ANY = st.text(st.characters(), max_size=400) | st.text("Draft: \n\r\t\0\ud800🧵\u200bx", max_size=400)
 

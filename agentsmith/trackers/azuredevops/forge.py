@@ -31,8 +31,8 @@ from agentsmith.trackers.azuredevops.payloads import PullRequest as Pull
 from agentsmith.trackers.azuredevops.site import Site
 from agentsmith.trackers.http import Answer, ApiClient, Pace, spending_for
 from agentsmith.trackers.http.paging import Page
-from agentsmith.trackers.http.proposals import LOOKS, PURPOSE, fitted, one_line, plain_mention, unified
 from agentsmith.trackers.http.redaction import excerpt
+from agentsmith.trackers.shared.proposals import LOOKS, PURPOSE, fitted, one_line, plain_mention, unified
 
 log = structlog.get_logger()
 

@@ -18,8 +18,8 @@ from agentsmith.trackers.azuredevops.payloads import Project, Snapshot, WorkItem
 from agentsmith.trackers.azuredevops.site import Site
 from agentsmith.trackers.azuredevops.states import States
 from agentsmith.trackers.http import UNTOLD, Answer, ApiClient
-from agentsmith.trackers.http.outcomes import Dropped
 from agentsmith.trackers.http.redaction import excerpt
+from agentsmith.trackers.shared.outcomes import Dropped
 
 log = structlog.get_logger()
 

@@ -22,7 +22,7 @@ from agentsmith.trackers.azuredevops.items import Items
 from agentsmith.trackers.azuredevops.memory import Memory
 from agentsmith.trackers.azuredevops.payloads import Snapshot, snapshot_of
 from agentsmith.trackers.http import Pace
-from agentsmith.trackers.http.outcomes import outcome_of
+from agentsmith.trackers.shared.outcomes import outcome_of
 
 TRIES: Final = 5
 """How often a write is tried on a work item that keeps changing."""

@@ -14,7 +14,7 @@ from pydantic import BeforeValidator, Field
 from agentsmith.domain.ticket import Actor, Ticket
 from agentsmith.trackers.azuredevops import tags
 from agentsmith.trackers.azuredevops.site import Site
-from agentsmith.trackers.http.shapes import Moment, Record, shaped
+from agentsmith.trackers.shared.shapes import Moment, Record, shaped
 
 T = TypeVar("T")
 

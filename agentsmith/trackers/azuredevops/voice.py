@@ -14,7 +14,7 @@ from agentsmith.trackers.azuredevops.dialect import API_VERSION
 from agentsmith.trackers.azuredevops.payloads import Comment, Page, Reaction, WorkItem
 from agentsmith.trackers.azuredevops.site import Site
 from agentsmith.trackers.http import ApiClient
-from agentsmith.trackers.http.remarks import readable, told_since
+from agentsmith.trackers.shared.remarks import readable, told_since
 
 SEEN: Final = "like"
 REACTIONS_VERSION: Final = "7.1-preview.1"

@@ -17,8 +17,8 @@ from agentsmith.domain.webhook import BadPayload, BadSignature, Incoming, Proof,
 from agentsmith.trackers.azuredevops import payloads, tags
 from agentsmith.trackers.azuredevops.payloads import Identity, as_identity
 from agentsmith.trackers.azuredevops.site import Site
-from agentsmith.trackers.signatures import Proved, Reader, same_secret
-from agentsmith.trackers.untrusted import Part, read_object
+from agentsmith.trackers.shared.signatures import Proved, Reader, same_secret
+from agentsmith.trackers.shared.untrusted import Part, read_object
 
 HEADER: Final = "x-agentsmith-secret"
 _EVENTS: Final = frozenset(

@@ -29,8 +29,8 @@ from agentsmith.trackers.github.dialect import message, quota
 from agentsmith.trackers.github.payloads import Pull, Repository
 from agentsmith.trackers.github.site import Site
 from agentsmith.trackers.http import Answer, ApiClient, Pace, spending_for
-from agentsmith.trackers.http.proposals import LOOKS, PURPOSE, fitted, one_line, plain_mention, unified
 from agentsmith.trackers.http.redaction import excerpt
+from agentsmith.trackers.shared.proposals import LOOKS, PURPOSE, fitted, one_line, plain_mention, unified
 
 log = structlog.get_logger()
 

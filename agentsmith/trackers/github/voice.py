@@ -12,7 +12,7 @@ from agentsmith.trackers.github import payloads
 from agentsmith.trackers.github.payloads import Comment
 from agentsmith.trackers.github.site import Site
 from agentsmith.trackers.http import ApiClient
-from agentsmith.trackers.http.remarks import readable, told_since
+from agentsmith.trackers.shared.remarks import readable, told_since
 
 SEEN: Final = "eyes"
 

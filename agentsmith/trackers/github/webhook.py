@@ -8,8 +8,8 @@ from typing import Final
 from agentsmith.domain.ticket import Actor
 from agentsmith.domain.webhook import BadPayload, Incoming, Proof, Remark, TicketEvent, Uninteresting
 from agentsmith.trackers.github.site import Site
-from agentsmith.trackers.signatures import Proved, Reader, hub_signature
-from agentsmith.trackers.untrusted import Part, read_object
+from agentsmith.trackers.shared.signatures import Proved, Reader, hub_signature
+from agentsmith.trackers.shared.untrusted import Part, read_object
 
 _ISSUE_ACTIONS: Final = frozenset(
     {"opened", "edited", "labeled", "unlabeled", "closed", "reopened", "deleted", "transferred", "assigned"}

@@ -31,8 +31,8 @@ from agentsmith.trackers.gitlab.payloads import MergeRequest, Project
 from agentsmith.trackers.gitlab.site import Site
 from agentsmith.trackers.gitlab.sticky import harmless
 from agentsmith.trackers.http import ApiClient, Pace, spending_for
-from agentsmith.trackers.http.proposals import LOOKS, PURPOSE, fitted, one_line, plain_mention, unified
 from agentsmith.trackers.http.redaction import excerpt
+from agentsmith.trackers.shared.proposals import LOOKS, PURPOSE, fitted, one_line, plain_mention, unified
 
 log = structlog.get_logger()
 

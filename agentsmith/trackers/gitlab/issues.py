@@ -15,8 +15,8 @@ from agentsmith.trackers.gitlab.payloads import Issue, Project, snapshot_of
 from agentsmith.trackers.gitlab.site import Site
 from agentsmith.trackers.gitlab.spelling import Spelling
 from agentsmith.trackers.http import UNTOLD, Answer, ApiClient
-from agentsmith.trackers.http.memory import Memory
-from agentsmith.trackers.http.relabel import Relabel
+from agentsmith.trackers.shared.memory import Memory
+from agentsmith.trackers.shared.relabel import Relabel
 
 log = structlog.get_logger()
 

@@ -21,9 +21,9 @@ from agentsmith.domain.tracker import Applied, Gone, LostRace, Move, MoveOutcome
 from agentsmith.trackers.gitlab.issues import Issues
 from agentsmith.trackers.gitlab.payloads import snapshot_of
 from agentsmith.trackers.gitlab.spelling import Spelling
-from agentsmith.trackers.http.memory import Memory
-from agentsmith.trackers.http.outcomes import Dropped, outcome_of
-from agentsmith.trackers.http.relabel import Relabel, only, plan
+from agentsmith.trackers.shared.memory import Memory
+from agentsmith.trackers.shared.outcomes import Dropped, outcome_of
+from agentsmith.trackers.shared.relabel import Relabel, only, plan
 
 log = structlog.get_logger()
 

@@ -11,7 +11,7 @@ from pydantic import BeforeValidator, Field
 from agentsmith.domain.ticket import Actor, Ticket
 from agentsmith.trackers.gitlab.site import Site
 from agentsmith.trackers.gitlab.spelling import Spelling
-from agentsmith.trackers.http.shapes import Moment, Record, shaped
+from agentsmith.trackers.shared.shapes import Moment, Record, shaped
 
 T = TypeVar("T")
 

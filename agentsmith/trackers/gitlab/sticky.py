@@ -24,8 +24,8 @@ from agentsmith.trackers.gitlab.payloads import Note, snapshot_of
 from agentsmith.trackers.gitlab.people import People
 from agentsmith.trackers.gitlab.site import Site
 from agentsmith.trackers.http import ApiClient, OutcomeUnknown
-from agentsmith.trackers.http.marked import MarkedComment
-from agentsmith.trackers.http.memory import Memory
+from agentsmith.trackers.shared.marked import MarkedComment
+from agentsmith.trackers.shared.memory import Memory
 
 COMMENT_LIMIT: Final = 1_000_000
 CUT: Final = "\n\n… (cut: GitLab takes no longer comment)"

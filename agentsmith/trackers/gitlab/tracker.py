@@ -32,7 +32,7 @@ from agentsmith.trackers.gitlab.spelling import LabelStyle, Spelling
 from agentsmith.trackers.gitlab.sticky import Stickies, form
 from agentsmith.trackers.gitlab.voice import Voice
 from agentsmith.trackers.http import ApiClient
-from agentsmith.trackers.http.memory import Memory
+from agentsmith.trackers.shared.memory import Memory
 
 TRUST_READS: Final = 5.0
 """Seconds for which a read stands for the look right before a label write."""

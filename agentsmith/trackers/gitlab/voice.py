@@ -16,7 +16,7 @@ from agentsmith.trackers.gitlab.payloads import GHOST, Note
 from agentsmith.trackers.gitlab.people import People
 from agentsmith.trackers.gitlab.site import Site
 from agentsmith.trackers.http import ApiClient
-from agentsmith.trackers.http.remarks import readable, told_since
+from agentsmith.trackers.shared.remarks import readable, told_since
 
 SEEN: Final = "eyes"
 _REF: Final = re.compile(r"[1-9][0-9]{0,17}")

@@ -16,8 +16,8 @@ from agentsmith.domain.ticket import Actor
 from agentsmith.domain.webhook import BadPayload, BadSignature, Incoming, Proof, Remark, TicketEvent, Uninteresting
 from agentsmith.trackers.gitlab.site import Site
 from agentsmith.trackers.gitlab.spelling import unscoped
-from agentsmith.trackers.signatures import Proved, Reader, Signed, same_secret
-from agentsmith.trackers.untrusted import Part, read_object
+from agentsmith.trackers.shared.signatures import Proved, Reader, Signed, same_secret
+from agentsmith.trackers.shared.untrusted import Part, read_object
 
 SIGNING: Final = "whsec_"
 _SHORTEST_KEY: Final = 24

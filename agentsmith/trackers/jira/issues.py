@@ -16,12 +16,12 @@ from agentsmith.domain.foreign import Foreign
 from agentsmith.domain.lifecycle import LabelSet
 from agentsmith.domain.ticket import Ticket
 from agentsmith.trackers.http import Answer, ApiClient
-from agentsmith.trackers.http.memory import Memory
-from agentsmith.trackers.http.relabel import Relabel
 from agentsmith.trackers.jira import payloads
 from agentsmith.trackers.jira.dialect import bucket
 from agentsmith.trackers.jira.payloads import Edited, Issue, Project, Snapshot, snapshot_of
 from agentsmith.trackers.jira.site import Site
+from agentsmith.trackers.shared.memory import Memory
+from agentsmith.trackers.shared.relabel import Relabel
 
 log = structlog.get_logger()
 

@@ -23,12 +23,12 @@ from agentsmith.domain.lifecycle import LabelSet, Status
 from agentsmith.domain.ticket import Ticket
 from agentsmith.domain.tracker import AlreadySo, Applied, Gone, LostRace, Move, MoveOutcome
 from agentsmith.trackers.http import LabelLock
-from agentsmith.trackers.http.memory import Memory
-from agentsmith.trackers.http.outcomes import Dropped, outcome_of
-from agentsmith.trackers.http.relabel import Relabel, only, plan
 from agentsmith.trackers.jira.issues import Claim, Issues
 from agentsmith.trackers.jira.payloads import snapshot_of
 from agentsmith.trackers.jira.workflow import Overtaken, Workflow
+from agentsmith.trackers.shared.memory import Memory
+from agentsmith.trackers.shared.outcomes import Dropped, outcome_of
+from agentsmith.trackers.shared.relabel import Relabel, only, plan
 
 log = structlog.get_logger()
 

@@ -10,9 +10,9 @@ from pydantic import BeforeValidator, Field
 
 from agentsmith.domain.errors import BadAnswer
 from agentsmith.domain.ticket import Actor, Ticket
-from agentsmith.trackers.http.shapes import Record, shaped
 from agentsmith.trackers.jira import adf
 from agentsmith.trackers.jira.site import Site
+from agentsmith.trackers.shared.shapes import Record, shaped
 
 T = TypeVar("T")
 

@@ -15,7 +15,6 @@ from agentsmith.domain.memo import Memo
 from agentsmith.domain.ticket import Ticket
 from agentsmith.domain.tracker import Sticky
 from agentsmith.trackers.http import ApiClient, OutcomeUnknown
-from agentsmith.trackers.http.memory import Memory
 from agentsmith.trackers.jira import payloads
 from agentsmith.trackers.jira.dialect import bucket
 from agentsmith.trackers.jira.issues import Issues
@@ -23,6 +22,7 @@ from agentsmith.trackers.jira.payloads import Comment, Property, snapshot_of
 from agentsmith.trackers.jira.people import People
 from agentsmith.trackers.jira.site import Site
 from agentsmith.trackers.jira.texts import Form
+from agentsmith.trackers.shared.memory import Memory
 
 _REF: Final = re.compile(r"([0-9]{1,18})(?:@(.{1,200}))?")
 

@@ -19,7 +19,6 @@ from agentsmith.domain.tracker import Access, Blocker, Labelling, Move, MoveOutc
 from agentsmith.domain.vetting import History
 from agentsmith.domain.webhook import Remark
 from agentsmith.trackers.http import ApiClient, LabelLock
-from agentsmith.trackers.http.memory import Memory
 from agentsmith.trackers.jira.hooks import Hooks
 from agentsmith.trackers.jira.issues import Issues, Recent
 from agentsmith.trackers.jira.links import Links
@@ -31,6 +30,7 @@ from agentsmith.trackers.jira.sticky import Stickies
 from agentsmith.trackers.jira.texts import Form
 from agentsmith.trackers.jira.voice import Voice
 from agentsmith.trackers.jira.workflow import Workflow
+from agentsmith.trackers.shared.memory import Memory
 
 TRUST_READS: Final = 5.0
 """Seconds for which a read stands for the look right before a label write."""

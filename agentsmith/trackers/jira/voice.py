@@ -9,11 +9,11 @@ from typing import Any, Final
 from agentsmith.domain.ticket import Actor
 from agentsmith.domain.webhook import Remark
 from agentsmith.trackers.http import ApiClient
-from agentsmith.trackers.http.remarks import readable, told_since
 from agentsmith.trackers.jira import payloads
 from agentsmith.trackers.jira.payloads import Comment
 from agentsmith.trackers.jira.site import Site
 from agentsmith.trackers.jira.texts import Form
+from agentsmith.trackers.shared.remarks import readable, told_since
 
 _REF: Final = re.compile(r"[1-9][0-9]{0,17}")
 

@@ -16,8 +16,8 @@ from agentsmith.domain.webhook import Incoming, Proof, Remark, TicketEvent, Unin
 from agentsmith.trackers.jira import adf
 from agentsmith.trackers.jira.payloads import User
 from agentsmith.trackers.jira.site import Site
-from agentsmith.trackers.signatures import Proved, Reader, hub_signature, same_secret
-from agentsmith.trackers.untrusted import Part, read_object
+from agentsmith.trackers.shared.signatures import Proved, Reader, hub_signature, same_secret
+from agentsmith.trackers.shared.untrusted import Part, read_object
 
 _ISSUE_EVENTS: Final = frozenset({"jira:issue_created", "jira:issue_updated", "jira:issue_deleted"})
 _REMARK: Final = "comment_created"

@@ -13,7 +13,7 @@ from typing import Any, Final, NoReturn, TypeVar
 
 from agentsmith.domain.errors import BadAnswer
 from agentsmith.domain.webhook import BadPayload
-from agentsmith.trackers.http.shapes import shaped
+from agentsmith.trackers.shared.shapes import shaped
 
 T = TypeVar("T")
 
