@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib.metadata import entry_points
-from typing import Any, Final, Protocol
+from typing import Any, ClassVar, Final, Protocol
 
 from agentsmith.config import Config, RepositorySettings
 from agentsmith.domain.errors import ConfigError
@@ -18,7 +18,8 @@ from agentsmith.trackers.azuredevops.settings import AzureRepository
 from agentsmith.trackers.git.settings import GitRepository
 from agentsmith.trackers.github.settings import GitHubRepository
 from agentsmith.trackers.gitlab.settings import GitLabRepository
-from agentsmith.trackers.http import Shared
+from agentsmith.trackers.http import Pace, Shared
+from agentsmith.trackers.http.connection import Connection, connect
 
 ENTRY_POINTS: Final = "agentsmith.forges"
 
@@ -35,17 +36,24 @@ class CodeHost:
 class Described(Protocol):
     """The settings of a repository that know how to make what they describe."""
 
-    def open(self, name: str, shared: Shared) -> Forge:
+    pace: ClassVar[Pace]
+    """How patient its API wants us to be."""
+
+    def open(self, name: str, connection: Connection) -> Forge:
         """The forge; nothing is asked of it yet."""
 
 
 def _open(name: str, settings: Described, shared: Shared) -> Forge:
-    return settings.open(name, shared)
+    return settings.open(name, connect(shared, settings.pace))
+
+
+def _open_git(name: str, settings: GitRepository, _: Shared) -> Forge:
+    return settings.open(name)
 
 
 BUILT_IN: Final[Mapping[str, CodeHost]] = {
     "azure-devops": CodeHost(AzureRepository, _open),
-    "git": CodeHost(GitRepository, _open),
+    "git": CodeHost(GitRepository, _open_git),
     "github": CodeHost(GitHubRepository, _open),
     "gitlab": CodeHost(GitLabRepository, _open),
 }

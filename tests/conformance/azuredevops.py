@@ -12,9 +12,9 @@ from agentsmith.domain.lifecycle import LabelSet
 from agentsmith.domain.tracker import Tracker
 from agentsmith.simulators.azuredevops import AzureDevOpsSimulator
 from agentsmith.trackers.azuredevops.form import COMMENT_LIMIT
-from agentsmith.trackers.azuredevops.opening import open_tracker
-from agentsmith.trackers.azuredevops.site import Site
+from agentsmith.trackers.azuredevops.settings import AzureDevOpsSettings
 from agentsmith.trackers.http import Pace, Shared
+from agentsmith.trackers.http.connection import Connection
 from tests.conformance.harness import Capabilities, Fault, RawComment
 from tests.conformance.simulated import PEOPLE, SimulatedPlatform
 from tests.support.azuredevops_judge import AzureDevOpsJudge
@@ -82,16 +82,16 @@ class AzureDevOpsPlatform(SimulatedPlatform[AzureDevOpsSimulator]):
 
     def open(self, labels: LabelSet, shared: Shared, pace: Pace, http: httpx.AsyncClient, page_size: int) -> Tracker:
         """See SimulatedPlatform."""
-        return open_tracker(
-            name="web",
-            site=Site(self.simulator.organization, PROJECT, self.simulator.api_url),
-            labels=labels,
-            token=TOKEN,
-            shared=shared,
-            pace=pace,
-            http=http,
-            page_size=page_size,
+        settings = AzureDevOpsSettings.model_validate(
+            {
+                "platform": "azure-devops",
+                "organization": self.simulator.organization,
+                "project": PROJECT,
+                "base_url": self.simulator.api_url,
+                "token": TOKEN,
+            }
         )
+        return settings.open("web", labels, Connection(shared, pace, http, page_size))
 
     def garble(self, key: str) -> None:
         """See SimulatedPlatform."""

@@ -11,10 +11,10 @@ from agentsmith.domain.errors import RateLimited, TrackerError
 from agentsmith.domain.lifecycle import LabelSet
 from agentsmith.domain.tracker import Tracker
 from agentsmith.simulators.github import GitHubSimulator
-from agentsmith.trackers.github.opening import open_tracker
-from agentsmith.trackers.github.site import Site
+from agentsmith.trackers.github.settings import GitHubSettings
 from agentsmith.trackers.github.sticky import COMMENT_LIMIT
 from agentsmith.trackers.http import Pace, Shared
+from agentsmith.trackers.http.connection import Connection
 from tests.conformance.harness import Capabilities, Fault, RawComment
 from tests.conformance.simulated import PEOPLE, SimulatedPlatform
 from tests.support.contracts import ContractJudge
@@ -76,16 +76,10 @@ class GitHubPlatform(SimulatedPlatform[GitHubSimulator]):
 
     def open(self, labels: LabelSet, shared: Shared, pace: Pace, http: httpx.AsyncClient, page_size: int) -> Tracker:
         """See SimulatedPlatform."""
-        return open_tracker(
-            name="web",
-            site=Site(REPOSITORY, self.simulator.api_url),
-            labels=labels,
-            login=TOKEN,
-            shared=shared,
-            pace=pace,
-            http=http,
-            page_size=page_size,
+        settings = GitHubSettings.model_validate(
+            {"platform": "github", "repository": REPOSITORY, "base_url": self.simulator.api_url, "token": TOKEN}
         )
+        return settings.open("web", labels, Connection(shared, pace, http, page_size))
 
     def garble(self, key: str) -> None:
         """See SimulatedPlatform."""

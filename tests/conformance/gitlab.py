@@ -11,10 +11,10 @@ from agentsmith.domain.errors import RateLimited, Refused
 from agentsmith.domain.lifecycle import LabelSet
 from agentsmith.domain.tracker import Tracker
 from agentsmith.simulators.gitlab import GitLabSimulator
-from agentsmith.trackers.gitlab.opening import open_tracker
-from agentsmith.trackers.gitlab.site import Site
+from agentsmith.trackers.gitlab.settings import GitLabSettings
 from agentsmith.trackers.gitlab.sticky import COMMENT_LIMIT
 from agentsmith.trackers.http import Pace, Shared
+from agentsmith.trackers.http.connection import Connection
 from tests.conformance.harness import Capabilities, Fault, RawComment
 from tests.conformance.simulated import PEOPLE, SimulatedPlatform
 
@@ -69,17 +69,16 @@ class GitLabPlatform(SimulatedPlatform[GitLabSimulator]):
 
     def open(self, labels: LabelSet, shared: Shared, pace: Pace, http: httpx.AsyncClient, page_size: int) -> Tracker:
         """See SimulatedPlatform."""
-        return open_tracker(
-            name="web",
-            site=Site(PROJECT, self.simulator.api_url),
-            labels=labels,
-            token=TOKEN,
-            shared=shared,
-            trust_reads=0.0,
-            pace=pace,
-            http=http,
-            page_size=page_size,
+        settings = GitLabSettings.model_validate(
+            {
+                "platform": "gitlab",
+                "project": PROJECT,
+                "base_url": self.simulator.api_url,
+                "token": TOKEN,
+                "trust_reads": 0,
+            }
         )
+        return settings.open("web", labels, Connection(shared, pace, http, page_size))
 
     def garble(self, key: str) -> None:
         """See SimulatedPlatform."""

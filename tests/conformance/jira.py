@@ -13,12 +13,12 @@ from agentsmith.domain.lifecycle import LabelSet, Status
 from agentsmith.domain.tracker import Tracker
 from agentsmith.simulators.jira import JiraSimulator
 from agentsmith.trackers.http import Pace, Shared
-from agentsmith.trackers.jira.opening import open_tracker
-from agentsmith.trackers.jira.site import Deployment, Site
+from agentsmith.trackers.http.connection import Connection
 from agentsmith.trackers.jira.texts import COMMENT_LIMIT
 from tests.conformance.harness import Capabilities, Fault, RawComment
 from tests.conformance.simulated import PEOPLE, SimulatedPlatform
 from tests.support.contracts import ContractJudge
+from tests.support.jira_bench import jira_settings
 from tests.support.jira_judge import JiraJudge
 
 PROJECT: Final = "WEB"
@@ -93,20 +93,15 @@ class JiraPlatform(SimulatedPlatform[JiraSimulator]):
 
     def open(self, labels: LabelSet, shared: Shared, pace: Pace, http: httpx.AsyncClient, page_size: int) -> Tracker:
         """See SimulatedPlatform."""
-        deployment = Deployment.CLOUD if self.cloud else Deployment.DATA_CENTER
-        return open_tracker(
-            name="web",
-            site=Site(PROJECT, self.simulator.api_url, deployment),
-            labels=labels,
-            token=TOKEN,
+        settings = jira_settings(
+            project=PROJECT,
+            base_url=self.simulator.api_url,
             email=self.email if self.cloud else None,
-            shared=shared,
+            token=TOKEN,
             statuses=self.statuses,
-            trust_reads=0.0,
-            pace=pace,
-            http=http,
-            page_size=page_size,
+            trust_reads=0,
         )
+        return settings.open("web", labels, Connection(shared, pace, http, page_size))
 
     def garble(self, key: str) -> None:
         """See SimulatedPlatform."""

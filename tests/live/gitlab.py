@@ -12,10 +12,11 @@ import httpx
 from agentsmith.domain.lifecycle import LabelSet
 from agentsmith.domain.tracker import Tracker
 from agentsmith.simulators.frame import Simulator
-from agentsmith.trackers.gitlab.opening import open_tracker
-from agentsmith.trackers.gitlab.site import GITLAB, Site
+from agentsmith.trackers.gitlab.settings import GitLabSettings
+from agentsmith.trackers.gitlab.site import GITLAB
 from agentsmith.trackers.gitlab.sticky import COMMENT_LIMIT
 from agentsmith.trackers.http import Shared
+from agentsmith.trackers.http.connection import Connection
 from tests.conformance import gitlab as simulated
 from tests.conformance.harness import Capabilities, RawComment
 from tests.live.live import FAULTS, Account, LivePlatform
@@ -56,17 +57,16 @@ class LiveGitLab(LivePlatform):
 
     def open(self, labels: LabelSet, shared: Shared, http: httpx.AsyncClient) -> Tracker:
         """See LivePlatform."""
-        return open_tracker(
-            name="web",
-            site=Site(self.account["PROJECT"], self.account["BASE_URL"]),
-            labels=labels,
-            token=self.account["TOKEN"],
-            shared=shared,
-            trust_reads=0.0,
-            pace=self.pace,
-            http=http,
-            page_size=3,
+        settings = GitLabSettings.model_validate(
+            {
+                "platform": "gitlab",
+                "project": self.account["PROJECT"],
+                "base_url": self.account["BASE_URL"],
+                "token": self.account["TOKEN"],
+                "trust_reads": 0,
+            }
         )
+        return settings.open("web", labels, Connection(shared, self.pace, http, 3))
 
     async def create(self, title: str, body: str, labels: tuple[str, ...]) -> str:
         """See LivePlatform."""

@@ -11,9 +11,9 @@ from agentsmith.domain.lifecycle import LabelSet
 from agentsmith.domain.tracker import Tracker
 from agentsmith.simulators.frame import Simulator
 from agentsmith.trackers.http import Shared
+from agentsmith.trackers.http.connection import Connection
 from agentsmith.trackers.jira import adf
-from agentsmith.trackers.jira.opening import open_tracker
-from agentsmith.trackers.jira.site import Site
+from agentsmith.trackers.jira.settings import JiraSettings
 from agentsmith.trackers.jira.texts import COMMENT_LIMIT
 from tests.conformance import jira as simulated
 from tests.conformance.harness import Capabilities, RawComment
@@ -62,18 +62,17 @@ class LiveJira(LivePlatform):
 
     def open(self, labels: LabelSet, shared: Shared, http: httpx.AsyncClient) -> Tracker:
         """See LivePlatform."""
-        return open_tracker(
-            name="web",
-            site=Site(self.account["PROJECT"], self.account["BASE_URL"]),
-            labels=labels,
-            token=self.account["TOKEN"],
-            email=self.account["EMAIL"],
-            shared=shared,
-            trust_reads=0.0,
-            pace=self.pace,
-            http=http,
-            page_size=3,
+        settings = JiraSettings.model_validate(
+            {
+                "platform": "jira",
+                "project": self.account["PROJECT"],
+                "base_url": self.account["BASE_URL"],
+                "email": self.account["EMAIL"],
+                "token": self.account["TOKEN"],
+                "trust_reads": 0,
+            }
         )
+        return settings.open("web", labels, Connection(shared, self.pace, http, 3))
 
     async def create(self, title: str, body: str, labels: tuple[str, ...]) -> str:
         """See LivePlatform."""

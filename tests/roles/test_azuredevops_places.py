@@ -23,6 +23,7 @@ from agentsmith.trackers.azuredevops.settings import AzureDevOpsSettings
 from agentsmith.trackers.azuredevops.site import Site
 from agentsmith.trackers.azuredevops.webhook import AzureDevOpsWebhooks
 from agentsmith.trackers.http import Shared
+from agentsmith.trackers.http.connection import connect
 from tests.support.azuredevops_bench import MEMO, MONA, TRIGGER, bench
 
 SECRET = "a-long-webhook-secret"
@@ -38,7 +39,7 @@ async def test_settings_make_a_tracker_and_hide_the_token() -> None:
     made = settings()
     assert made.project_identity() == "dev.azure.com/acme/fabrikam%20fiber"
     assert "tttt" not in repr(made)
-    tracker = made.open("web", LabelSet(), Shared())
+    tracker = made.open("web", LabelSet(), connect(Shared()))
     assert (tracker.name, tracker.platform, tracker.project) == ("web", "azure-devops", made.project_identity())
     assert tracker.ticket_id("12") == "dev.azure.com/acme/fabrikam%20fiber#12"
     await tracker.aclose()

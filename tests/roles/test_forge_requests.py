@@ -15,14 +15,16 @@ from agentsmith.boottime import boottime
 from agentsmith.domain.errors import RateLimited, Refused
 from agentsmith.domain.forge import GitCredential, RepositoryNotFound, WantedPullRequest
 from agentsmith.simulators import Fault, Recorded
-from agentsmith.trackers.github.opening import AppLogin, open_forge
+from agentsmith.trackers.github.forge import GitHubForge
+from agentsmith.trackers.github.login import AppLogin, log_in
 from agentsmith.trackers.github.site import Site
-from agentsmith.trackers.http import LocalLedger, Shared, open_http
+from agentsmith.trackers.http import LocalLedger, Shared
 from agentsmith.trackers.shared.proposals import PURPOSE
 from tests.conformance.forges import OnAzure, OnGitHub, OnGitLab
 from tests.conformance.simulated import FAST
 from tests.support.azuredevops_judge import AzureDevOpsJudge
 from tests.support.contracts import ContractJudge
+from tests.support.loopback import to_loopback
 
 BRANCH = "agent-smith/12"
 WANTED = WantedPullRequest(BRANCH, "main", "Fix the login", "It works again.")
@@ -163,14 +165,10 @@ async def test_github_an_apps_token_is_fresh_for_every_git_command(github: OnGit
     app = github.hub.add_app("smith", public.decode())
     installation = github.hub.install_app(int(app["id"]))
     clock = [0.0]
-    forge = open_forge(
-        name="web",
-        site=Site("acme/web", github.simulator.api_url),
-        login=AppLogin(str(app["client_id"]), str(installation), private.decode()),
-        shared=Shared(),
-        pace=replace(FAST, now=lambda: boottime() + clock[0]),
-        http=open_http(),
-    )
+    site = Site("acme/web", github.simulator.api_url)
+    connection = to_loopback(pace=replace(FAST, now=lambda: boottime() + clock[0]))
+    app_login = AppLogin(str(app["client_id"]), str(installation), private.decode())
+    forge = GitHubForge("web", site, log_in(site, app_login, connection), connection)
     first = await forge.credential()
     assert first.username == "x-access-token"
     assert first.password.startswith("ghs_")
@@ -186,14 +184,8 @@ async def test_github_an_apps_token_is_fresh_for_every_git_command(github: OnGit
 
 async def test_requests_are_booked_as_pull_requests(github: OnGitHub) -> None:
     ledger = LocalLedger()
-    forge = open_forge(
-        name="web",
-        site=Site("acme/web", github.simulator.api_url),
-        login=github.token,
-        shared=Shared(ledger=ledger),
-        pace=FAST,
-        http=open_http(),
-    )
+    site, connection = Site("acme/web", github.simulator.api_url), to_loopback(Shared(ledger=ledger))
+    forge = GitHubForge("web", site, log_in(site, github.token, connection), connection)
     await forge.ensure(WANTED, deadline=soon())
     await forge.find(BRANCH)
     await forge.default_branch()

@@ -14,7 +14,7 @@ from agentsmith.boottime import boottime
 from agentsmith.domain.errors import ConfigError, Refused, TrackerUnavailable, Unauthorized
 from agentsmith.simulators.clock import Clock
 from agentsmith.trackers.github.auth import AppKey, Token
-from agentsmith.trackers.github.opening import AppLogin
+from agentsmith.trackers.github.login import AppLogin
 from agentsmith.trackers.http import LocalLedger, Pace, Shared
 from tests.support.github_bench import CLAIM, MEMO, REPOSITORY, TRIGGER, Bench, applied, bench, edge
 

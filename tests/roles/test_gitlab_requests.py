@@ -22,6 +22,7 @@ from agentsmith.trackers.gitlab.spelling import LabelStyle
 from agentsmith.trackers.gitlab.sticky import GUARD, harmless
 from agentsmith.trackers.gitlab.tracker import GitLabTracker
 from agentsmith.trackers.http import Shared
+from agentsmith.trackers.http.connection import connect
 from tests.support.gitlab_bench import CLAIM, FINISH, MEMO, PROJECT, START, TRIGGER, Bench, applied, bench, edge
 
 ROOT = "/api/v4/projects/acme%2Fapps%2Fweb"
@@ -622,7 +623,7 @@ async def test_settings() -> None:
     made = settings(project=4711, label_style="scoped", trust_reads="0s", base_url="https://git.example.org/api/v4/")
     assert isinstance(made, TrackerSettings)
     assert made.project_identity() == "git.example.org/4711"
-    tracker = made.open("web", LabelSet(), Shared())
+    tracker = made.open("web", LabelSet(), connect(Shared()))
     assert (tracker.name, tracker.project, tracker.platform) == ("web", made.project_identity(), "gitlab")
     await tracker.aclose()
     assert settings().project_identity() == "gitlab.com/acme/apps/web"

@@ -17,6 +17,7 @@ from agentsmith.trackers.azuredevops.settings import AzureDevOpsSettings
 from agentsmith.trackers.github.settings import GitHubSettings
 from agentsmith.trackers.gitlab.settings import GitLabSettings
 from agentsmith.trackers.http import Shared
+from agentsmith.trackers.http.connection import connect
 from agentsmith.trackers.jira.settings import JiraSettings
 from tests.support import azuredevops_bench, github_bench, gitlab_bench, jira_bench
 from tests.support.jira_bench import CLAIM, FINISH, MEMO, START, TRIGGER, applied, edge
@@ -149,7 +150,7 @@ async def test_webhooks_of_a_renamed_project_are_ours(platform: str, known: bool
     """The reader knows the project by what its tracker has learned, at the first question that every process asks."""
     async with place(platform) as here:
         key = here.open()
-        tracker, reader = here.settings.open("web", LabelSet(), Shared()), here.settings.webhooks()
+        tracker, reader = here.settings.open("web", LabelSet(), connect(Shared())), here.settings.webhooks()
         try:
             if known:
                 await tracker.me()
@@ -165,7 +166,11 @@ async def test_webhooks_of_a_renamed_project_are_ours(platform: str, known: bool
 
 async def test_a_jira_project_that_took_the_name_of_another_is_another() -> None:
     async with place("jira") as here:
-        key, tracker, reader = here.open(), here.settings.open("web", LabelSet(), Shared()), here.settings.webhooks()
+        key, tracker, reader = (
+            here.open(),
+            here.settings.open("web", LabelSet(), connect(Shared())),
+            here.settings.webhooks(),
+        )
         try:
             await tracker.me()
         finally:

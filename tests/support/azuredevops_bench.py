@@ -6,8 +6,6 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any, Final
 
-import httpx
-
 from agentsmith.boottime import boottime
 from agentsmith.domain.lifecycle import LabelSet, Status
 from agentsmith.domain.memo import Memo
@@ -15,10 +13,10 @@ from agentsmith.domain.ticket import Ticket
 from agentsmith.domain.tracker import Applied, Move, MoveOutcome, Sticky, Words
 from agentsmith.simulators import Fault, Recorded, Running, serve
 from agentsmith.simulators.azuredevops import AzureDevOpsSimulator
-from agentsmith.trackers.azuredevops.opening import open_tracker
-from agentsmith.trackers.azuredevops.site import Site
+from agentsmith.trackers.azuredevops.settings import AzureDevOpsSettings
 from agentsmith.trackers.azuredevops.tracker import AzureDevOpsTracker
 from agentsmith.trackers.http import Pace, Shared
+from tests.support.loopback import to_loopback
 
 PROJECT: Final = "Web"
 BOT: Final = "smith-bot@example.com"
@@ -50,19 +48,20 @@ class Bench:
         pace: Pace = FAST,
         labels: LabelSet = LABELS,
         project: str = PROJECT,
+        page_size: int | None = None,
         **more: Any,
     ) -> AzureDevOpsTracker:
         """A tracker with connections and memories of its own."""
-        tracker = open_tracker(
-            name="web",
-            site=Site(self.simulator.organization, project, self.running.api_url),
-            labels=labels,
-            token=token,
-            shared=shared or Shared(),
-            pace=pace,
-            http=httpx.AsyncClient(verify=False),  # noqa: S501 - there is no TLS on loopback, and loading CAs is slow
-            **more,
-        )
+        tracker = AzureDevOpsSettings.model_validate(
+            {
+                "platform": "azure-devops",
+                "organization": self.simulator.organization,
+                "project": project,
+                "base_url": self.running.api_url,
+                "token": token,
+                **more,
+            }
+        ).open("web", labels, to_loopback(shared, pace, page_size))
         self._stack.push_async_callback(tracker.aclose)
         return tracker
 

@@ -7,18 +7,17 @@ from collections.abc import AsyncIterator, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any, Final
 
-import httpx
-
 from agentsmith.boottime import boottime
 from agentsmith.domain.lifecycle import LabelSet, Status
 from agentsmith.domain.memo import Memo
 from agentsmith.domain.tracker import Applied, Move, MoveOutcome
 from agentsmith.simulators import Fault, Recorded, Running, serve
 from agentsmith.simulators.github import GitHubSimulator
-from agentsmith.trackers.github.opening import AppLogin, open_tracker
+from agentsmith.trackers.github.login import AppLogin, log_in
 from agentsmith.trackers.github.site import Site
 from agentsmith.trackers.github.tracker import GitHubTracker
 from agentsmith.trackers.http import Pace, Shared
+from tests.support.loopback import to_loopback
 
 REPOSITORY: Final = "acme/web"
 TOKEN: Final = "github_pat_11BENCH0000_benchbenchbenchbench"
@@ -48,18 +47,9 @@ class Bench:
         write_spacing: float | None = None,
     ) -> GitHubTracker:
         """A tracker with connections and memories of its own."""
-        tracker = open_tracker(
-            name="web",
-            site=Site(REPOSITORY, self.running.api_url),
-            labels=labels,
-            login=login,
-            shared=shared or Shared(),
-            strict=strict,
-            pace=pace,
-            http=httpx.AsyncClient(verify=False),  # noqa: S501 - there is no TLS on loopback, and loading CAs is slow
-            page_size=page_size,
-            write_spacing=write_spacing,
-        )
+        site, connection = Site(REPOSITORY, self.running.api_url), to_loopback(shared, pace, page_size)
+        clients = log_in(site, login, connection, write_spacing=write_spacing)
+        tracker = GitHubTracker("web", labels, site, clients, connection, strict=strict)
         self._stack.push_async_callback(tracker.aclose)
         return tracker
 

@@ -6,8 +6,6 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any, Final
 
-import httpx
-
 from agentsmith.boottime import boottime
 from agentsmith.domain.lifecycle import LabelSet, Status
 from agentsmith.domain.memo import Memo
@@ -15,11 +13,11 @@ from agentsmith.domain.tracker import Applied, Move, MoveOutcome
 from agentsmith.simulators import Fault, Recorded, Running, serve
 from agentsmith.simulators.gitlab import GitLabSimulator
 from agentsmith.trackers.gitlab.auth import TokenHeader
-from agentsmith.trackers.gitlab.opening import open_tracker
-from agentsmith.trackers.gitlab.site import Site
+from agentsmith.trackers.gitlab.settings import GitLabSettings
 from agentsmith.trackers.gitlab.spelling import LabelStyle
 from agentsmith.trackers.gitlab.tracker import TRUST_READS, GitLabTracker
 from agentsmith.trackers.http import Pace, Shared
+from tests.support.loopback import to_loopback
 
 PROJECT: Final = "acme/apps/web"
 TOKEN: Final = "glpat-BENCHBENCHBENCHBENCH00"
@@ -56,19 +54,17 @@ class Bench:
         labels: LabelSet = LABELS,
     ) -> GitLabTracker:
         """A tracker with connections and memories of its own."""
-        tracker = open_tracker(
-            name="web",
-            site=Site(project, self.running.api_url),
-            labels=labels,
-            token=token,
-            shared=shared or Shared(),
-            header=header,
-            style=style,
-            trust_reads=trust_reads,
-            pace=pace,
-            http=httpx.AsyncClient(verify=False),  # noqa: S501 - there is no TLS on loopback, and loading CAs is slow
-            page_size=page_size,
-        )
+        tracker = GitLabSettings.model_validate(
+            {
+                "platform": "gitlab",
+                "project": project,
+                "base_url": self.running.api_url,
+                "token": token,
+                "token_header": header,
+                "label_style": style,
+                "trust_reads": trust_reads,
+            }
+        ).open("web", labels, to_loopback(shared, pace, page_size))
         self._stack.push_async_callback(tracker.aclose)
         return tracker
 

@@ -6,8 +6,6 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any, Final
 
-import httpx
-
 from agentsmith.boottime import boottime
 from agentsmith.domain.lifecycle import LabelSet, Status
 from agentsmith.domain.memo import Memo
@@ -15,9 +13,9 @@ from agentsmith.domain.tracker import Applied, Move, MoveOutcome
 from agentsmith.simulators import Fault, Recorded, Running, serve
 from agentsmith.simulators.jira import JiraSimulator
 from agentsmith.trackers.http import Pace, Shared
-from agentsmith.trackers.jira.opening import open_tracker
-from agentsmith.trackers.jira.site import Deployment, Site
+from agentsmith.trackers.jira.settings import JiraSettings
 from agentsmith.trackers.jira.tracker import TRUST_READS, JiraTracker
+from tests.support.loopback import to_loopback
 
 PROJECT: Final = "WEB"
 TOKEN: Final = "ATATT3xBENCHBENCHBENCHBENCH00"
@@ -30,6 +28,20 @@ CLAIM: Final = (Status.PENDING, Status.ENQUEUED)
 START: Final = (Status.ENQUEUED, Status.IN_PROGRESS)
 FINISH: Final = (Status.IN_PROGRESS, Status.DONE)
 FAIL: Final = (Status.IN_PROGRESS, Status.FAILED)
+
+
+def jira_settings(*, email: str | None, statuses: Mapping[Status, str] | None, **fields: Any) -> JiraSettings:
+    """What the configuration would say: a Data Center where there is no email."""
+    return JiraSettings.model_validate(
+        {
+            "platform": "jira",
+            "deployment": "cloud" if email else "data-center",
+            "email": email,
+            "mode": "status" if statuses else "label",
+            "statuses": dict(statuses or {}),
+            **fields,
+        }
+    )
 
 
 class Bench:
@@ -60,20 +72,15 @@ class Bench:
     ) -> JiraTracker:
         """A tracker with connections and memories of its own."""
         cloud = self.simulator.cloud
-        tracker = open_tracker(
-            name="web",
-            site=Site(PROJECT, self.running.api_url, Deployment.CLOUD if cloud else Deployment.DATA_CENTER),
-            labels=labels,
-            token=token,
+        tracker = jira_settings(
+            project=PROJECT,
+            base_url=self.running.api_url,
             email=self.email if cloud else None,
-            shared=shared or Shared(),
+            token=token,
             statuses=statuses,
             quiet=quiet,
             trust_reads=trust_reads,
-            pace=pace,
-            http=httpx.AsyncClient(verify=False),  # noqa: S501 - there is no TLS on loopback, and loading CAs is slow
-            page_size=page_size,
-        )
+        ).open("web", labels, to_loopback(shared, pace, page_size))
         self._stack.push_async_callback(tracker.aclose)
         return tracker
 

@@ -56,7 +56,9 @@ def test_an_issue_becomes_a_ticket() -> None:
     assert ticket.updated_at == datetime(2026, 11, 16, 19, tzinfo=UTC)
     assert ticket.revision == 'W/"1"'
     assert not ticket.pull_request
-    assert ticket.native == Snapshot("12", "I_kw", 3, {"bug": "LA_5"}, 'W/"1"', 5.0)
+    assert ticket.native == Snapshot(
+        key="12", node_id="I_kw", comments=3, label_ids={"bug": "LA_5"}, etag='W/"1"', read_at=5.0
+    )
 
 
 def test_what_may_be_missing() -> None:

@@ -16,8 +16,9 @@ from agentsmith.domain.lifecycle import LabelSet
 from agentsmith.domain.memo import Memo
 from agentsmith.trackers.github.settings import GitHubSettings
 from agentsmith.trackers.github.site import Site
-from agentsmith.trackers.github.sticky import COMMENT_LIMIT, CUT, Form
+from agentsmith.trackers.github.sticky import COMMENT_LIMIT, CUT, form
 from agentsmith.trackers.http import Shared
+from agentsmith.trackers.http.connection import connect
 
 MEMO = Memo(run="run--1 -->", fence=3)
 
@@ -42,7 +43,7 @@ MEMO = Memo(run="run--1 -->", fence=3)
 def test_addresses(base_url: str, web_host: str, graphql: str, public: bool) -> None:
     site = Site("Acme/Web", base_url)
     assert (site.web_host, site.graphql_url, site.public) == (web_host, graphql, public)
-    assert site.project == f"{web_host}/acme/web"
+    assert site.canonical == f"{web_host}/acme/web"
     assert site.ticket_id("12") == f"{web_host}/acme/web#12"
     assert site.path("12", "/labels") == "/repos/Acme/Web/issues/12/labels"
 
@@ -122,40 +123,40 @@ def test_any_text_can_be_asked_about(text: str) -> None:
 
 @given(st.text(), st.text(), st.integers())
 def test_what_was_written_is_read_back(text: str, run: str, fence: int) -> None:
-    form, memo = Form(LabelSet("agent-smith")), Memo(run=run, fence=fence)
-    fitted = form.fit(text, memo)
-    head = form.head(memo)
+    comment, memo = form(LabelSet("agent-smith")), Memo(run=run, fence=fence)
+    fitted = comment.fit(text, memo)
+    head = comment.head(memo)
     assert head.count("\n") == 1
     assert "--" not in head[4:-5]
-    assert form.read(head + fitted) == (fitted, memo)
-    assert form.fit(fitted, memo) == fitted
+    assert comment.read(head + fitted) == (fitted, memo)
+    assert comment.fit(fitted, memo) == fitted
     (head + fitted).encode("utf-8")
 
 
 @pytest.mark.parametrize("text", ["x" * 70_000, "🧵" * 70_000, "x" * (COMMENT_LIMIT - 100) + "🧵" * 100, "漢" * 65_536])
 def test_long_texts_are_cut_whichever_way_characters_are_counted(text: str) -> None:
-    form = Form(LabelSet())
-    fitted = form.fit(text, MEMO)
-    whole = form.head(MEMO) + fitted
+    comment = form(LabelSet())
+    fitted = comment.fit(text, MEMO)
+    whole = comment.head(MEMO) + fitted
     assert fitted.endswith(CUT)
     assert len(whole.encode("utf-16-le")) // 2 <= COMMENT_LIMIT
     assert len(whole.encode("utf-16-le")) // 2 >= COMMENT_LIMIT - 2
-    assert form.read(whole) == (fitted, MEMO)
+    assert comment.read(whole) == (fitted, MEMO)
 
 
 @pytest.mark.parametrize("prefix", ["agent-smith", "a--b", "a-", "x > y", "ünï/code"])
 def test_any_prefix_can_stand_in_the_marker(prefix: str) -> None:
-    form = Form(LabelSet(prefix))
-    head = form.head(MEMO)
+    comment = form(LabelSet(prefix))
+    head = comment.head(MEMO)
     assert head.startswith("<!-- ")
     assert head.endswith(" -->\n")
     assert "--" not in head[4:-5]
     assert ">" not in head[:-3].replace("\\u003e", "") or "run" in head
-    assert form.read(head + "x") == ("x", MEMO)
+    assert comment.read(head + "x") == ("x", MEMO)
 
 
 def test_comments_of_a_former_prefix_are_still_ours_and_others_are_not() -> None:
-    old, new = Form(LabelSet("old")), Form(LabelSet("new", former_prefixes=("old",)))
+    old, new = form(LabelSet("old")), form(LabelSet("new", former_prefixes=("old",)))
     assert new.read(old.head(MEMO) + "x") == ("x", MEMO)
     assert old.read(new.head(MEMO) + "x") is None
     assert new.read("x\n" + new.head(MEMO)) is None
@@ -178,7 +179,7 @@ async def test_a_token_is_enough() -> None:
     made = settings()
     assert made.project_identity() == "github.com/acme/web"
     assert "ghp_" not in repr(made)
-    tracker = made.open("web", LabelSet(), Shared())
+    tracker = made.open("web", LabelSet(), connect(Shared()))
     assert (tracker.name, tracker.platform, tracker.project) == ("web", "github", "github.com/acme/web")
     assert (
         tracker.filter_hint(next(iter(LabelSet().statuses(["agent-smith:done"]))))

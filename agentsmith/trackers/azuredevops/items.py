@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Final
 
 import structlog
@@ -13,12 +12,13 @@ from agentsmith.domain.tracker import Sticky
 from agentsmith.trackers.azuredevops import payloads, tags
 from agentsmith.trackers.azuredevops.dialect import API_VERSION, JSON_PATCH, message, type_key
 from agentsmith.trackers.azuredevops.form import Saying
-from agentsmith.trackers.azuredevops.memory import Memory
+from agentsmith.trackers.azuredevops.memory import ItemMemory
 from agentsmith.trackers.azuredevops.payloads import Project, Snapshot, WorkItem, snapshot_of
 from agentsmith.trackers.azuredevops.site import Site
 from agentsmith.trackers.azuredevops.states import States
-from agentsmith.trackers.http import UNTOLD, Answer, ApiClient
+from agentsmith.trackers.http import UNTOLD, Answer
 from agentsmith.trackers.http.redaction import excerpt
+from agentsmith.trackers.shared.api import ProjectApi
 from agentsmith.trackers.shared.outcomes import Dropped
 
 log = structlog.get_logger()
@@ -34,33 +34,24 @@ _STALE: Final = {
 class Items:
     """The work items of one project."""
 
-    def __init__(
-        self,
-        *,
-        tracker: str,
-        site: Site,
-        client: ApiClient,
-        states: States,
-        memory: Memory,
-        now: Callable[[], float],
-    ) -> None:
-        self._tracker = tracker
-        self._site = site
-        self._client = client
+    def __init__(self, api: ProjectApi[Site], *, states: States, memory: ItemMemory) -> None:
+        self._tracker = api.tracker
+        self._site = api.site
+        self._client = api.client
+        self._now = api.now
         self._states = states
         self._memory = memory
-        self._now = now
 
-    def number(self, key: str) -> str:
-        """The key as the id of a work item; what cannot be one names no ticket."""
-        number = self._site.number(key)
+    def key(self, text: str) -> str:
+        """The text as the id of a work item; what cannot be one names no ticket."""
+        number = self._site.number(text)
         if number is None:
-            raise TicketNotFound(f"Azure DevOps: {self._site.project} has no work item {key[:40]!r}")
+            raise TicketNotFound(f"Azure DevOps: {self._site.project} has no work item {text[:40]!r}")
         return number
 
-    async def read(self, key: str, *, deadline: float | None = None) -> Ticket:
+    async def read(self, text: str, *, deadline: float | None = None) -> Ticket:
         """The work item as it is now (T1, T3); one that is in another project is not found."""
-        number = self.number(key)
+        number = self.key(text)
         read_at = self._now()
         path = self._site.path(f"/wit/workitems/{number}")
         answer = await self._client.get(path, params={"api-version": API_VERSION}, deadline=deadline)
@@ -92,8 +83,8 @@ class Items:
         said = saying if self._memory.silent(seen) else None
         if said is not None:
             patch.append({"op": "add", "path": "/fields/System.History", "value": said.body})
-        path = self._site.path(f"/wit/workitems/{seen.number}") + f"?api-version={API_VERSION}"
-        self._memory.doubt(seen.number)  # until an answer says otherwise
+        path = self._site.path(f"/wit/workitems/{seen.key}") + f"?api-version={API_VERSION}"
+        self._memory.doubt(seen.key)  # until an answer says otherwise
         read_at = self._now()
         answer = await self._client.write(
             "PATCH", path, patch, content_type=JSON_PATCH, deadline=deadline, allow=_CONFLICT
@@ -101,10 +92,10 @@ class Items:
         if answer.status in _CONFLICT:
             self._check_stale(answer)
             return None
-        item: WorkItem = payloads.read(WorkItem, answer.data, f"work item {seen.number}")
+        item: WorkItem = payloads.read(WorkItem, answer.data, f"work item {seen.key}")
         if item.rev <= rev or not tags.same(tags.split(item.fields.tags), wanted):
             raise Dropped(
-                f"Azure DevOps answered {answer.status}, but the tags of work item {seen.number} are not what was "
+                f"Azure DevOps answered {answer.status}, but the tags of work item {seen.key} are not what was "
                 "written: the token may not write them"
             )
         after = await self.ticket(
@@ -113,17 +104,17 @@ class Items:
         if (snapshot := snapshot_of(after)) is not None:
             self._memory.saw(snapshot)
         if said is not None:
-            self._note(seen.number, item, said)
+            self._note(seen.key, item, said)
         return after
 
     def _note(self, number: str, item: WorkItem, said: Saying) -> None:
         """Remember the comment that was made with the tags; where its id is not told it will be looked for."""
-        trace, author = self._memory.of(number), item.fields.changed_by
+        remembered, author = self._memory.of(number), item.fields.changed_by
         if item.comment is None or author is None or not author.id:
-            trace.in_doubt = True
+            remembered.in_doubt = True
             return
-        trace.comment, trace.author = item.comment.id, author.to_actor().id
-        trace.said = Sticky(f"{item.comment.id}.{trace.author}", said.text, said.memo)
+        remembered.comment, remembered.author = str(item.comment.id), author.to_actor().id
+        remembered.said = Sticky(f"{item.comment.id}.{remembered.author}", said.text, said.memo)
 
     async def ticket(
         self,

@@ -10,7 +10,7 @@ seconds, and also when so much changed that catching up would cost more.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
@@ -25,7 +25,8 @@ from agentsmith.trackers.azuredevops.items import Items
 from agentsmith.trackers.azuredevops.payloads import Page, QueryResult, WorkItem
 from agentsmith.trackers.azuredevops.site import Site
 from agentsmith.trackers.azuredevops.states import States
-from agentsmith.trackers.http import Answer, ApiClient
+from agentsmith.trackers.http import Answer
+from agentsmith.trackers.shared.api import ProjectApi
 
 log = structlog.get_logger()
 
@@ -77,24 +78,14 @@ class Withheld:
 class Listing:
     """Lists the work items of one project by tag."""
 
-    def __init__(
-        self,
-        *,
-        site: Site,
-        client: ApiClient,
-        items: Items,
-        states: States,
-        now: Callable[[], float],
-        query_page: int = QUERY_PAGE,
-        batch: int = BATCH,
-    ) -> None:
-        self._site = site
-        self._client = client
+    def __init__(self, api: ProjectApi[Site], *, items: Items, states: States, query_page: int) -> None:
+        self._site = api.site
+        self._client = api.client
+        self._now = api.now
+        self._batch = api.page_size
         self._items = items
         self._states = states
-        self._now = now
         self._query_page = query_page
-        self._batch = batch
         self._shelves: dict[frozenset[str], Shelf] = {}
 
     async def find(self, *labels: str) -> AsyncIterator[Ticket]:

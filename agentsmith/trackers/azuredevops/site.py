@@ -50,7 +50,7 @@ class Site:
         return _host(self.base_url)
 
     @property
-    def project_name(self) -> str:
+    def canonical(self) -> str:
         """The canonical project: `dev.azure.com/acme/web`, whatever the case in the configuration."""
         path = urlsplit(self.base_url).path.strip("/")
         parts = [self.host, *([path] if path else []), self.organization, self.project]
@@ -64,7 +64,7 @@ class Site:
     def neighbour(self, ticket: TicketId) -> str | None:
         """The id of a work item of this organization, in whatever project; None for any other ticket."""
         project, _, number = ticket.rpartition("#")
-        here = project.rpartition("/")[0] == self.project_name.rpartition("/")[0]
+        here = project.rpartition("/")[0] == self.canonical.rpartition("/")[0]
         return self.number(number) if here else None
 
     def neighbour_path(self, ticket: TicketId) -> str:
@@ -91,7 +91,7 @@ class Site:
     def ticket_id(self, number: str, project: str | None = None) -> TicketId:
         """`dev.azure.com/acme/web#12`; with `project`, of a ticket in another project of the organization."""
         site = self if project is None or self.here(project) else Site(self.organization, project, self.base_url)
-        return TicketId(f"{site.project_name}#{number}")
+        return TicketId(f"{site.canonical}#{number}")
 
     def web_url(self, number: str, project: str | None = None) -> str:
         """The page that people see."""
@@ -107,7 +107,7 @@ class Site:
         if "://" in text:
             return self._from_url(text)
         name, hash_, number = text.rpartition("#")
-        if name.lower() not in ("", self.project_name) or (name and not hash_):
+        if name.lower() not in ("", self.canonical) or (name and not hash_):
             return None
         return self.number(number)
 

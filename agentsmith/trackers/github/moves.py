@@ -14,42 +14,24 @@ had not begun, so the others add first, look, and then remove.
 from __future__ import annotations
 
 import hashlib
-import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 import structlog
 
-from agentsmith.domain.errors import (
-    BadAnswer,
-    NotPermitted,
-    RateLimited,
-    Refused,
-    TicketNotFound,
-    TrackerError,
-    TrackerUnavailable,
-    Unauthorized,
-)
+from agentsmith.domain.errors import TrackerError
 from agentsmith.domain.foreign import Foreign
 from agentsmith.domain.lifecycle import LabelSet, Status
 from agentsmith.domain.ticket import Ticket
-from agentsmith.domain.tracker import (
-    AlreadySo,
-    Applied,
-    Forbidden,
-    Gone,
-    Limited,
-    LostRace,
-    Move,
-    MoveOutcome,
-    Unknown,
-)
+from agentsmith.domain.tracker import AlreadySo, Applied, LostRace, Move, MoveOutcome, Unknown
 from agentsmith.trackers.github.claims import ClaimRefs
-from agentsmith.trackers.github.issues import Issues, snapshot_of
+from agentsmith.trackers.github.issues import Issues
 from agentsmith.trackers.github.labels import Labels, LabelWriter
-from agentsmith.trackers.github.notes import Notes
-from agentsmith.trackers.github.payloads import Snapshot
+from agentsmith.trackers.github.memory import IssueMemory
+from agentsmith.trackers.github.payloads import Snapshot, snapshot_of
+from agentsmith.trackers.shared.outcomes import Dropped, outcome_of
+from agentsmith.trackers.shared.relabel import Relabel, only, plan
 
 log = structlog.get_logger()
 
@@ -61,44 +43,12 @@ _ENDED: Final = (Status.WAITING, Status.DONE, Status.FAILED)
 """Statuses in which nobody can be in the middle of a claim."""
 
 
-@dataclass(frozen=True, slots=True)
-class Relabel:
-    """What has to be written: add first, then remove (T8)."""
-
-    add: str | None
-    remove: tuple[str, ...]
-
-
 class Overtaken(Exception):
     """Somebody else's status turned up in an answer; carries what the issue shows."""
 
     def __init__(self, labels: Labels) -> None:
         super().__init__()
         self.labels = labels
-
-
-class Dropped(Exception):
-    """GitHub answered 200 and did not do it: the token may not write labels."""
-
-
-def plan(labels: LabelSet, shown: frozenset[str], move: Move) -> Relabel | type[AlreadySo] | type[LostRace]:
-    """What `move` has to write on an issue with the labels `shown`, or why it must write nothing."""
-    present = labels.statuses(shown)
-    status = present or frozenset({Status.PENDING})
-    if status == {move.to} or (move.to is None and not present):
-        return AlreadySo
-    if move.expect not in status or status - {move.expect, move.to}:
-        return LostRace
-    return only(labels, shown, move.to)
-
-
-def only(labels: LabelSet, shown: frozenset[str], status: Status | None) -> Relabel:
-    """The writes after which the label of `status` is the only lifecycle label; case does not matter to GitHub."""
-    wanted = None if status is None else labels.label(status)
-    folded = None if wanted is None else wanted.casefold()
-    there = any(name.casefold() == folded for name in shown)
-    surplus = sorted(name for name in labels.lifecycle(shown) if name.casefold() != folded)
-    return Relabel(add=None if there else wanted, remove=tuple(surplus))
 
 
 class Moves:
@@ -110,74 +60,68 @@ class Moves:
         issues: Issues,
         writer: LabelWriter,
         labels: LabelSet,
-        notes: Notes,
+        memory: IssueMemory,
         claims: ClaimRefs | None,
         now: Callable[[], float],
     ) -> None:
         self._issues = issues
         self._writer = writer
         self._labels = labels
-        self._notes = notes
+        self._memory = memory
         self._claims = claims
         self._now = now
 
     async def move(self, ticket: Ticket, move: Move) -> MoveOutcome:
         """Publish one edge (T4 to T11); every failure becomes one of the outcomes."""
         try:
-            number = self._issues.number(ticket.key)
-            async with self._notes.lock(number):
+            number = self._issues.key(ticket.key)
+            async with self._memory.lock(number):
                 return await self._publish(number, ticket, move)
-        except TicketNotFound as error:
-            return Gone(str(error))
+        except TrackerError as error:
+            return outcome_of(error)
 
     async def tidy(self, ticket: Ticket, *, keep: Status | None, deadline: float) -> Ticket:
         """Leave the label of `keep` only (T12); nothing is written if the statuses changed since `ticket` was read.
 
         The caller chose `keep` from what it saw: a `done` that appeared since must not be swept away (P4).
         """
-        number = self._issues.number(ticket.key)
-        async with self._notes.lock(number):
+        number = self._issues.key(ticket.key)
+        async with self._memory.lock(number):
             seen = await self._issues.read(ticket.key, known=ticket, deadline=deadline)
             if self._labels.lifecycle(seen.labels) != self._labels.lifecycle(ticket.labels):
                 return seen
             todo = only(self._labels, seen.labels, keep)
-            if not todo.add and not todo.remove:
+            if todo.nothing:
                 if keep in _ENDED:
                     await self._let_go(number, deadline)
                 return seen
-            self._notes.doubt(number)  # until an answer says otherwise
+            self._memory.doubt(number)  # until an answer says otherwise
             shown = _ids(seen)
-            try:
-                if todo.add:
-                    shown = self._verified(todo.add, await self._writer.add(number, todo.add, deadline=deadline))
-                for label in todo.remove:
-                    left = await self._writer.remove(number, label, deadline=deadline)
-                    shown = _without(shown, label) if left is None else left
-            except Dropped as error:
-                raise NotPermitted(str(error)) from None
+            if todo.add:
+                shown = self._verified(todo.add, await self._writer.add(number, todo.add, deadline=deadline))
+            for label in todo.remove:
+                left = await self._writer.remove(number, label, deadline=deadline)
+                shown = _without(shown, label) if left is None else left
             if keep not in _HELD:
                 await self._let_go(number, deadline)
             return self._after(seen, shown)
 
     async def relabel(self, ticket: Ticket, wanted: Foreign, *, deadline: float) -> Ticket:
         """Add and remove labels that are not ours (T17); what is so already is not written."""
-        number = self._issues.number(ticket.key)
-        async with self._notes.lock(number):
+        number = self._issues.key(ticket.key)
+        async with self._memory.lock(number):
             seen = await self._issues.read(ticket.key, known=ticket, deadline=deadline)
             todo = wanted.left(seen.labels)
             if todo.nothing:
                 return seen
-            self._notes.doubt(number)  # until an answer says otherwise
+            self._memory.doubt(number)  # until an answer says otherwise
             shown = _ids(seen)
-            try:
-                if todo.add:
-                    shown = await self._writer.add(number, *todo.add, deadline=deadline)
-                    for label in todo.add:
-                        self._verified(label, shown)
-                for label in todo.remove:
-                    shown = await self._without(number, label, shown, deadline)
-            except Dropped as error:
-                raise NotPermitted(str(error)) from None
+            if todo.add:
+                shown = await self._writer.add(number, *todo.add, deadline=deadline)
+                for label in todo.add:
+                    self._verified(label, shown)
+            for label in todo.remove:
+                shown = await self._without(number, label, shown, deadline)
             return self._after(seen, shown)
 
     async def _without(self, number: str, label: str, shown: Labels, deadline: float) -> Labels:
@@ -201,11 +145,11 @@ class Moves:
                 taken = await self._claims.take(number, move)
                 if not taken:
                     return LostRace(seen)
-            self._notes.doubt(number)  # until an answer says otherwise
+            self._memory.doubt(number)  # until an answer says otherwise
             shown = await self._relabel(number, seen, todo, move)
         except Overtaken as overtaken:
             return LostRace(self._after(seen, overtaken.labels))
-        except (Dropped, TrackerError) as error:
+        except TrackerError as error:
             outcome = outcome_of(error)
             if taken and not isinstance(outcome, Unknown):
                 await self._let_go(number, move.deadline)
@@ -222,7 +166,7 @@ class Moves:
     async def _current(self, ticket: Ticket, move: Move) -> Ticket:
         """The ticket to start from: read again, unless the write's own answer will tell as much."""
         claim = (move.expect, move.to) == CLAIM
-        if not claim and self._now() < move.deadline and self._notes.stands(snapshot_of(ticket), self._now()):
+        if not claim and self._now() < move.deadline and self._memory.stands(snapshot_of(ticket), self._now()):
             return ticket
         return await self._issues.read(ticket.key, known=ticket, deadline=move.deadline)
 
@@ -281,28 +225,11 @@ class Moves:
     def _after(self, before: Ticket, shown: Labels) -> Ticket:
         """The ticket with the labels that GitHub's last answer showed."""
         names = frozenset(shown)
-        old = snapshot_of(before) or Snapshot(before.key)
+        old = snapshot_of(before) or Snapshot(key=before.key)
         snapshot = replace(old, label_ids=dict(shown), etag=None, read_at=self._now(), verified=True)
-        self._notes.saw(snapshot)
+        self._memory.saw(snapshot)
         digest = hashlib.sha256(" ".join([before.revision, *sorted(names)]).encode()).hexdigest()
         return replace(before, labels=names, revision=f"after {digest[:16]}", native=snapshot)
-
-
-def outcome_of(error: Exception) -> MoveOutcome:
-    """What a failure means for the move."""
-    text = str(error)
-    match error:
-        case TicketNotFound():
-            return Gone(text)
-        case RateLimited():
-            return Limited(error.retry_at or time.time() + 60, text)
-        case NotPermitted() | Unauthorized() | Dropped():
-            return Forbidden(text, lacking=True, signed_in=not isinstance(error, Unauthorized))
-        case Refused():
-            return Forbidden(text)
-        case TrackerUnavailable() | BadAnswer():
-            return Unknown(text)
-    raise error
 
 
 def _ids(ticket: Ticket) -> Labels:

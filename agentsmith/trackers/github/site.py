@@ -61,7 +61,7 @@ class Site:
         return root.removesuffix("/v3") + "/graphql"
 
     @property
-    def project(self) -> str:
+    def canonical(self) -> str:
         """The canonical project: `github.com/acme/web`."""
         return f"{self.web_host}/{self.repository.lower()}"
 
@@ -72,7 +72,7 @@ class Site:
 
     def ticket_id(self, number: str) -> TicketId:
         """`github.com/acme/web#12`."""
-        return TicketId(f"{self.project}#{number}")
+        return TicketId(f"{self.canonical}#{number}")
 
     def number(self, key: str) -> str | None:
         """The key itself, if it can be the number of an issue."""
@@ -83,7 +83,7 @@ class Site:
         if "://" in text:
             return self._from_url(text)
         name, hash_, number = text.rpartition("#")
-        if name.lower() not in ("", self.repository.lower(), self.project) or (name and not hash_):
+        if name.lower() not in ("", self.repository.lower(), self.canonical) or (name and not hash_):
             return None
         return self.number(number)
 
@@ -93,7 +93,7 @@ class Site:
         name = project.removeprefix(f"{self.web_host}/")
         if self.number(number) is None or name == project or not _REPOSITORY.fullmatch(name):
             return None
-        return f"#{number}" if project == self.project else f"{name}#{number}"
+        return f"#{number}" if project == self.canonical else f"{name}#{number}"
 
     def holds(self, web_url: str) -> bool:
         """Whether a page that people see (of an issue, say) lies in this repository, on whatever host."""

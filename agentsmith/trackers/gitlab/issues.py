@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, Final
 
 import structlog
@@ -14,8 +13,9 @@ from agentsmith.trackers.gitlab import payloads
 from agentsmith.trackers.gitlab.payloads import Issue, Project, snapshot_of
 from agentsmith.trackers.gitlab.site import Site
 from agentsmith.trackers.gitlab.spelling import Spelling
-from agentsmith.trackers.http import UNTOLD, Answer, ApiClient
-from agentsmith.trackers.shared.memory import Memory
+from agentsmith.trackers.http import UNTOLD, Answer
+from agentsmith.trackers.shared.api import ProjectApi
+from agentsmith.trackers.shared.memory import TicketMemory
 from agentsmith.trackers.shared.relabel import Relabel
 
 log = structlog.get_logger()
@@ -27,33 +27,24 @@ _MOVED: Final = frozenset({405})
 class Issues:
     """The issues of one project."""
 
-    def __init__(
-        self,
-        *,
-        tracker: str,
-        site: Site,
-        client: ApiClient,
-        spelling: Spelling,
-        memory: Memory,
-        now: Callable[[], float],
-    ) -> None:
-        self._tracker = tracker
-        self._site = site
-        self._client = client
+    def __init__(self, api: ProjectApi[Site], *, spelling: Spelling, memory: TicketMemory[Any]) -> None:
+        self._tracker = api.tracker
+        self._site = api.site
+        self._client = api.client
+        self._now = api.now
         self._spelling = spelling
         self._memory = memory
-        self._now = now
 
-    def iid(self, key: str) -> str:
-        """The key as an issue number; what cannot be one names no ticket."""
-        iid = self._site.iid(key)
+    def key(self, text: str) -> str:
+        """The text as an issue number; what cannot be one names no ticket."""
+        iid = self._site.iid(text)
         if iid is None:
-            raise TicketNotFound(f"GitLab: {self._site.project} has no issue {key[:40]!r}")
+            raise TicketNotFound(f"GitLab: {self._site.project} has no issue {text[:40]!r}")
         return iid
 
-    async def read(self, key: str, *, deadline: float | None = None) -> Ticket:
+    async def read(self, text: str, *, deadline: float | None = None) -> Ticket:
         """The issue as it is now (T1, T3)."""
-        iid = self.iid(key)
+        iid = self.key(text)
         read_at = self._now()
         answer = await self._client.get(self._site.path(iid), deadline=deadline)
         return self._taken_in(iid, answer, read_at=read_at, verified=False)

@@ -11,7 +11,7 @@ Pages are taken by keyset where GitLab can: an issue that loses the label meanwh
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -26,8 +26,9 @@ from agentsmith.trackers.gitlab.paging import onward
 from agentsmith.trackers.gitlab.payloads import Issue, snapshot_of
 from agentsmith.trackers.gitlab.site import Site
 from agentsmith.trackers.gitlab.spelling import Spelling
-from agentsmith.trackers.http import Answer, ApiClient
+from agentsmith.trackers.http import Answer
 from agentsmith.trackers.http.dialect import http_date
+from agentsmith.trackers.shared.api import ProjectApi
 
 log = structlog.get_logger()
 
@@ -57,22 +58,13 @@ class Shelf:
 class Listing:
     """Lists the issues of one project by label."""
 
-    def __init__(
-        self,
-        *,
-        site: Site,
-        client: ApiClient,
-        issues: Issues,
-        spelling: Spelling,
-        now: Callable[[], float],
-        page_size: int,
-    ) -> None:
-        self._site = site
-        self._client = client
+    def __init__(self, api: ProjectApi[Site], *, issues: Issues, spelling: Spelling) -> None:
+        self._site = api.site
+        self._client = api.client
+        self._now = api.now
+        self._page_size = api.page_size
         self._issues = issues
         self._spelling = spelling
-        self._now = now
-        self._page_size = page_size
         self._keyset = True
         self._shelves: dict[frozenset[str], Shelf] = {}
 

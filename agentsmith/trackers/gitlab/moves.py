@@ -9,19 +9,19 @@ read again, and "nothing to write" is never believed without a fresh look (T4, T
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final
 
 import structlog
 
-from agentsmith.domain.errors import TicketNotFound, TrackerError, TrackerUnavailable
+from agentsmith.domain.errors import TrackerError, TrackerUnavailable
 from agentsmith.domain.foreign import Foreign
 from agentsmith.domain.lifecycle import Status
 from agentsmith.domain.ticket import Ticket
-from agentsmith.domain.tracker import Applied, Gone, LostRace, Move, MoveOutcome
+from agentsmith.domain.tracker import Applied, LostRace, Move, MoveOutcome
 from agentsmith.trackers.gitlab.issues import Issues
 from agentsmith.trackers.gitlab.payloads import snapshot_of
 from agentsmith.trackers.gitlab.spelling import Spelling
-from agentsmith.trackers.shared.memory import Memory
+from agentsmith.trackers.shared.memory import TicketMemory
 from agentsmith.trackers.shared.outcomes import Dropped, outcome_of
 from agentsmith.trackers.shared.relabel import Relabel, only, plan
 
@@ -34,7 +34,9 @@ _TRIES: Final = 2
 class Moves:
     """Moves tickets of one project along their edges, one write at a time per issue."""
 
-    def __init__(self, *, issues: Issues, spelling: Spelling, memory: Memory, now: Callable[[], float]) -> None:
+    def __init__(
+        self, *, issues: Issues, spelling: Spelling, memory: TicketMemory[Any], now: Callable[[], float]
+    ) -> None:
         self._issues = issues
         self._spelling = spelling
         self._memory = memory
@@ -43,21 +45,18 @@ class Moves:
     async def move(self, ticket: Ticket, move: Move) -> MoveOutcome:
         """Publish one edge (T4 to T11); every failure becomes one of the outcomes."""
         try:
-            iid = self._issues.iid(ticket.key)
-        except TicketNotFound as error:
-            return Gone(str(error))
-        async with self._memory.lock(iid):
-            try:
+            iid = self._issues.key(ticket.key)
+            async with self._memory.lock(iid):
                 return await self._publish(iid, ticket, move)
-            except TrackerError as error:
-                return outcome_of(error)
+        except TrackerError as error:
+            return outcome_of(error)
 
     async def tidy(self, ticket: Ticket, *, keep: Status | None, deadline: float) -> Ticket:
         """Leave the label of `keep` only (T12); nothing is written if the statuses changed since `ticket` was read.
 
         The caller chose `keep` from what it saw: a `done` that appeared since must not be swept away (P4).
         """
-        iid = self._issues.iid(ticket.key)
+        iid = self._issues.key(ticket.key)
         async with self._memory.lock(iid):
             seen = await self._issues.read(iid, deadline=deadline)
             labels = self._spelling.labels
@@ -68,7 +67,7 @@ class Moves:
 
     async def relabel(self, ticket: Ticket, wanted: Foreign, *, deadline: float) -> Ticket:
         """Add and remove labels that are not ours (T17); what is so already is not written."""
-        iid = self._issues.iid(ticket.key)
+        iid = self._issues.key(ticket.key)
         async with self._memory.lock(iid):
             seen = await self._issues.read(iid, deadline=deadline)
             for _ in range(_TRIES):

@@ -17,8 +17,9 @@ from agentsmith.domain.errors import BadAnswer, Refused, TrackerUnavailable
 from agentsmith.trackers.gitlab import payloads
 from agentsmith.trackers.gitlab.payloads import DatedLabels
 from agentsmith.trackers.gitlab.site import Site
-from agentsmith.trackers.http import Answer, ApiClient
+from agentsmith.trackers.http import Answer
 from agentsmith.trackers.http.redaction import excerpt
+from agentsmith.trackers.shared.api import ProjectApi
 
 log = structlog.get_logger()
 
@@ -57,8 +58,8 @@ class Dates:
 class Renames:
     """Asks when labels were changed; never from a cache, as who did something must not be."""
 
-    def __init__(self, client: ApiClient, site: Site, *, page_size: int) -> None:
-        self._client, self._site, self._page_size = client, site, page_size
+    def __init__(self, api: ProjectApi[Site]) -> None:
+        self._client, self._site, self._page_size = api.client, api.site, api.page_size
 
     async def dates(self, issue: int) -> dict[int, Dates] | None:
         """The labels of an issue by their numbers; None where GitLab does not tell."""

@@ -15,12 +15,13 @@ from agentsmith.domain.errors import BadAnswer, Refused, TicketNotFound
 from agentsmith.domain.foreign import Foreign
 from agentsmith.domain.lifecycle import LabelSet
 from agentsmith.domain.ticket import Ticket
-from agentsmith.trackers.http import Answer, ApiClient
+from agentsmith.trackers.http import Answer
 from agentsmith.trackers.jira import payloads
 from agentsmith.trackers.jira.dialect import bucket
 from agentsmith.trackers.jira.payloads import Edited, Issue, Project, Snapshot, snapshot_of
 from agentsmith.trackers.jira.site import Site
-from agentsmith.trackers.shared.memory import Memory
+from agentsmith.trackers.shared.api import ProjectApi
+from agentsmith.trackers.shared.memory import TicketMemory
 from agentsmith.trackers.shared.relabel import Relabel
 
 log = structlog.get_logger()
@@ -89,23 +90,20 @@ class Issues:
 
     def __init__(
         self,
+        api: ProjectApi[Site],
         *,
-        tracker: str,
-        site: Site,
-        client: ApiClient,
         labels: LabelSet,
-        memory: Memory,
+        memory: TicketMemory[Any],
         recent: Recent,
         quiet: bool,
-        now: Callable[[], float],
     ) -> None:
-        self._tracker = tracker
-        self._site = site
-        self._client = client
+        self._tracker = api.tracker
+        self._site = api.site
+        self._client = api.client
+        self._now = api.now
         self._memory = memory
         self._recent = recent
         self._quiet = quiet
-        self._now = now
         self.property = f"{labels.prefix}.lifecycle"
 
     def key(self, text: str) -> str:
@@ -222,7 +220,7 @@ class Issues:
         labels = frozenset(edited.fields.labels)
         updated = edited.fields.updated or seen.updated_at
         snapshot = replace(
-            snapshot_of(seen) or Snapshot(seen.key),
+            snapshot_of(seen) or Snapshot(key=seen.key),
             claim=(edited.properties or {}).get(self.property),
             read_at=self._now(),
             verified=True,
@@ -234,6 +232,6 @@ class Issues:
 
     def _saw(self, ticket: Ticket, revision: str) -> Ticket:
         """Remember what our own write left behind."""
-        snapshot = replace(snapshot_of(ticket) or Snapshot(ticket.key), verified=True)
+        snapshot = replace(snapshot_of(ticket) or Snapshot(key=ticket.key), verified=True)
         self._memory.saw(snapshot)
         return replace(ticket, revision=revision, native=snapshot)

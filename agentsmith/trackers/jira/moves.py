@@ -13,20 +13,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 import structlog
 
-from agentsmith.domain.errors import TicketNotFound, TrackerError, TrackerUnavailable
+from agentsmith.domain.errors import TrackerError, TrackerUnavailable
 from agentsmith.domain.foreign import Foreign
 from agentsmith.domain.lifecycle import LabelSet, Status
 from agentsmith.domain.ticket import Ticket
-from agentsmith.domain.tracker import AlreadySo, Applied, Gone, LostRace, Move, MoveOutcome
+from agentsmith.domain.tracker import AlreadySo, Applied, LostRace, Move, MoveOutcome
 from agentsmith.trackers.http import LabelLock
 from agentsmith.trackers.jira.issues import Claim, Issues
 from agentsmith.trackers.jira.payloads import snapshot_of
 from agentsmith.trackers.jira.workflow import Overtaken, Workflow
-from agentsmith.trackers.shared.memory import Memory
+from agentsmith.trackers.shared.memory import TicketMemory
 from agentsmith.trackers.shared.outcomes import Dropped, outcome_of
 from agentsmith.trackers.shared.relabel import Relabel, only, plan
 
@@ -44,7 +44,7 @@ class Moves:
         *,
         issues: Issues,
         labels: LabelSet,
-        memory: Memory,
+        memory: TicketMemory[Any],
         lock: LabelLock,
         workflow: Workflow | None,
         now: Callable[[], float],
@@ -60,9 +60,6 @@ class Moves:
         """Publish one edge (T4 to T11); every failure becomes one of the outcomes."""
         try:
             key = self._issues.key(ticket.key)
-        except TicketNotFound as error:
-            return Gone(str(error))
-        try:
             async with self._memory.lock(key), self._lock(ticket.id, deadline=move.deadline) as until:
                 return await self._publish(key, ticket, replace(move, deadline=min(move.deadline, until)))
         except Overtaken as overtaken:

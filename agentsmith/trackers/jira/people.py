@@ -7,7 +7,6 @@ the project; where our account does not, nobody is known to be allowed, and only
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 from typing import Any, Final
 
@@ -15,15 +14,17 @@ import structlog
 
 from agentsmith.domain.errors import BadAnswer, Refused, Unauthorized
 from agentsmith.domain.ticket import Actor, Ticket
-from agentsmith.domain.tracker import Access, Labelling
+from agentsmith.domain.tracker import Access
 from agentsmith.domain.vetting import OPENING, Deed, DeedKind, since_set
 from agentsmith.domain.vetting import History as Told
-from agentsmith.trackers.http import ApiClient, spending_for
+from agentsmith.trackers.http import spending_for
 from agentsmith.trackers.http.ledger import ACTOR
 from agentsmith.trackers.jira import payloads
 from agentsmith.trackers.jira.issues import Issues
 from agentsmith.trackers.jira.payloads import History, Named, RoleActor, User, snapshot_of
 from agentsmith.trackers.jira.site import Site
+from agentsmith.trackers.shared.api import ProjectApi
+from agentsmith.trackers.shared.people import Accounts
 
 log = structlog.get_logger()
 
@@ -39,55 +40,35 @@ _TOLD: Final = {_LABELS: None, "summary": DeedKind.TITLE, "description": DeedKin
 """The fields whose changes count."""
 
 
-class People:
+class People(Accounts):
     """Accounts, as one project sees them."""
 
-    def __init__(self, client: ApiClient, site: Site, issues: Issues, *, page_size: int) -> None:
-        self._client = client
-        self._site = site
+    def __init__(self, api: ProjectApi[Site], issues: Issues) -> None:
+        super().__init__()
+        self._client = api.client
+        self._site = api.site
+        self._page_size = api.page_size
         self._issues = issues
-        self._page_size = page_size
-        self._me: Actor | None = None
-        self._my_id: str | None = None
-        self._asking = asyncio.Lock()
 
-    async def me(self, *, deadline: float | None = None) -> Actor:
-        """Who the token belongs to; asked once."""
-        async with self._asking:
-            if self._me is None:
-                with spending_for(ACTOR):
-                    answer = await self._client.get(self._site.api("/myself"), deadline=deadline, missing=Refused)
-                user: User = payloads.read(User, answer.data, "a user")
-                if not user.id:
-                    raise BadAnswer("Jira: a user is malformed: it has no id")
-                self._me = user.to_actor()
-        return self._me
+    async def ask_who_we_are(self, deadline: float | None) -> Actor:
+        """See Accounts."""
+        answer = await self._client.get(self._site.api("/myself"), deadline=deadline, missing=Refused)
+        user: User = payloads.read(User, answer.data, "a user")
+        if not user.id:
+            raise BadAnswer("Jira: a user is malformed: it has no id")
+        return user.to_actor()
 
-    async def my_id(self, *, deadline: float | None = None) -> str:
-        """Our account's id; known without asking once something that we wrote has come back."""
-        return self._my_id or (await self.me(deadline=deadline)).id
-
-    def learn(self, user: User) -> None:
-        """What we have just written was written by this account: that is us."""
-        self._my_id = user.id or self._my_id
-
-    async def labelled_by(self, ticket: Ticket, label: str) -> Labelling | None:
-        """Who last put the label on the issue; what was there from the beginning was set by who made it."""
-        deeds = (await self.history(ticket, label)).deeds
-        actor = deeds[0].actor if deeds else None
-        if actor is None:
-            return None
+    async def access_of_setter(self, actor: Actor) -> Access:
+        """See Accounts; fails closed where Jira does not tell: who is named in `allow.users` still may."""
         try:
-            access = await self.access_of(actor)
+            return await self.access_of(actor)
         except Refused as error:
-            # Fails closed; who is named in `allow.users` still may.
             log.error(
                 "Jira does not tell what people may; let our account administer the project, or use allow.users",
                 project=self._site.canonical,
                 error=str(error),
             )
-            access = Access.NONE
-        return Labelling(actor, access, deeds[0].event)
+            return Access.NONE
 
     async def history(self, ticket: Ticket, label: str) -> Told:
         """What was done to the issue since the label was put on."""

@@ -31,7 +31,7 @@ class Site:
     deployment: Deployment = Deployment.CLOUD
     web_url: str = ""
     """Where people see it, if not at `base_url`: scoped tokens go through `https://api.atlassian.com/ex/jira/…`."""
-    id: str = ""
+    id: str | None = None
     """The project's number, once Jira told it: it stays when the key changes."""
     called: str = ""
     """The project's key today, where it was changed. Tickets keep the configured one: their numbers stay."""

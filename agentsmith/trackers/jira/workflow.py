@@ -19,13 +19,14 @@ from agentsmith.domain.errors import Refused
 from agentsmith.domain.lifecycle import Status
 from agentsmith.domain.ticket import Ticket
 from agentsmith.domain.tracker import Move
-from agentsmith.trackers.http import Answer, ApiClient
+from agentsmith.trackers.http import Answer
 from agentsmith.trackers.http.redaction import excerpt
 from agentsmith.trackers.jira import payloads
 from agentsmith.trackers.jira.dialect import bucket, message
 from agentsmith.trackers.jira.issues import Claim, Issues
 from agentsmith.trackers.jira.payloads import Transition, snapshot_of
 from agentsmith.trackers.jira.site import Site
+from agentsmith.trackers.shared.api import ProjectApi
 
 log = structlog.get_logger()
 
@@ -51,9 +52,9 @@ class Way:
 class Workflow:
     """Takes issues through the project's workflow. `words` name a status or a transition's id, by our status."""
 
-    def __init__(self, *, client: ApiClient, site: Site, issues: Issues, words: Mapping[Status, str]) -> None:
-        self._client = client
-        self._site = site
+    def __init__(self, api: ProjectApi[Site], *, issues: Issues, words: Mapping[Status, str]) -> None:
+        self._client = api.client
+        self._site = api.site
         self._issues = issues
         self._words = {status: word.strip() for status, word in words.items()}
         self._ways: Bounded[tuple[str, str], Way] = Bounded(_MOST_WAYS)

@@ -10,6 +10,8 @@ from typing import Final
 from agentsmith.domain.conversation import unspoken
 from agentsmith.domain.lifecycle import LabelSet
 from agentsmith.domain.memo import Memo
+from agentsmith.domain.tracker import Sticky
+from agentsmith.trackers.shared.texts import encodable, utf16_beginning, utf16_size
 
 EMPTY: Final = "…"
 """What is said where there is nothing to say: platforms refuse a comment without text."""
@@ -28,11 +30,13 @@ class MarkedComment:
 
     labels: LabelSet
     limit: int
-    """The longest comment, in code points."""
+    """The longest comment, in code points, or in units of UTF-16 where `utf16` says so."""
     cut: str
     """What stands at the end of a text that had to be cut."""
     harmless: Callable[[str], str] = as_it_is
-    """Takes the teeth out of whatever the platform would carry out instead of showing it."""
+    """Disarms whatever the platform would carry out instead of showing it."""
+    utf16: bool = False
+    """Whether a character outside the basic plane counts twice."""
 
     def head(self, memo: Memo) -> str:
         """The machine-read line that stands before the text."""
@@ -40,7 +44,7 @@ class MarkedComment:
 
     def fit(self, text: str, memo: Memo) -> str:
         """The text as it will stand there: what UTF-8 lacks replaced, made harmless, cut where it is too long."""
-        return self._fitted(text, self.limit - len(self.head(memo)))
+        return self._fitted(text, self.limit - self._size(self.head(memo)))
 
     def plain(self, text: str) -> str:
         """A comment beside our one, fitted too; never in our form, whatever the text says (T16)."""
@@ -49,9 +53,15 @@ class MarkedComment:
 
     def _fitted(self, text: str, room: int) -> str:
         # Twice the room is more than any replacement needs; the rest of a huge text is not worth looking at.
-        clean = text[: 2 * room + 2].replace("\0", "\ufffd").encode("utf-8", "replace").decode("utf-8")
-        clean = self.harmless(unspoken(clean.replace("\r\n", "\n").rstrip(), self.labels))
-        return clean if len(clean) <= room else clean[: room - len(self.cut)] + self.cut
+        clean = encodable(text[: 2 * room + 2]).replace("\r\n", "\n").rstrip()
+        clean = self.harmless(unspoken(clean, self.labels))
+        return clean if self._size(clean) <= room else self._beginning(clean, room - self._size(self.cut)) + self.cut
+
+    def _size(self, text: str) -> int:
+        return utf16_size(text) if self.utf16 else len(text)
+
+    def _beginning(self, text: str, room: int) -> str:
+        return utf16_beginning(text, room) if self.utf16 else text[:room]
 
     def read(self, body: str) -> tuple[str, Memo | None] | None:
         """Text and memo of a comment in our form; None for any other. A memo that we cannot read is None."""
@@ -61,6 +71,11 @@ class MarkedComment:
             if head.startswith(start) and head.endswith(end):
                 return text, Memo.from_line(head[len(start) : -len(end)])
         return None
+
+    def as_sticky(self, comment: int, author: int | None, body: str) -> Sticky:
+        """A comment of ours, by its number and that of who wrote it."""
+        text, memo = self.read(body) or (body, None)
+        return Sticky(f"{comment}" if author is None else f"{comment}.{author}", text, memo)
 
 
 def _safe(prefix: str) -> str:

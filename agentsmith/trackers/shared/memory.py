@@ -4,92 +4,101 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final, Generic, TypeVar
 from weakref import WeakValueDictionary
 
 from agentsmith.bounded import Bounded
 
 _MOST: Final = 1000
 BARE_FOR: Final = 60.0
-"""Seconds after our label write for which "nobody has commented" is believed."""
+"""Seconds after our own write for which "nobody has commented" is believed."""
 
 
-class Look(Protocol):
-    """What one look at a ticket showed; travels in `Ticket.native`."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    """What a read, or the answer to our own write, showed beside the ticket itself; travels in `Ticket.native`."""
 
-    @property
-    def key(self) -> str:
-        """The ticket's key."""
-
-    @property
-    def comments(self) -> int | None:
-        """How many comments there were; None when that is not known."""
-
-    @property
-    def read_at(self) -> float:
-        """When, on the boot-time clock."""
-
-    @property
-    def verified(self) -> bool:
-        """Whether this is what the platform answered to our own write."""
+    key: str
+    comments: int | None = None
+    """How many comments there were; None when that is not known."""
+    read_at: float = 0.0
+    """On the boot-time clock."""
+    verified: bool = False
+    """Whether this is what the platform answered to our own last write."""
 
 
 @dataclass(slots=True)
-class Trace:
-    """What is known of one ticket."""
+class Remembered:
+    """What is remembered of one ticket."""
 
-    latest: Look | None = None
+    latest: Snapshot | None = None
     """The newest state that this process has read or written."""
     comment: str | None = None
-    """Our comment, once we have written it or seen that it is ours."""
+    """The id of our comment, once we have written it or seen that it is ours."""
     in_doubt: bool = False
     """A comment was sent and its answer was lost: look before sending another."""
 
 
-class Memory:
-    """Traces by key, the oldest dropped first; and one lock per ticket, because parallel writes lose labels."""
+R = TypeVar("R", bound=Remembered)
 
-    def __init__(self, *, trust: float) -> None:
-        self._trust = trust
-        """Seconds for which a read stands for the look right before a write."""
-        self._traces: Bounded[str, Trace] = Bounded(_MOST)
+
+class TicketMemory(Generic[R]):
+    """What is remembered by key, the oldest dropped first; and one lock per ticket, so that our writes never overlap.
+
+    Platforms that need to know more bring a `Remembered` of their own.
+    """
+
+    def __init__(self, kind: type[R], *, trust_reads: float = 0.0) -> None:
+        """`trust_reads`: seconds for which a read stands for the look right before a write."""
+        self._kind = kind
+        self._trust_reads = trust_reads
+        self._tickets: Bounded[str, R] = Bounded(_MOST)
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     def lock(self, key: str) -> asyncio.Lock:
         """Held around every write to the ticket."""
         return self._locks.setdefault(key, asyncio.Lock())
 
-    def of(self, key: str) -> Trace:
-        """The trace of a ticket, empty at first."""
-        trace = self._traces.setdefault(key, Trace())
-        self._traces.move_to_end(key)
-        return trace
+    def of(self, key: str) -> R:
+        """What is remembered of a ticket, nothing at first."""
+        ticket = self._tickets.setdefault(key, self._kind())
+        self._tickets.move_to_end(key)
+        return ticket
 
-    def saw(self, look: Look) -> None:
+    def saw(self, snapshot: Snapshot) -> None:
         """This is how the ticket is now."""
-        self.of(look.key).latest = look
+        self.of(snapshot.key).latest = snapshot
 
     def doubt(self, key: str) -> None:
         """Nobody knows how the ticket is now."""
         self.of(key).latest = None
 
-    def stands(self, look: Look | None, now: float) -> bool:
+    def commented(self, key: str, comment: str) -> None:
+        """Our comment was written: it is the one with this id."""
+        ticket = self.of(key)
+        ticket.comment, ticket.in_doubt = comment, False
+
+    def comment_gone(self, key: str) -> None:
+        """The comment that we took for ours is not there any more."""
+        self.of(key).comment = None
+
+    def stands(self, snapshot: Snapshot | None, now: float) -> bool:
         """Whether a write may start from this without another look.
 
         So it is for what our own last write left behind, and for a read that is some seconds old at most, if this
         process has seen nothing newer.
         """
-        if look is None or self.of(look.key).latest is not look:
+        if snapshot is None or self.of(snapshot.key).latest is not snapshot:
             return False
-        return look.verified or now - look.read_at < self._trust
+        return snapshot.verified or now - snapshot.read_at < self._trust_reads
 
-    def bare(self, look: Look | None, now: float) -> bool:
+    def bare(self, snapshot: Snapshot | None, now: float) -> bool:
         """Whether the ticket certainly has no comment yet, so that ours need not be looked for.
 
         Only right after our own label write: whoever holds an older read must look.
         """
-        if look is None or not look.verified or look.comments != 0:
+        if snapshot is None or not snapshot.verified or snapshot.comments != 0:
             return False
-        trace = self.of(look.key)
-        fresh = trace.latest is look and now - look.read_at < BARE_FOR
-        return fresh and not trace.in_doubt and trace.comment is None
+        ticket = self.of(snapshot.key)
+        fresh = ticket.latest is snapshot and now - snapshot.read_at < BARE_FOR
+        return fresh and not ticket.in_doubt and ticket.comment is None

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from agentsmith.domain.ticket import Ticket
+from agentsmith.trackers.shared.texts import encodable, utf16_beginning, utf16_size
 
 PURPOSE: Final = "pull-request"
 """What the requests of a forge are booked under, whoever asks."""
@@ -23,14 +24,17 @@ def one_line(text: str, limit: int, *, otherwise: str) -> str:
     line = " ".join(shown.split())
     if not any(c.isprintable() and not c.isspace() for c in line):
         return otherwise
-    return line if _size(line) <= limit else f"{_first(line, limit - 1).rstrip()}{_CUT}"
+    return line if utf16_size(line) <= limit else f"{utf16_beginning(line, limit - 1).rstrip()}{_CUT}"
 
 
 def fitted(text: str, limit: int, cut: str) -> str:
     """The text as a body: what UTF-8 lacks replaced, plain line ends, and `cut` at the end where it is too long."""
-    clean = text[: 2 * limit].replace("\0", "\ufffd").encode("utf-8", "replace").decode("utf-8")
-    clean = unified(clean).rstrip()
-    return clean if len(text) <= 2 * limit and _size(clean) <= limit else _first(clean, limit - _size(cut)) + cut
+    clean = unified(encodable(text[: 2 * limit])).rstrip()
+    return (
+        clean
+        if len(text) <= 2 * limit and utf16_size(clean) <= limit
+        else utf16_beginning(clean, limit - utf16_size(cut)) + cut
+    )
 
 
 def unified(text: str) -> str:
@@ -50,17 +54,3 @@ def plain_mention(ticket: Ticket) -> str:
 def _joins(character: str) -> bool:
     """Whether it is invisible by itself, and holds an emoji or a word together."""
     return character in "\u200c\u200d\ufe0f"
-
-
-def _size(text: str) -> int:
-    """The length as the strictest platform counts it: a character outside the basic plane counts twice."""
-    return len(text) + sum(1 for c in text if ord(c) > 0xFFFF)
-
-
-def _first(text: str, room: int) -> str:
-    used = 0
-    for index, character in enumerate(text):
-        used += 2 if ord(character) > 0xFFFF else 1
-        if used > room:
-            return text[:index]
-    return text
