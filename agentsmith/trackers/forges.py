@@ -8,11 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from importlib.metadata import entry_points
 from typing import Any, ClassVar, Final, Protocol
 
 from agentsmith.config import Config, RepositorySettings
-from agentsmith.domain.errors import ConfigError
 from agentsmith.domain.forge import Forge
 from agentsmith.trackers.azuredevops.settings import AzureRepository
 from agentsmith.trackers.git.settings import GitRepository
@@ -20,6 +18,7 @@ from agentsmith.trackers.github.settings import GitHubRepository
 from agentsmith.trackers.gitlab.settings import GitLabRepository
 from agentsmith.trackers.http import Pace, Shared
 from agentsmith.trackers.http.connection import Connection, connect
+from agentsmith.trackers.shared.plugins import with_installed
 
 ENTRY_POINTS: Final = "agentsmith.forges"
 
@@ -61,16 +60,7 @@ BUILT_IN: Final[Mapping[str, CodeHost]] = {
 
 def code_hosts() -> dict[str, CodeHost]:
     """Every code host by name, those of installed packages included; a built-in name cannot be taken."""
-    found = dict(BUILT_IN)
-    for point in entry_points(group=ENTRY_POINTS):
-        offered = point.load()
-        if not isinstance(offered, CodeHost):
-            raise ConfigError(
-                f"the package that offers the code host {point.name!r} ({point.value}) must name a "
-                "agentsmith.trackers.forges.CodeHost; correct or uninstall it"
-            )
-        found.setdefault(point.name, offered)
-    return found
+    return with_installed(BUILT_IN, CodeHost, group=ENTRY_POINTS, what="code host")
 
 
 def settings_models() -> dict[str, type[RepositorySettings]]:

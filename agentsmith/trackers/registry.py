@@ -8,12 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, ClassVar, Final, Protocol
 
 from agentsmith.config import Config, TrackerSettings
-from agentsmith.domain.errors import ConfigError
 from agentsmith.domain.lifecycle import LabelSet
 from agentsmith.domain.tracker import Tracker
 from agentsmith.domain.webhook import WebhookReader
@@ -25,6 +23,7 @@ from agentsmith.trackers.http.connection import Connection, connect
 from agentsmith.trackers.jira.settings import JiraSettings
 from agentsmith.trackers.local.settings import LocalSettings
 from agentsmith.trackers.local.tracker import LocalTracker
+from agentsmith.trackers.shared.plugins import with_installed
 
 ENTRY_POINTS: Final = "agentsmith.trackers"
 
@@ -96,16 +95,7 @@ BUILT_IN: Final[Mapping[str, Platform]] = {
 
 def platforms() -> dict[str, Platform]:
     """Every platform by name, those of installed packages included; a built-in name cannot be taken."""
-    found = dict(BUILT_IN)
-    for point in entry_points(group=ENTRY_POINTS):
-        offered = point.load()
-        if not isinstance(offered, Platform):
-            raise ConfigError(
-                f"the package that offers the tracker platform {point.name!r} ({point.value}) must name a "
-                "agentsmith.trackers.registry.Platform; correct or uninstall it"
-            )
-        found.setdefault(point.name, offered)
-    return found
+    return with_installed(BUILT_IN, Platform, group=ENTRY_POINTS, what="tracker platform")
 
 
 def settings_models() -> dict[str, type[TrackerSettings]]:

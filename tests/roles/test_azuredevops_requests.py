@@ -186,7 +186,7 @@ async def test_comment_and_edit(azure: Bench) -> None:
 
 
 async def test_a_server_gets_html_in_an_older_version(azure: Bench) -> None:
-    tracker = azure.tracker(comment_format="html", comments_version="7.0-preview.3")
+    tracker = azure.tracker(comment_format="html", comments_api="7.0-preview.3")
     azure.item(TRIGGER)
     ticket = await tracker.get("1")
     made = await say(tracker, ticket, "one\n\n  two <x>", None)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any, Final
 
-from agentsmith.trackers.http.dialect import Dialect, Limit, Shorten, retry_after, whole_number
+from agentsmith.trackers.http.dialect import Dialect, Limit, Shorten, reported_quota, retry_after
 from agentsmith.trackers.http.governor import Quota
 
 API_VERSION: Final = "2022-11-28"
@@ -53,12 +53,7 @@ def _is_read(name: str, left_out: frozenset[str]) -> bool:
 
 def quota(headers: Mapping[str, str]) -> Quota | None:
     """The allowance that an answer reports; None on servers without limits."""
-    limit = whole_number(headers, "x-ratelimit-limit")
-    remaining = whole_number(headers, "x-ratelimit-remaining")
-    reset = whole_number(headers, "x-ratelimit-reset")
-    if limit is None or remaining is None or reset is None:
-        return None
-    return Quota(headers.get("x-ratelimit-resource", "core"), limit, remaining, float(reset))
+    return reported_quota(headers, "x-ratelimit", headers.get("x-ratelimit-resource", "core"))
 
 
 def limit(status: int, headers: Mapping[str, str], message: str) -> Limit | None:

@@ -75,7 +75,7 @@ class GitHubForge(HostedForge[Pull]):
 
     async def credential(self) -> GitCredential:
         """The token as a password (F1)."""
-        return GitCredential(USERNAME, await self._credential.token())
+        return GitCredential(USERNAME, await self._credential.fresh())
 
     async def default_branch(self, *, deadline: float | None = None) -> str:
         """The repository's own; GitHub names one for an empty repository too, so it is looked for (F2)."""

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 import structlog
 
 from agentsmith.domain.errors import BadAnswer, TicketNotFound
-from agentsmith.domain.foreign import Foreign
 from agentsmith.domain.ticket import Ticket
 from agentsmith.trackers.gitlab import payloads
 from agentsmith.trackers.gitlab.payloads import Issue, Project, snapshot_of
@@ -16,7 +16,6 @@ from agentsmith.trackers.gitlab.spelling import Spelling
 from agentsmith.trackers.http import UNTOLD, Answer
 from agentsmith.trackers.shared.api import ProjectApi
 from agentsmith.trackers.shared.memory import TicketMemory
-from agentsmith.trackers.shared.relabel import Relabel
 
 log = structlog.get_logger()
 
@@ -55,18 +54,16 @@ class Issues:
         told = answer.status == 200
         self._site.id = str(payloads.read(Project, answer.data, "a project").id) if told else ""
 
-    async def relabel(self, iid: str, todo: Relabel, *, deadline: float) -> Ticket:
-        """One PUT that adds and removes; answers the issue as it is then. Until then nobody knows how it is."""
-        add = () if todo.add is None else (todo.add,)
-        return await self.write_labels(iid, Foreign(add, todo.remove), deadline=deadline)
+    async def write_labels(self, iid: str, add: Sequence[str], remove: Sequence[str], *, deadline: float) -> Ticket:
+        """One PUT that adds and removes; answers the issue as it is then. Until then nobody knows how it is.
 
-    async def write_labels(self, iid: str, todo: Foreign, *, deadline: float) -> Ticket:
-        """The same for any number of labels; none of them holds a comma."""
+        None of the labels holds a comma.
+        """
         body: dict[str, Any] = {}
-        if todo.add:
-            body["add_labels"] = ",".join(todo.add)
-        if todo.remove:
-            body["remove_labels"] = ",".join(todo.remove)
+        if add:
+            body["add_labels"] = ",".join(add)
+        if remove:
+            body["remove_labels"] = ",".join(remove)
         self._memory.doubt(iid)
         # Not repeatable: what may have been carried out is for the caller to look at, perhaps under a newer fence.
         answer = await self._client.write("PUT", self._site.path(iid), body, deadline=deadline, allow=_MOVED)

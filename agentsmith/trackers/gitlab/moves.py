@@ -74,7 +74,7 @@ class Moves:
                 todo = wanted.left(_shown(seen), exact=True)
                 if todo.nothing:
                     return seen
-                after = await self._issues.write_labels(iid, todo, deadline=deadline)
+                after = await self._issues.write_labels(iid, todo.add, todo.remove, deadline=deadline)
                 if _shown(after) == _shown(seen):
                     raise Dropped("GitLab answered 200, but changed no label: the token may not write labels")
                 seen = after
@@ -101,14 +101,14 @@ class Moves:
         if todo.add is None or not _has(after, todo.add):
             return after
         try:
-            return await self._issues.relabel(iid, Relabel(None, (todo.add,)), deadline=move.deadline)
+            return await self._issues.write_labels(iid, (), todo.adding, deadline=move.deadline)
         except TrackerError as error:
             log.warning("two statuses were left on a ticket", ticket=after.id, error=str(error))
             return after
 
     async def _write(self, iid: str, seen: Ticket, todo: Relabel, deadline: float, move: Move | None = None) -> Ticket:
         """Write and verify; a label that survived its removal is removed once more. A 200 that lied raises Dropped."""
-        after = await self._issues.relabel(iid, todo, deadline=deadline)
+        after = await self._issues.write_labels(iid, todo.adding, todo.remove, deadline=deadline)
         if move is not None and self._strangers(after, move):
             return after
         if todo.add is not None and not _has(after, todo.add):
@@ -119,7 +119,7 @@ class Moves:
         if _shown(after) != _shown(seen):
             # Seen with scoped labels, and with two writers at once: the old one sometimes comes back.
             log.warning("GitLab kept a label that was to go; removing it again", ticket=seen.id, labels=left)
-            after = await self._issues.relabel(iid, Relabel(None, left), deadline=deadline)
+            after = await self._issues.write_labels(iid, (), left, deadline=deadline)
         if any(name in _shown(after) for name in left):
             raise Dropped(
                 f"GitLab answered 200, but the label {left[0]} is still there: the token may not write labels"

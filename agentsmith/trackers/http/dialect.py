@@ -54,6 +54,14 @@ class Dialect:
     """Other hosts that a redirect may lead to; they never see the credential."""
 
 
+def reported_quota(headers: Mapping[str, str], prefix: str, bucket: str) -> Quota | None:
+    """The allowance that an answer reports in `PREFIX-limit`, `-remaining` and `-reset`; None where one is missing."""
+    limit, remaining, reset = (whole_number(headers, f"{prefix}-{name}") for name in ("limit", "remaining", "reset"))
+    if limit is None or remaining is None or reset is None:
+        return None
+    return Quota(bucket, limit, remaining, float(reset))
+
+
 def retry_after(headers: Mapping[str, str]) -> float | None:
     """The seconds to stay away for, by a Retry-After header; None where there is none.
 

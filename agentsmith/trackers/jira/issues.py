@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 from urllib.parse import urlencode
@@ -12,7 +12,6 @@ import structlog
 
 from agentsmith.bounded import Bounded
 from agentsmith.domain.errors import BadAnswer, Refused, TicketNotFound
-from agentsmith.domain.foreign import Foreign
 from agentsmith.domain.lifecycle import LabelSet
 from agentsmith.domain.ticket import Ticket
 from agentsmith.trackers.http import Answer
@@ -22,7 +21,6 @@ from agentsmith.trackers.jira.payloads import Edited, Issue, Project, Snapshot, 
 from agentsmith.trackers.jira.site import Site
 from agentsmith.trackers.shared.api import ProjectApi
 from agentsmith.trackers.shared.memory import TicketMemory
-from agentsmith.trackers.shared.relabel import Relabel
 
 log = structlog.get_logger()
 
@@ -148,20 +146,17 @@ class Issues:
         issue: Issue = payloads.read(Issue, data, what)
         return payloads.to_ticket(issue, self._site, self._tracker, claim=self.property, read_at=read_at)
 
-    async def relabel(self, seen: Ticket, todo: Relabel, claim: Claim | None, *, deadline: float) -> Ticket | None:
+    async def write_labels(
+        self, seen: Ticket, add: Sequence[str], remove: Sequence[str], claim: Claim | None, *, deadline: float
+    ) -> Ticket | None:
         """One edit that adds and removes; answers the issue as it is then, or None if Jira reported a conflict.
 
         The answer is looked at again: by itself on Cloud, by another read on Data Center. A claim that is not on the
         issue any more was overwritten at once; the ticket then tells what stands there instead.
         """
-        add = () if todo.add is None else (todo.add,)
-        return await self.write_labels(seen, Foreign(add, todo.remove), claim, deadline=deadline)
-
-    async def write_labels(self, seen: Ticket, todo: Foreign, claim: Claim | None, *, deadline: float) -> Ticket | None:
-        """The same for any number of labels."""
         key = seen.key
-        labels = [{"add": name} for name in todo.add]
-        labels += [{"remove": name} for name in todo.remove]
+        labels = [{"add": name} for name in add]
+        labels += [{"remove": name} for name in remove]
         body: dict[str, Any] = {"update": {"labels": labels}}
         if claim is not None:
             body["properties"] = [{"key": self.property, "value": claim.to_json()}]

@@ -83,7 +83,7 @@ class Moves:
                 todo = only(self._labels, seen.labels, keep)
                 if todo.nothing:
                     return seen
-                after = await self._issues.relabel(seen, todo, None, deadline=deadline)
+                after = await self._issues.write_labels(seen, todo.adding, todo.remove, None, deadline=deadline)
                 if after is not None and only(self._labels, after.labels, keep).nothing:
                     return after
                 if after is not None and after.labels == seen.labels:
@@ -100,7 +100,7 @@ class Moves:
                 todo = wanted.left(seen.labels, exact=True)
                 if todo.nothing:
                     return seen
-                after = await self._issues.write_labels(seen, todo, None, deadline=deadline)
+                after = await self._issues.write_labels(seen, todo.add, todo.remove, None, deadline=deadline)
                 if after is not None and after.labels == seen.labels:
                     raise _dropped((*todo.add, *todo.remove)[0])
                 seen = after or await self._issues.read(key, deadline=deadline)
@@ -124,7 +124,7 @@ class Moves:
             todo = plan(self._labels, seen.labels, move)
             if isinstance(todo, type):
                 return todo(seen)
-            after = await self._issues.relabel(seen, todo, claim, deadline=move.deadline)
+            after = await self._issues.write_labels(seen, todo.adding, todo.remove, claim, deadline=move.deadline)
             if after is not None and (outcome := self._outcome(seen, after, todo, move, claim)) is not None:
                 return outcome
             # A conflict, or an answer in which somebody else's edit is half mixed with ours: look, and decide anew.

@@ -8,8 +8,7 @@ from __future__ import annotations
 import logging
 import shlex
 import sqlite3
-from collections.abc import AsyncIterator, Collection
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Collection, Iterable
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -22,38 +21,19 @@ from agentsmith.domain.foreign import foreign
 from agentsmith.domain.lifecycle import LabelSet, Status
 from agentsmith.domain.memo import Memo
 from agentsmith.domain.ticket import Actor, Ticket, TicketId
-from agentsmith.domain.tracker import (
-    Access,
-    AlreadySo,
-    Applied,
-    Blocker,
-    Gone,
-    Labelling,
-    LostRace,
-    Move,
-    MoveOutcome,
-    Sticky,
-    Unknown,
-)
+from agentsmith.domain.tracker import Access, Applied, Blocker, Gone, Labelling, Move, MoveOutcome, Sticky, Unknown
 from agentsmith.domain.vetting import History
 from agentsmith.domain.webhook import Remark
-from agentsmith.trackers.local.book import ME, Book, fold
+from agentsmith.trackers.local.book import ME, Book
 from agentsmith.trackers.local.change import Change, Hand, StaleRevision
 from agentsmith.trackers.local.database import Database
+from agentsmith.trackers.shared.relabel import Relabel, only, plan
 
 COMMENT_LIMIT: Final = 65_536
 """Characters in our comment: what GitHub allows, so that a text that fits here fits there."""
 _CUT: Final = "\n\n… (cut)"
 
 _log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class _Relabel:
-    """What a write has to do: add first, then remove (T8)."""
-
-    add: frozenset[str]
-    remove: frozenset[str]
 
 
 class LocalTracker:
@@ -120,15 +100,15 @@ class LocalTracker:
         seen, fresh = ticket, False
         try:
             while boottime() < move.deadline:
-                plan = _plan(self.labels, seen.labels, move)
-                if isinstance(plan, _Relabel):
+                todo = plan(self.labels, seen.labels, move)
+                if isinstance(todo, Relabel):
                     try:
-                        write = partial(self._relabel, ticket=seen, plan=plan, by=by)
+                        write = partial(self._relabel, ticket=seen, add=todo.adding, remove=todo.remove, by=by)
                         return Applied(await self.database.write(write, deadline=move.deadline))
                     except StaleRevision:
                         pass  # somebody was quicker: look again, the edit may have been unrelated (T10)
                 elif fresh:
-                    return plan(seen)
+                    return todo(seen)
                 seen, fresh = await self.get(ticket.key), True
         except TicketNotFound as error:
             return Gone(str(error))
@@ -146,8 +126,8 @@ class LocalTracker:
             now = self._book.read(con, ticket.key)
             if self.labels.lifecycle(now.labels) != self.labels.lifecycle(ticket.labels):
                 return now
-            plan = _only(self.labels, now.labels, keep)
-            return self._relabel(con, now, plan, Hand(ME)) if plan.add or plan.remove else now
+            todo = only(self.labels, now.labels, keep)
+            return now if todo.nothing else self._relabel(con, now, todo.adding, todo.remove, Hand(ME))
 
         return await self.database.write(work, deadline=deadline)
 
@@ -197,8 +177,7 @@ class LocalTracker:
         def work(con: sqlite3.Connection) -> Ticket:
             now = self._book.read(con, ticket.key)
             todo = wanted.left(now.labels)
-            plan = _Relabel(frozenset(todo.add), frozenset(todo.remove))
-            return now if todo.nothing else self._relabel(con, now, plan, Hand(ME))
+            return now if todo.nothing else self._relabel(con, now, todo.add, todo.remove, Hand(ME))
 
         return await self.database.write(work, deadline=deadline)
 
@@ -253,37 +232,16 @@ class LocalTracker:
         """Close the file."""
         await self.database.aclose()
 
-    def _relabel(self, con: sqlite3.Connection, ticket: Ticket, plan: _Relabel, by: Hand) -> Ticket:
+    def _relabel(
+        self, con: sqlite3.Connection, ticket: Ticket, add: Iterable[str], remove: Iterable[str], by: Hand
+    ) -> Ticket:
+        """Add first, then remove (T8)."""
         change = Change(con, self._book, ticket, by)
-        for label in plan.add:
+        for label in add:
             change.add(label)
-        for label in sorted(plan.remove):
+        for label in remove:
             change.remove(label)
         return self._book.read(con, ticket.key)
-
-
-def _plan(labels: LabelSet, on_ticket: frozenset[str], move: Move) -> _Relabel | type[AlreadySo] | type[LostRace]:
-    """What the move has to write, or why it must not.
-
-    A status beside `expect` and `to` is somebody else's word: the race is lost, and `tidy` is for repairing it.
-    """
-    present = labels.statuses(on_ticket)
-    shown = present or frozenset({Status.PENDING})
-    if shown == {move.to} or (move.to is None and not present):
-        return AlreadySo
-    if move.expect not in shown or shown - {move.expect, move.to}:
-        return LostRace
-    return _only(labels, on_ticket, move.to)
-
-
-def _only(labels: LabelSet, on_ticket: frozenset[str], status: Status | None) -> _Relabel:
-    """The writes after which the label of `status` is the only lifecycle label."""
-    wanted = frozenset() if status is None else frozenset({labels.label(status)})
-    # Without regard to case: a `Agent-Smith:Done` that stands is the label, not one to replace.
-    names = {fold(label) for label in wanted}
-    surplus = frozenset(label for label in labels.lifecycle(on_ticket) if fold(label) not in names)
-    missing = frozenset(label for label in wanted if fold(label) not in {fold(name) for name in on_ticket})
-    return _Relabel(add=missing, remove=surplus)
 
 
 def _storable(text: str) -> str:

@@ -31,6 +31,11 @@ class Relabel:
     remove: tuple[str, ...]
 
     @property
+    def adding(self) -> tuple[str, ...]:
+        """What to add, for writes that take any number of labels."""
+        return () if self.add is None else (self.add,)
+
+    @property
     def nothing(self) -> bool:
         """Whether there is nothing to write."""
         return self.add is None and not self.remove
