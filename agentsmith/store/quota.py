@@ -13,15 +13,10 @@ from typing import Final
 from redis.exceptions import RedisError
 
 from agentsmith.domain.errors import StoreUnavailable
+from agentsmith.domain.pacing import EVERYWHERE, FIRST_BACKOFF, FORGIVEN_AFTER, LONGEST_BACKOFF, SAME_WINDOW
 from agentsmith.store.commands import Commands
 from agentsmith.store.keys import QUOTA_MS, SPENT_MS, Keys
 from agentsmith.store.scripting import Script
-
-_EVERYWHERE: Final = "*"
-_FIRST_BACKOFF: Final = 60
-_LONGEST_BACKOFF: Final = 3600
-_FORGIVEN_AFTER: Final = 600
-_SAME_WINDOW: Final = 60
 
 _RESERVE: Final = Script(f"""
 local books = KEYS[1]
@@ -31,7 +26,7 @@ local until_, reason = now, ''
 local function hold(held, why)
   if held and tonumber(held) > until_ then until_, reason = tonumber(held), why end
 end
-for _, name in ipairs({{bucket, '{_EVERYWHERE}'}}) do
+for _, name in ipairs({{bucket, '{EVERYWHERE}'}}) do
   hold(redis.call('HGET', books, 'pause-until:' .. name), redis.call('HGET', books, 'pause-reason:' .. name) or '')
 end
 local remaining = redis.call('HGET', books, 'remaining:' .. bucket)
@@ -56,8 +51,8 @@ local known = tonumber(redis.call('HGET', books, 'reset:' .. bucket) or '0')
 -- Answers overtake each other, and resets waver by a second: within one window the lowest count holds, a window that
 -- begins clearly later replaces it, and 0 is believed in any case.
 if known > now_us() / 1000000 and remaining > 0 then
-  if reset < known - {_SAME_WINDOW} then return end
-  if reset < known + {_SAME_WINDOW} then
+  if reset < known - {SAME_WINDOW} then return end
+  if reset < known + {SAME_WINDOW} then
     remaining = math.min(remaining, tonumber(redis.call('HGET', books, 'remaining:' .. bucket)))
     reset = math.max(reset, known)
   end
@@ -72,9 +67,9 @@ local bucket, seconds, reason = ARGV[1], tonumber(ARGV[2]), ARGV[3]
 local now = now_us() / 1000000
 if seconds < 0 then
   local struck = tonumber(redis.call('HGET', books, 'struck-until') or '0')
-  if now > struck + {_FORGIVEN_AFTER} then redis.call('HSET', books, 'strikes', 0) end
+  if now > struck + {FORGIVEN_AFTER} then redis.call('HSET', books, 'strikes', 0) end
   local strikes = tonumber(redis.call('HGET', books, 'strikes') or '0')
-  seconds = math.min({_FIRST_BACKOFF} * 2 ^ strikes, {_LONGEST_BACKOFF})
+  seconds = math.min({FIRST_BACKOFF} * 2 ^ strikes, {LONGEST_BACKOFF})
   if now >= struck then
     -- Several requests that were under way together are one strike.
     redis.call('HINCRBY', books, 'strikes', 1)

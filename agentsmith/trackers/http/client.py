@@ -21,11 +21,12 @@ from agentsmith.domain.errors import (
     TrackerUnavailable,
     Unauthorized,
 )
+from agentsmith.domain.pacing import EVERYWHERE, LONGEST_BACKOFF
 from agentsmith.trackers.http.calls import Broken, Call, Pace
 from agentsmith.trackers.http.credentials import Credential
-from agentsmith.trackers.http.dialect import LONGEST_WAIT, Dialect, Limit, asked_wait, http_date, retry_after
+from agentsmith.trackers.http.dialect import Dialect, Limit, asked_wait, http_date, retry_after
 from agentsmith.trackers.http.etags import Cached
-from agentsmith.trackers.http.governor import EVERYWHERE, Hold
+from agentsmith.trackers.http.governor import Hold
 from agentsmith.trackers.http.paging import NextPage, Page, link_header
 from agentsmith.trackers.http.redaction import excerpt
 from agentsmith.trackers.http.replies import Answer, OutcomeUnknown, Reply, error_for, is_json, parsed
@@ -231,18 +232,18 @@ class ApiClient:
     async def _note(self, call: Call, reply: Reply, limit: Limit | None) -> None:
         """Tell the governor what the answer says about the pace that the platform wants."""
         governor, name = self._shared.governor, self._credential.name
-        if not self._warned and (asked := asked_wait(reply.headers) or 0.0) > LONGEST_WAIT:
+        if not self._warned and (asked := asked_wait(reply.headers) or 0.0) > LONGEST_BACKOFF:
             self._warned = True
             log.warning(
                 "asked to stay away for very long; asking again sooner",
                 platform=self._dialect.name,
                 asked_seconds=asked,
-                waiting_seconds=LONGEST_WAIT,
+                waiting_seconds=LONGEST_BACKOFF,
             )
         quota = self._dialect.quota(reply.headers)
         if quota is not None:
             bucket, limit_, remaining, reset = quota
-            reset = min(reset, (http_date(reply.headers) or reset) + LONGEST_WAIT)
+            reset = min(reset, (http_date(reply.headers) or reset) + LONGEST_BACKOFF)
             await governor.report(name, bucket, limit=limit_, remaining=remaining, reset=reset)
         if limit is not None:
             bucket = EVERYWHERE if limit.everywhere else call.bucket

@@ -6,17 +6,9 @@ import time
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
-EVERYWHERE: Final = "*"
-"""The bucket of a pause that holds for all buckets of a credential."""
-FIRST_BACKOFF: Final = 60.0
-"""How long to stay away, at least, when the platform names no time."""
-LONGEST_BACKOFF: Final = 3600.0
-SAME_WINDOW: Final = 60.0
-"""Reset times closer than this belong to one window of a quota."""
-FORGIVEN_AFTER: Final = 600.0
-"""So long after the end of a pause the next one starts at `FIRST_BACKOFF` again."""
+from agentsmith.domain.pacing import EVERYWHERE, FIRST_BACKOFF, FORGIVEN_AFTER, LONGEST_BACKOFF, SAME_WINDOW
 
 
 class Quota(NamedTuple):
