@@ -67,7 +67,7 @@ async def _on_a_platform(ground: Ground) -> list[Reading]:
     try:
         async with serve(stage.simulator):
             venue, raw = SimulatedVenue(stage), 0.0
-            key = stage.open_ticket("To be read")
+            key = stage.tickets.open("To be read")
             async with httpx.AsyncClient(headers={"authorization": f"Bearer {stage.token}"}) as client:
 
                 async def bare() -> None:

@@ -68,9 +68,9 @@ async def _captured(stage: Any) -> tuple[dict[str, str], dict[str, Any]]:
         writer.close()
 
     async with await asyncio.start_server(hear, "127.0.0.1", 0) as server, serve(stage.simulator):
-        key = stage.open_ticket("Something is wrong with the settings page")
+        key = stage.tickets.open("Something is wrong with the settings page")
         stage.send_webhooks(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/")
-        stage.add_label(key, "agent-smith")
+        stage.tickets.add_label(key, "agent-smith")
         async with asyncio.timeout(30):
             while True:
                 headers, body = await heard.get()

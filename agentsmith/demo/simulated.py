@@ -35,13 +35,13 @@ class SimulatedVenue:
 
     async def open(self, title: str, labels: Sequence[str]) -> Seen:
         """See Venue."""
-        key = self._stage.open_ticket(title, labels)
+        key = self._stage.tickets.open(title, labels)
         self._titles[key] = title
         return self._seen(key)
 
     async def label(self, key: str, label: str) -> Seen:
         """See Venue."""
-        self._stage.add_label(key, label)
+        self._stage.tickets.add_label(key, label)
         return self._seen(key)
 
     async def tickets(self) -> list[Seen]:
@@ -50,7 +50,7 @@ class SimulatedVenue:
 
     async def comments(self, key: str) -> list[str]:
         """See Venue."""
-        return self._stage.comments(key)
+        return self._stage.tickets.texts(key)
 
     @property
     def code(self) -> CodeStage | None:
@@ -63,7 +63,7 @@ class SimulatedVenue:
         return [f"{request.method} {request.path}" for request in simulator.unknown_requests] + simulator.crashes
 
     def _seen(self, key: str) -> Seen:
-        return Seen(key, self._titles[key], frozenset(self._stage.labels(key)))
+        return Seen(key, self._titles[key], frozenset(self._stage.tickets.labels(key)))
 
 
 @contextlib.asynccontextmanager

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import shlex
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 from urllib.parse import quote, urlsplit, urlunsplit
 
 from agentsmith.simulators.frame import Simulator
 from agentsmith.simulators.git.bare import BareRepository
+from agentsmith.simulators.tickets import ProjectTickets
 
 _TITLES: Final = ("Say hello", "Update the changelog", "Sort the imports")
 
@@ -28,26 +29,12 @@ class Stage(ABC):
     token: ClassVar[str]
     """The credential of agentsmith's own account."""
     simulator: Simulator
+    tickets: ProjectTickets
+    """What people do with the tickets, and see of them."""
 
     @abstractmethod
     def tracker(self) -> dict[str, Any]:
         """The block of a configuration that describes the project: address, token and webhook secret included."""
-
-    @abstractmethod
-    def open_ticket(self, title: str, labels: Sequence[str] = ()) -> str:
-        """Open a ticket as a person who may write; answers its key."""
-
-    @abstractmethod
-    def add_label(self, key: str, label: str, actor: str | None = None) -> None:
-        """Label a ticket as a person who may write, or as somebody else."""
-
-    @abstractmethod
-    def labels(self, key: str) -> list[str]:
-        """What stands on the ticket."""
-
-    @abstractmethod
-    def comments(self, key: str) -> list[str]:
-        """What was said on the ticket, oldest first."""
 
     @abstractmethod
     def send_webhooks(self, url: str) -> None:
@@ -59,7 +46,7 @@ class Stage(ABC):
 
     def furnish(self) -> list[str]:
         """Open a few tickets to play with; answers their keys."""
-        return [self.open_ticket(title) for title in _TITLES]
+        return [self.tickets.open(title) for title in _TITLES]
 
     @property
     def writer(self) -> str:

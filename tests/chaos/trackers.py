@@ -61,7 +61,7 @@ class Tracker:
     def open(self, title: str, plan: str) -> str:
         """A person opens a ticket with the trigger and labels of their own; answers the ticket's name."""
         labels = [TRIGGER, *FOREIGN]
-        key = self.stage.open_ticket(title, labels)
+        key = self.stage.tickets.open(title, labels)
         ticket = self.opened[key] = f"{self.name}/{key}"
         self.history.note("ticket", ticket=ticket, labels=labels, plan=plan)
         return ticket
@@ -69,20 +69,20 @@ class Tracker:
     def add(self, key: str, label: str) -> None:
         """A person adds a label."""
         self.history.note("person", ticket=self.opened[key], add=[label])
-        self.stage.add_label(key, label)
+        self.stage.tickets.add_label(key, label)
 
     def remove(self, key: str, label: str) -> None:
         """A person takes a label off."""
         self.history.note("person", ticket=self.opened[key], remove=[label])
-        _remove(self.stage, key, label)
+        self.stage.tickets.remove_label(key, label)
 
     def close(self, key: str) -> None:
         """A person closes the ticket; nobody is told, so that it costs nothing."""
-        _close(self.stage, key)
+        self.stage.tickets.close(key, webhook=False)
 
     def labels(self, key: str) -> frozenset[str]:
         """What stands on the ticket."""
-        return frozenset(self.stage.labels(key))
+        return frozenset(self.stage.tickets.labels(key))
 
     def status(self, key: str) -> frozenset[str]:
         """The lifecycle labels on the ticket."""
@@ -155,30 +155,6 @@ class Tracker:
         """Note what every ticket shows at the end."""
         for key, ticket in self.opened.items():
             self.history.note("final", ticket=ticket, labels=sorted(self.labels(key)))
-
-
-def _remove(stage: Stage, key: str, label: str) -> None:
-    match stage:
-        case GitHubStage():
-            stage.simulator.remove_label(stage.project, int(key), label)
-        case GitLabStage():
-            stage.simulator.remove_label(stage.project, int(key), label)
-        case AzureDevOpsStage():
-            stage.simulator.remove_tag(int(key), label)
-        case JiraStage():
-            stage.simulator.remove_label(key, label)
-
-
-def _close(stage: Stage, key: str) -> None:
-    match stage:
-        case GitHubStage():
-            stage.simulator.close_issue(stage.project, int(key), webhook=False)
-        case GitLabStage():
-            stage.simulator.close_issue(stage.project, int(key), webhook=False)
-        case AzureDevOpsStage():
-            stage.simulator.close_item(int(key), webhook=False)
-        case JiraStage():
-            stage.simulator.transition(key, "Done", webhook=False)
 
 
 @asynccontextmanager

@@ -10,12 +10,13 @@ from typing import Any, TypeVar
 
 from agentsmith.domain.lifecycle import LabelSet
 from agentsmith.domain.tracker import Tracker
+from agentsmith.simulators.tickets import Said
 from agentsmith.trackers.local.book import ME, Book
 from agentsmith.trackers.local.change import Change, Hand
 from agentsmith.trackers.local.database import Database
 from agentsmith.trackers.local.desk import Desk
 from agentsmith.trackers.local.tracker import COMMENT_LIMIT, LocalTracker
-from tests.conformance.harness import Capabilities, Fault, Platform, RawComment
+from tests.conformance.harness import Capabilities, Fault, Platform
 
 T = TypeVar("T")
 
@@ -141,14 +142,14 @@ class LocalPlatform(Platform):
         rows = self._sql("SELECT name FROM labels, tickets WHERE ticket = tickets.id AND number = ?", key)
         return {name for (name,) in rows}
 
-    async def comments(self, key: str) -> list[RawComment]:
+    async def comments(self, key: str) -> list[Said]:
         """The rows of the table."""
         rows = self._sql(
             "SELECT c.author, c.body, c.id FROM comments c JOIN tickets t ON c.ticket = t.id"
             " WHERE number = ? ORDER BY c.id",
             key,
         )
-        return [RawComment(author, body, str(ref)) for author, body, ref in rows]
+        return [Said(author, body, str(ref)) for author, body, ref in rows]
 
     async def label_history(self, key: str) -> list[frozenset[str]]:
         """Played back from the events; those of one revision were committed together."""

@@ -52,11 +52,11 @@ async def test_a_shadow_decides_on_every_platform_and_writes_on_none(place: Plac
     async with contextlib.AsyncExitStack() as served, place.store() as store:
         for stage in stages.values():
             await served.enter_async_context(serve(stage.simulator))
-        wanted = {name: stage.open_ticket("Wanted") for name, stage in stages.items()}
-        over = {name: stage.open_ticket("Over", labels=(DONE,)) for name, stage in stages.items()}
+        wanted = {name: stage.tickets.open("Wanted") for name, stage in stages.items()}
+        over = {name: stage.tickets.open("Over", labels=(DONE,)) for name, stage in stages.items()}
         for name, stage in stages.items():
-            stage.add_label(wanted[name], TRIGGER)
-            stage.add_label(over[name], TRIGGER)
+            stage.tickets.add_label(wanted[name], TRIGGER)
+            stage.tickets.add_label(over[name], TRIGGER)
         config = place.config(trackers={name: {**s.tracker(), "poll_interval": "1s"} for name, s in stages.items()})
         before = {name: shown(stage, wanted[name], over[name]) for name, stage in stages.items()}
         daemon = await daemons.start(config, shadow=True)
@@ -68,9 +68,9 @@ async def test_a_shadow_decides_on_every_platform_and_writes_on_none(place: Plac
         port = await daemon.port()
         for name, stage in stages.items():
             stage.send_webhooks(f"http://127.0.0.1:{port}/webhooks/{name}")
-        late = {name: stage.open_ticket("Late") for name, stage in stages.items()}
+        late = {name: stage.tickets.open("Late") for name, stage in stages.items()}
         for name, stage in stages.items():
-            stage.add_label(late[name], TRIGGER)
+            stage.tickets.add_label(late[name], TRIGGER)
         await wait_until(slowly(lambda: decided(2 * len(stages))), what="a decision about the late ones", within=60)
         for name, stage in stages.items():
             writes = [
@@ -81,7 +81,7 @@ async def test_a_shadow_decides_on_every_platform_and_writes_on_none(place: Plac
             assert writes == [], name
             assert any(r.method == "GET" for r in stage.simulator.requests), "it did look"
             assert shown(stage, wanted[name], over[name]) == before[name]
-            assert (stage.labels(late[name]), stage.comments(late[name])) == ([TRIGGER], [])
+            assert (stage.tickets.labels(late[name]), stage.tickets.texts(late[name])) == ([TRIGGER], [])
         assert [line["level"] for line in daemon.lines() if line["event"].startswith("this is a shadow")] == ["warning"]
         # It keeps its thoughts apart: beside it a daemon finds everything untouched.
         assert not await store.presence.alive()
@@ -93,7 +93,7 @@ async def test_a_shadow_decides_on_every_platform_and_writes_on_none(place: Plac
 
 
 def shown(stage: Stage, *keys: str) -> list[Any]:
-    return [(sorted(stage.labels(key)), stage.comments(key)) for key in keys]
+    return [(sorted(stage.tickets.labels(key)), stage.tickets.texts(key)) for key in keys]
 
 
 # --- the configuration file -------------------------------------------------------------------------------------------

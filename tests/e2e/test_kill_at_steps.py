@@ -68,8 +68,8 @@ class Bench:
 
     async def victim(self, step: str, when: int) -> str:
         """A ticket whose consumer was killed at that boundary; answers its key."""
-        key = self.stage.open_ticket(f"killed {'after' if when else 'before'} {step}", FOREIGN)
-        self.stage.add_label(key, "agent-smith")
+        key = self.stage.tickets.open(f"killed {'after' if when else 'before'} {step}", FOREIGN)
+        self.stage.tickets.add_label(key, "agent-smith")
         look = Signal("web", key, self.tracker.ticket_id(key), cause="test")
         assert isinstance(await self.claims.consider(look), Claimed)
         plan = Plan(str(self.folder), step, when)
@@ -85,12 +85,12 @@ class Bench:
         wanted = {*FOREIGN, "agent-smith", "agent-smith:done"}
 
         def done() -> bool:
-            return all(set(self.stage.labels(key)) == wanted for key in keys)
+            return all(set(self.stage.tickets.labels(key)) == wanted for key in keys)
 
         try:
             await wait_until(slowly(done), what="", within=2 * WITHIN)
         except AssertionError:
-            raise AssertionError({key: self.stage.labels(key) for key in keys}) from None
+            raise AssertionError({key: self.stage.tickets.labels(key) for key in keys}) from None
 
     def branch(self, key: str) -> str:
         return f"agent-smith/{key}"
@@ -105,7 +105,7 @@ class Bench:
         """One pull request, one comment, and all that ever was on the server."""
         found = [proposal for proposal in self.stage.proposals() if proposal.head == self.branch(key)]
         assert [(proposal.open, proposal.draft) for proposal in found] == [(True, False)]
-        assert len(self.stage.comments(key)) == 1
+        assert len(self.stage.tickets.texts(key)) == 1
         if self.heads[key]:
             assert self.heads[key] in self.stage.code.history(self.branch(key))
 

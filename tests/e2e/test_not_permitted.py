@@ -39,10 +39,10 @@ async def test_a_missing_permission_is_named_once_and_everywhere_until_it_is_the
             stage.simulator.inject(Fault("status", method=method, path=path, status=403, body={}, times=None))
         trackers = {name: {**stage.tracker(), "poll_interval": "1s"} for name, stage in stages.items()}
         cli.configure(yaml.safe_dump({"trackers": trackers, "pipelines": {"work": {"steps": [{"run": "true"}]}}}))
-        keys = {name: [stage.open_ticket("One"), stage.open_ticket("Two")] for name, stage in stages.items()}
+        keys = {name: [stage.tickets.open("One"), stage.tickets.open("Two")] for name, stage in stages.items()}
         for name, stage in stages.items():
             for key in keys[name]:
-                stage.add_label(key, TRIGGER)
+                stage.tickets.add_label(key, TRIGGER)
 
         async def status() -> dict[str, Any]:
             found: dict[str, Any] = await asyncio.to_thread(cli.json, "status")
@@ -73,7 +73,7 @@ async def test_a_missing_permission_is_named_once_and_everywhere_until_it_is_the
             for stage in stages.values():
                 stage.simulator.clear_faults()
             for stage in stages.values():
-                stage.add_label(stage.open_ticket("Three"), TRIGGER)
+                stage.tickets.add_label(stage.tickets.open("Three"), TRIGGER)
 
             async def allowed() -> bool:
                 return not (await status())["refused"]

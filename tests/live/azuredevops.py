@@ -12,6 +12,7 @@ import httpx
 from agentsmith.domain.lifecycle import LabelSet
 from agentsmith.domain.tracker import Tracker
 from agentsmith.simulators.frame import Simulator
+from agentsmith.simulators.tickets import Said
 from agentsmith.trackers.azuredevops.form import COMMENT_LIMIT
 from agentsmith.trackers.azuredevops.settings import AzureDevOpsSettings
 from agentsmith.trackers.azuredevops.site import AZURE
@@ -19,7 +20,7 @@ from agentsmith.trackers.azuredevops.sticky import COMMENTS_VERSION
 from agentsmith.trackers.http import Shared
 from agentsmith.trackers.http.connection import Connection
 from tests.conformance import azuredevops as simulated
-from tests.conformance.harness import Capabilities, RawComment
+from tests.conformance.harness import Capabilities
 from tests.live.live import FAULTS, Account, LivePlatform
 
 PERSON = "pat7personpersonpersonpersonpersonpersonperson7z"
@@ -140,11 +141,11 @@ class LiveAzureDevOps(LivePlatform):
         """See Platform."""
         return set(_split((await self._item(key))["fields"].get(TAGS)))
 
-    async def comments(self, key: str) -> list[RawComment]:
+    async def comments(self, key: str) -> list[Said]:
         """See Platform."""
         params = {"api-version": COMMENTS_VERSION, "$top": "200", "order": "asc"}
         found = await self.ask("GET", f"/workItems/{key}/comments", **params)
-        return [RawComment(comment["createdBy"]["uniqueName"], comment["text"]) for comment in found["comments"]]
+        return [Said(comment["createdBy"]["uniqueName"], comment["text"]) for comment in found["comments"]]
 
     async def label_history(self, key: str) -> list[frozenset[str]]:
         """The tags after each update."""

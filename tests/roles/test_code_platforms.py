@@ -64,8 +64,8 @@ def play(tmp_path: Path, store: Store, redis_url: str) -> Play:
 @pytest.mark.parametrize("platform", STAGES)
 async def test_a_label_ends_in_a_pull_request_that_is_linked_to_its_ticket(play: Play, platform: str) -> None:
     async with play(platform) as (world, host):
-        key = world.stage.open_ticket(TITLE)
-        world.stage.add_label(key, "agent-smith")
+        key = world.stage.tickets.open(TITLE)
+        world.stage.tickets.add_label(key, "agent-smith")
         await world.carry_through(key)
         assert world.labels(key) == {"agent-smith", "agent-smith:done"}
         [proposal] = host.proposals()
@@ -74,5 +74,5 @@ async def test_a_label_ends_in_a_pull_request_that_is_linked_to_its_ticket(play:
         assert LINKS[platform].format(key=key) in proposal.body
         assert host.code.file(proposal.head, "parser.txt") == "fixed\n"
         assert TITLE in str(host.code.file(proposal.head, "prompt.txt"))
-        [comment] = world.stage.comments(key)
+        [comment] = world.stage.tickets.texts(key)
         assert proposal.url in comment

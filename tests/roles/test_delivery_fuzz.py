@@ -184,8 +184,8 @@ def _played() -> dict[str, Any]:
     }
     for stage, comment in comments.values():
         stage.send_webhooks("http://127.0.0.1:9/hook")
-        key = stage.open_ticket("Say hello")
-        stage.add_label(key, "agent-smith")
+        key = stage.tickets.open("Say hello")
+        stage.tickets.add_label(key, "agent-smith")
         comment(stage, key)
     return {platform: stage for platform, (stage, _) in comments.items()}
 

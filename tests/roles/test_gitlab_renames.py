@@ -40,7 +40,7 @@ async def test_P7_a_label_that_is_renamed_to_the_trigger_starts_nothing(world: S
     simulator = world.stage.simulator
     assert isinstance(simulator, GitLabSimulator)
     project = next(iter(simulator.hub.world.projects.values())).path
-    key = world.stage.open_ticket("Fix it", ["later"])  # by somebody who might have set the trigger
+    key = world.stage.tickets.open("Fix it", ["later"])  # by somebody who might have set the trigger
     simulator.clock.advance(60)
     simulator.edit_label(project, "later", name=TRIGGERS[0], actor="a planner")
     assert TRIGGERS[0] in world.labels(key)

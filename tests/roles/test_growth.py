@@ -54,7 +54,7 @@ async def test_an_hour_after_its_end_redis_holds_little_of_a_ticket(
         redis_server.url,
         sections={"pipelines": {"work": {"steps": [{"run": script}]}}},
     ) as world:
-        key = world.stage.open_ticket("x" * 200, ["agent-smith"])
+        key = world.stage.tickets.open("x" * 200, ["agent-smith"])
         ticket = world.tracker.ticket_id(key)
         await world.poller.poll(world.tracker)
         intake = Intake(store, world.parts.claims, world.consumer.process, talk=world.parts.talk)

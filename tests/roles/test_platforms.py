@@ -42,16 +42,16 @@ async def test_from_label_to_done_costs_no_more_than_the_budget(world: StageWorl
     """The first ticket teaches the process what does not change; this is what every further one costs."""
     if isinstance(world.tracker, DefinesLabels):
         await world.tracker.ensure_labels()
-    first = world.stage.open_ticket("the first", [TRIGGER])
+    first = world.stage.tickets.open("the first", [TRIGGER])
     await world.carry_through(first)
     for _ in range(2):
         before = await world.spent()
         world.sent()
-        key = world.stage.open_ticket("Fix it", [TRIGGER, "team-blue"])
+        key = world.stage.tickets.open("Fix it", [TRIGGER, "team-blue"])
         assert isinstance(await world.claim(key), Claimed)
         await world.run_queue()
         assert world.labels(key) == {TRIGGER, "team-blue", "agent-smith:done"}
-        assert len(world.stage.comments(key)) == 1
+        assert len(world.stage.tickets.texts(key)) == 1
         counted = world.stage.simulator.counted_requests()
         told = world.sent()
         spent = await world.spent() - before
@@ -61,19 +61,19 @@ async def test_from_label_to_done_costs_no_more_than_the_budget(world: StageWorl
 
 
 async def test_the_first_ticket_of_a_process_costs_little_more(world: StageWorld, platform: str) -> None:
-    key = world.stage.open_ticket("Fix it", [TRIGGER])
+    key = world.stage.tickets.open("Fix it", [TRIGGER])
     await world.carry_through(key)
     spent = await world.spent()
     assert BUDGET[platform] <= spent["claim"] + spent["run"] <= BUDGET[platform] + 2
 
 
 async def test_our_one_comment_tells_the_end(world: StageWorld) -> None:
-    key = world.stage.open_ticket("Fix it", [TRIGGER])
+    key = world.stage.tickets.open("Fix it", [TRIGGER])
     assert isinstance(await world.claim(key), Claimed)
-    (comment,) = world.stage.comments(key)
+    (comment,) = world.stage.tickets.texts(key)
     assert "is waiting for a free slot" in comment
     await world.run_queue()
-    (comment,) = world.stage.comments(key)
+    (comment,) = world.stage.tickets.texts(key)
     assert "is done" in comment
 
 
@@ -82,7 +82,7 @@ async def test_an_idle_poll_costs_one_request_at_most_however_many_triggers_ther
 ) -> None:
     for label in TRIGGERS:
         for _ in range(3):
-            world.stage.open_ticket("Fix it", [label, "agent-smith:done"])
+            world.stage.tickets.open("Fix it", [label, "agent-smith:done"])
     assert (await world.poller.poll(world.tracker)).found == 6
     world.stage.simulator.clock.advance(300)
     await world.poller.poll(world.tracker)  # what changed lately is looked at once more
@@ -94,10 +94,10 @@ async def test_an_idle_poll_costs_one_request_at_most_however_many_triggers_ther
 
 
 async def test_a_poll_sees_what_changed_on_any_trigger(world: StageWorld) -> None:
-    first, second = (world.stage.open_ticket("Fix it", [label, "agent-smith:done"]) for label in TRIGGERS)
+    first, second = (world.stage.tickets.open("Fix it", [label, "agent-smith:done"]) for label in TRIGGERS)
     assert (await world.poller.poll(world.tracker)).found == 2
-    third = world.stage.open_ticket("Fix it", [TRIGGERS[0]])
-    world.stage.add_label(first, TRIGGERS[1])  # found once, although it carries both
+    third = world.stage.tickets.open("Fix it", [TRIGGERS[0]])
+    world.stage.tickets.add_label(first, TRIGGERS[1])  # found once, although it carries both
     polled = await world.poller.poll(world.tracker)
     assert set(polled.looks) == {world.tracker.ticket_id(key) for key in (first, second, third)}
     assert polled.signalled == 1
@@ -116,21 +116,21 @@ async def test_an_answer_lost_after_the_write_loses_nothing(world: StageWorld, n
     """Whichever of the ticket's writes it is whose answer is lost."""
     if isinstance(world.tracker, DefinesLabels):
         await world.tracker.ensure_labels()
-    key = world.stage.open_ticket("Fix it", [TRIGGER])
+    key = world.stage.tickets.open("Fix it", [TRIGGER])
     fault = Fault("applied_then_lost", method="POST|PUT|PATCH|DELETE", path=f"/{key}|graphql|/comments/", skip=nth)
     world.stage.simulator.inject(fault)
     for _ in range(8):
         await world.carry_through(key)
         await world.keep_house()
     assert world.labels(key) == {TRIGGER, "agent-smith:done"}
-    assert len(world.stage.comments(key)) == 1
+    assert len(world.stage.tickets.texts(key)) == 1
 
 
 async def test_whoever_may_not_write_starts_nothing(world: StageWorld) -> None:
     """P7, by each platform's own idea of who may what."""
-    key = world.stage.open_ticket("Fix it", ["bug"])
+    key = world.stage.tickets.open("Fix it", ["bug"])
     reader = list(world.stage.people)[-1]
-    world.stage.add_label(key, TRIGGER, reader)
+    world.stage.tickets.add_label(key, TRIGGER, reader)
     outcome = await world.claim(key)
     assert isinstance(outcome, Rejected)
     assert outcome.gates[-1].gate is Gate.ACTOR

@@ -47,7 +47,7 @@ class StageWorld:
 
     def labels(self, key: str) -> set[str]:
         """What stands on the ticket."""
-        return set(self.stage.labels(key))
+        return set(self.stage.tickets.labels(key))
 
     async def claim(self, key: str) -> ClaimOutcome:
         """Look at the ticket, as a webhook would have us do."""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, ClassVar, Final
 
 from agentsmith.simulators.azuredevops.simulator import AzureDevOpsSimulator
+from agentsmith.simulators.azuredevops.tickets import AzureDevOpsTickets
 from agentsmith.simulators.git.bare import BareRepository
 from agentsmith.simulators.stage import CodeStage, Proposal
 
@@ -23,6 +24,7 @@ class AzureDevOpsStage(CodeStage):
 
     def __init__(self) -> None:
         self.simulator: AzureDevOpsSimulator = AzureDevOpsSimulator()
+        self.tickets = AzureDevOpsTickets(self.simulator, self.project, self.writer)
         self.simulator.add_project(self.project, files=dict(self.files))
         self.simulator.add_token(self.token)
         for user, role in self.people.items():
@@ -39,22 +41,6 @@ class AzureDevOpsStage(CodeStage):
             "token": self.token,
             "webhook_secret": _SECRET,
         }
-
-    def open_ticket(self, title: str, labels: Sequence[str] = ()) -> str:
-        """See Stage."""
-        return str(self.simulator.open_item(self.project, title=title, tags=labels))
-
-    def add_label(self, key: str, label: str, actor: str | None = None) -> None:
-        """See Stage."""
-        self.simulator.add_tag(int(key), label, actor or self.writer)
-
-    def labels(self, key: str) -> list[str]:
-        """See Stage."""
-        return self.simulator.tags(int(key))
-
-    def comments(self, key: str) -> list[str]:
-        """See Stage."""
-        return [str(comment["text"]) for comment in self.simulator.comments(int(key))]
 
     def send_webhooks(self, url: str) -> None:
         """See Stage."""

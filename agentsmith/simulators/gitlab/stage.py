@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, ClassVar, Final
 from urllib.parse import quote
 
 from agentsmith.simulators.git.bare import BareRepository
 from agentsmith.simulators.gitlab.simulator import GitLabSimulator
+from agentsmith.simulators.gitlab.tickets import GitLabTickets
 from agentsmith.simulators.stage import CodeStage, Proposal
 
 _SECRET: Final = "simulated-webhook-secret"  # noqa: S105 - it opens nothing but the simulator
@@ -23,6 +24,7 @@ class GitLabStage(CodeStage):
 
     def __init__(self) -> None:
         self.simulator: GitLabSimulator = GitLabSimulator()
+        self.tickets = GitLabTickets(self.simulator, self.project, self.writer)
         self.simulator.add_project(self.project, files=dict(self.files))
         self.simulator.add_token(self.token, username="smith-bot")
         for username, level in {"smith-bot": "developer", **self.people}.items():
@@ -37,22 +39,6 @@ class GitLabStage(CodeStage):
             "token": self.token,
             "webhook_secret": _SECRET,
         }
-
-    def open_ticket(self, title: str, labels: Sequence[str] = ()) -> str:
-        """See Stage."""
-        return str(self.simulator.open_issue(self.project, title=title, labels=labels))
-
-    def add_label(self, key: str, label: str, actor: str | None = None) -> None:
-        """See Stage."""
-        self.simulator.add_label(self.project, int(key), label, actor or self.writer)
-
-    def labels(self, key: str) -> list[str]:
-        """See Stage."""
-        return self.simulator.labels(self.project, int(key))
-
-    def comments(self, key: str) -> list[str]:
-        """See Stage."""
-        return [str(comment["body"]) for comment in self.simulator.comments(self.project, int(key))]
 
     def send_webhooks(self, url: str) -> None:
         """See Stage."""

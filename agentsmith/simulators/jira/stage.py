@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, ClassVar, Final
 
 from agentsmith.simulators.jira.simulator import JiraSimulator
+from agentsmith.simulators.jira.tickets import JiraTickets
 from agentsmith.simulators.stage import Stage
 
 _SECRET: Final = "simulated-webhook-secret"  # noqa: S105 - it opens nothing but the simulator
@@ -21,6 +22,7 @@ class JiraStage(Stage):
 
     def __init__(self) -> None:
         self.simulator: JiraSimulator = JiraSimulator()
+        self.tickets = JiraTickets(self.simulator, self.project, self.writer)
         self.simulator.add_project(self.project)
         self._email = self.simulator.add_token(self.token)
         for user, role in {"smith-bot": "admin", **self.people}.items():  # only admins may ask what others may
@@ -36,22 +38,6 @@ class JiraStage(Stage):
             "token": self.token,
             "webhook_secret": _SECRET,
         }
-
-    def open_ticket(self, title: str, labels: Sequence[str] = ()) -> str:
-        """See Stage."""
-        return self.simulator.open_issue(self.project, summary=title, labels=labels)
-
-    def add_label(self, key: str, label: str, actor: str | None = None) -> None:
-        """See Stage."""
-        self.simulator.add_label(key, label, actor or self.writer)
-
-    def labels(self, key: str) -> list[str]:
-        """See Stage."""
-        return self.simulator.labels(key)
-
-    def comments(self, key: str) -> list[str]:
-        """See Stage."""
-        return [str(comment["body"]) for comment in self.simulator.comments(key)]
 
     def send_webhooks(self, url: str) -> None:
         """See Stage."""
