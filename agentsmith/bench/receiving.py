@@ -16,7 +16,7 @@ from agentsmith.bench.figures import Reading, quantile
 from agentsmith.bench.ground import BenchTrouble, Ground, daemon, python
 from agentsmith.bench.load import Load, fire
 from agentsmith.simulators import serve
-from agentsmith.simulators.stages import STAGES
+from agentsmith.simulators.playgrounds import PLAYGROUNDS
 
 _PLATFORM: Final = "github"
 _TRACKER: Final = "bench"
@@ -29,7 +29,7 @@ _NEVER_REACHED: Final = "http://127.0.0.1:9"
 
 async def measure(ground: Ground) -> list[Reading]:
     """The rows of this module."""
-    stage = STAGES[_PLATFORM]()
+    stage = PLAYGROUNDS[_PLATFORM]()
     headers, payload = await _captured(stage)
     settings = stage.tracker() | {"base_url": _NEVER_REACHED}
     deliveries = _deliveries(ground.numbers, headers, payload, str(settings["webhook_secret"]))

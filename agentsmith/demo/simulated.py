@@ -8,14 +8,14 @@ from typing import Any
 
 from agentsmith.demo.venue import Engine, Seen, Venue
 from agentsmith.simulators import serve
-from agentsmith.simulators.stage import CodeStage, Stage
-from agentsmith.simulators.stages import STAGES
+from agentsmith.simulators.playground import CodePlayground, Playground
+from agentsmith.simulators.playgrounds import PLAYGROUNDS
 
 
 class SimulatedVenue:
     """A project on a simulator. Its state is in this process, so that looking at it costs nothing."""
 
-    def __init__(self, stage: Stage) -> None:
+    def __init__(self, stage: Playground) -> None:
         self._stage = stage
         self._titles: dict[str, str] = {}
 
@@ -53,9 +53,9 @@ class SimulatedVenue:
         return self._stage.tickets.texts(key)
 
     @property
-    def code(self) -> CodeStage | None:
+    def code(self) -> CodePlayground | None:
         """See Venue."""
-        return self._stage if isinstance(self._stage, CodeStage) else None
+        return self._stage if isinstance(self._stage, CodePlayground) else None
 
     def complaints(self) -> list[str]:
         """See Venue."""
@@ -69,7 +69,7 @@ class SimulatedVenue:
 @contextlib.asynccontextmanager
 async def open_simulated(platform: str) -> AsyncIterator[Venue]:
     """The platform, served until the block ends."""
-    stage = STAGES[platform]()
+    stage = PLAYGROUNDS[platform]()
     try:
         async with serve(stage.simulator):
             yield SimulatedVenue(stage)

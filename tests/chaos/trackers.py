@@ -14,15 +14,15 @@ from typing import Any, Final
 from starlette.responses import Response
 
 from agentsmith.simulators import serve
-from agentsmith.simulators.azuredevops.stage import AzureDevOpsStage
+from agentsmith.simulators.azuredevops.playground import AzureDevOpsPlayground
 from agentsmith.simulators.frame import Call, Handler, Simulator
-from agentsmith.simulators.github.stage import GitHubStage
-from agentsmith.simulators.gitlab.stage import GitLabStage
-from agentsmith.simulators.jira.stage import JiraStage
+from agentsmith.simulators.github.playground import GitHubPlayground
+from agentsmith.simulators.gitlab.playground import GitLabPlayground
+from agentsmith.simulators.jira.playground import JiraPlayground
 from agentsmith.simulators.journal import Recorded
 from agentsmith.simulators.outbox import Delivery
-from agentsmith.simulators.stage import Stage
-from agentsmith.simulators.stages import STAGES
+from agentsmith.simulators.playground import Playground
+from agentsmith.simulators.playgrounds import PLAYGROUNDS
 from tests.chaos.checker import LIFECYCLE
 from tests.chaos.daemon import HEADER
 from tests.chaos.history import History
@@ -39,7 +39,7 @@ class Tracker:
     """One platform: what people do there, and what becomes of their tickets."""
 
     name: str
-    stage: Stage
+    stage: Playground
     history: History
     proxy: FaultProxy
     on_change: Callable[[str, frozenset[str]], None] = lambda _ticket, _labels: None
@@ -92,14 +92,14 @@ class Tracker:
         """Tell `url` what happens to tickets. Comments, which say nothing of their labels, would double the traffic."""
         stage, secret = self.stage, str(self.stage.tracker()["webhook_secret"])
         match stage:
-            case GitHubStage():
+            case GitHubPlayground():
                 stage.simulator.register_webhook(stage.project, url, secret=secret, events=["issues"])
-            case GitLabStage():
+            case GitLabPlayground():
                 stage.simulator.register_webhook(stage.project, url, token=secret, events=["issues_events"])
-            case AzureDevOpsStage():
+            case AzureDevOpsPlayground():
                 for event in ("workitem.created", "workitem.updated"):
                     stage.simulator.subscribe(stage.project, url, event=event, username="agentsmith", password=secret)
-            case JiraStage():
+            case JiraPlayground():
                 events = ["jira:issue_created", "jira:issue_updated"]
                 stage.simulator.register_webhook(url, secret=secret, events=events)
 
@@ -162,9 +162,9 @@ async def open_trackers(history: History, *, lag: float = 0.0) -> AsyncIterator[
     """The trackers, served until the block ends; their webhooks leave `lag` seconds after what they tell of."""
     async with AsyncExitStack() as stack:
         trackers = {}
-        for name, make in STAGES.items():
+        for name, make in PLAYGROUNDS.items():
             stage = make()
-            if isinstance(stage, GitHubStage):
+            if isinstance(stage, GitHubPlayground):
                 stage.simulator.hub.limits.limit = None  # an hour's quota is not what this is about
             stage.simulator.outbox.timeout = 3.0
             running = await stack.enter_async_context(serve(stage.simulator))

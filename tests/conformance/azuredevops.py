@@ -12,7 +12,7 @@ from agentsmith.domain.lifecycle import LabelSet
 from agentsmith.domain.tracker import Tracker
 from agentsmith.simulators.azuredevops import AzureDevOpsSimulator
 from agentsmith.simulators.azuredevops.tickets import AzureDevOpsTickets
-from agentsmith.trackers.azuredevops.form import COMMENT_LIMIT
+from agentsmith.trackers.azuredevops.comment_format import COMMENT_LIMIT
 from agentsmith.trackers.azuredevops.settings import AzureDevOpsSettings
 from agentsmith.trackers.http import Pace, Shared
 from agentsmith.trackers.http.connection import Connection

@@ -15,7 +15,7 @@ from agentsmith.simulators.jira import JiraSimulator
 from agentsmith.simulators.jira.tickets import JiraTickets
 from agentsmith.trackers.http import Pace, Shared
 from agentsmith.trackers.http.connection import Connection
-from agentsmith.trackers.jira.texts import COMMENT_LIMIT
+from agentsmith.trackers.jira.comment_format import COMMENT_LIMIT
 from tests.conformance.harness import Capabilities, Fault
 from tests.conformance.simulated import PEOPLE, SimulatedPlatform
 from tests.support.contracts import ContractJudge

@@ -18,8 +18,8 @@ from agentsmith.cli import app
 from agentsmith.cli.status import gather
 from agentsmith.domain.gates import Gate
 from agentsmith.simulators import serve
-from agentsmith.simulators.stage import Stage
-from agentsmith.simulators.stages import STAGES
+from agentsmith.simulators.playground import Playground
+from agentsmith.simulators.playgrounds import PLAYGROUNDS
 from tests.e2e.daemons import Daemons
 from tests.e2e.place import FOREIGN, WITHIN, Place
 from tests.support.cli import quiet_logs
@@ -48,7 +48,7 @@ def place(tmp_path: Path, redis_url: str, namespace: str) -> Place:
 
 async def test_a_shadow_decides_on_every_platform_and_writes_on_none(place: Place, daemons: Daemons) -> None:
     """The request logs of the platforms are the witness; polls and webhooks both lead to a decision."""
-    stages: dict[str, Stage] = {name: made() for name, made in STAGES.items()}
+    stages: dict[str, Playground] = {name: made() for name, made in PLAYGROUNDS.items()}
     async with contextlib.AsyncExitStack() as served, place.store() as store:
         for stage in stages.values():
             await served.enter_async_context(serve(stage.simulator))
@@ -92,7 +92,7 @@ async def test_a_shadow_decides_on_every_platform_and_writes_on_none(place: Plac
         assert not daemon.lines("transition")
 
 
-def shown(stage: Stage, *keys: str) -> list[Any]:
+def shown(stage: Playground, *keys: str) -> list[Any]:
     return [(sorted(stage.tickets.labels(key)), stage.tickets.texts(key)) for key in keys]
 
 

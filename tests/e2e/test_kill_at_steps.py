@@ -28,7 +28,7 @@ from agentsmith.domain.outcomes import Claimed
 from agentsmith.domain.signal import Signal
 from agentsmith.domain.tracker import Tracker
 from agentsmith.simulators import serve
-from agentsmith.simulators.github.stage import GitHubStage
+from agentsmith.simulators.github.playground import GitHubPlayground
 from agentsmith.store import Store
 from agentsmith.tickets.look import Looks
 from agentsmith.trackers import forges, registry
@@ -59,7 +59,7 @@ class Bench:
 
     folder: Path
     redis: dict[str, str]
-    stage: GitHubStage
+    stage: GitHubPlayground
     daemons: Daemons
     tracker: Tracker
     looks: Looks
@@ -114,7 +114,7 @@ class Bench:
         return write_config(self.folder, machine, self.stage, self.redis)
 
 
-def write_config(folder: Path, machine: str, stage: GitHubStage, redis: dict[str, str]) -> Path:
+def write_config(folder: Path, machine: str, stage: GitHubPlayground, redis: dict[str, str]) -> Path:
     """A configuration whose folder for data is the machine's."""
     file, script = folder / f"{machine}.yaml", folder / "agent.sh"
     script.write_text(_AGENT)
@@ -139,7 +139,7 @@ def write_config(folder: Path, machine: str, stage: GitHubStage, redis: dict[str
 
 @pytest.fixture
 async def bench(tmp_path: Path, store: Store, redis_url: str, namespace: str) -> AsyncIterator[Bench]:
-    stage, redis = GitHubStage(), {"url": redis_url, "namespace": namespace}
+    stage, redis = GitHubPlayground(), {"url": redis_url, "namespace": namespace}
     async with serve(stage.simulator), Daemons(tmp_path, "tests.e2e.daemon_that_dies") as daemons:
         file = write_config(tmp_path, "victim", stage, redis)
         models, hosts = registry.settings_models(), forges.settings_models()

@@ -11,7 +11,7 @@ from typing import Any, Final
 import yaml
 
 from agentsmith.simulators import Fault, serve
-from agentsmith.simulators.stages import STAGES
+from agentsmith.simulators.playgrounds import PLAYGROUNDS
 from tests.support.cli import SLOW, Cli
 from tests.support.wait import slowly, wait_until
 
@@ -31,7 +31,7 @@ def warnings(log: Path) -> list[dict[str, Any]]:
 
 
 async def test_a_missing_permission_is_named_once_and_everywhere_until_it_is_there(tmp_path: Path) -> None:
-    cli, stages = Cli(tmp_path), {name: made() for name, made in STAGES.items()}
+    cli, stages = Cli(tmp_path), {name: made() for name, made in PLAYGROUNDS.items()}
     async with contextlib.AsyncExitStack() as served:
         for name, stage in stages.items():
             await served.enter_async_context(serve(stage.simulator))

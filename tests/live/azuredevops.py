@@ -13,7 +13,7 @@ from agentsmith.domain.lifecycle import LabelSet
 from agentsmith.domain.tracker import Tracker
 from agentsmith.simulators.frame import Simulator
 from agentsmith.simulators.tickets import Said
-from agentsmith.trackers.azuredevops.form import COMMENT_LIMIT
+from agentsmith.trackers.azuredevops.comment_format import COMMENT_LIMIT
 from agentsmith.trackers.azuredevops.settings import AzureDevOpsSettings
 from agentsmith.trackers.azuredevops.site import AZURE
 from agentsmith.trackers.azuredevops.sticky import COMMENTS_VERSION

@@ -14,8 +14,8 @@ from agentsmith.simulators.tickets import Said
 from agentsmith.trackers.http import Shared
 from agentsmith.trackers.http.connection import Connection
 from agentsmith.trackers.jira import adf
+from agentsmith.trackers.jira.comment_format import COMMENT_LIMIT
 from agentsmith.trackers.jira.settings import JiraSettings
-from agentsmith.trackers.jira.texts import COMMENT_LIMIT
 from tests.conformance import jira as simulated
 from tests.conformance.harness import Capabilities
 from tests.live.live import FAULTS, Account, LivePlatform

@@ -18,7 +18,7 @@ from agentsmith.domain.tracker import Access
 from agentsmith.domain.webhook import BadPayload, BadSignature, Incoming, TicketEvent, Uninteresting
 from agentsmith.simulators import Clock
 from agentsmith.simulators.azuredevops import AzureDevOpsSimulator
-from agentsmith.trackers.azuredevops.form import COMMENT_LIMIT, Form
+from agentsmith.trackers.azuredevops.comment_format import COMMENT_LIMIT, CommentFormat
 from agentsmith.trackers.azuredevops.settings import AzureDevOpsSettings
 from agentsmith.trackers.azuredevops.site import Site
 from agentsmith.trackers.azuredevops.webhook import AzureDevOpsWebhooks
@@ -110,7 +110,7 @@ def test_and_by_no_other(text: str) -> None:
 
 @given(st.text(max_size=400), st.sampled_from(["markdown", "html"]))
 def test_any_words_can_be_written_read_and_written_again(text: str, form: Any) -> None:
-    words = Form(LabelSet(), form)
+    words = CommentFormat(LabelSet(), form)
     fitted = words.fit(text, MEMO)
     assert words.fit(fitted, MEMO) == fitted
     read = words.read(words.write(fitted, MEMO))
@@ -124,7 +124,7 @@ def test_any_words_can_be_written_read_and_written_again(text: str, form: Any) -
 @pytest.mark.parametrize("form", ["markdown", "html"])
 @pytest.mark.parametrize("character", ["x", "<", "&", "🧵", "\n"])
 def test_long_words_are_cut_to_what_fits_as_it_is_sent(form: Any, character: str) -> None:
-    words = Form(LabelSet(), form)
+    words = CommentFormat(LabelSet(), form)
     sent = words.write(words.fit("begin" + character * 200_000 + "end", MEMO), MEMO)
     assert len(sent.encode("utf-16-le")) // 2 <= COMMENT_LIMIT
     assert "cut: Azure DevOps" in sent

@@ -15,7 +15,7 @@ from agentsmith.domain.lifecycle import Status
 from agentsmith.domain.outcomes import Claimed, Rejected
 from agentsmith.domain.tracker import DefinesLabels
 from agentsmith.simulators import Fault
-from agentsmith.simulators.stages import STAGES
+from agentsmith.simulators.playgrounds import PLAYGROUNDS
 from agentsmith.store import Store
 from tests.support.stage_world import TRIGGERS, StageWorld, stage_world
 
@@ -27,7 +27,7 @@ LOOK_UPS = {"github": 2, "gitlab": 4, "azure-devops": 3, "jira": 3}
 TRIGGER = TRIGGERS[1]
 
 
-@pytest.fixture(params=STAGES)
+@pytest.fixture(params=PLAYGROUNDS)
 def platform(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 

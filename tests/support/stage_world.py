@@ -23,8 +23,8 @@ from agentsmith.housekeeping.sweep import Housekeeping, Intervals
 from agentsmith.intake.poller import Poller
 from agentsmith.running.consumer import Consumer
 from agentsmith.simulators import Recorded, serve
-from agentsmith.simulators.stage import Stage
-from agentsmith.simulators.stages import STAGES
+from agentsmith.simulators.playground import Playground
+from agentsmith.simulators.playgrounds import PLAYGROUNDS
 from agentsmith.store import Store
 from agentsmith.trackers import forges as code_hosts
 from agentsmith.trackers import registry
@@ -37,7 +37,7 @@ TRIGGERS: Final = ("agent-smith", "agent-smith:fix-bug")
 class StageWorld:
     """Everything between a simulated project and a consumer."""
 
-    stage: Stage
+    stage: Playground
     tracker: Tracker
     store: Store
     parts: Parts
@@ -108,7 +108,7 @@ async def stage_world(
 
     `settings` are the tracker's own, `sections` those of the rest of the configuration.
     """
-    stage = STAGES[platform]()
+    stage = PLAYGROUNDS[platform]()
     file = folder / "agentsmith.yaml"
     async with serve(stage.simulator):
         document = {

@@ -13,9 +13,9 @@ from agentsmith.domain.lifecycle import LabelSet
 from agentsmith.domain.memo import Memo
 from agentsmith.domain.report import folded
 from agentsmith.trackers.jira import adf, wiki
-from agentsmith.trackers.jira.texts import COMMENT_LIMIT, CUT, EMPTY, Form
+from agentsmith.trackers.jira.comment_format import COMMENT_LIMIT, CUT, EMPTY, CommentFormat
 
-CLOUD, DATA_CENTER = Form(LabelSet(), cloud=True), Form(LabelSet(), cloud=False)
+CLOUD, DATA_CENTER = CommentFormat(LabelSet(), cloud=True), CommentFormat(LabelSet(), cloud=False)
 MEMO = Memo("run-1", 7)
 OPEN = "<details><summary>More</summary>"
 TRICKY = (
@@ -44,7 +44,7 @@ def nodes(node: dict[str, Any]) -> list[dict[str, Any]]:
 @example(text="<details><summary>empty</summary>\n\n</details>")
 @example(text="```\n\n`````\na\n`````")
 @example(text="<details><summary>a</summary>\n\n```\n{panel}\n</details>\n```\n\n</details>")
-def test_a_text_comes_back_as_it_was_sent(form: Form, text: str) -> None:
+def test_a_text_comes_back_as_it_was_sent(form: CommentFormat, text: str) -> None:
     fitted = form.fit(text)
     body = json.loads(json.dumps(form.body(fitted, MEMO)))
     assert form.text(body["body"]) == fitted
@@ -140,7 +140,7 @@ def test_a_link_must_be_one_that_browsers_open_safely() -> None:
 @pytest.mark.parametrize(
     "text", ["x" * 40_000, "🧵" * 40_000, "*" * 40_000, "a\n" * 40_000, "```\n" + "log\n" * 20_000]
 )
-def test_a_long_text_is_cut_so_that_text_and_document_fit(form: Form, text: str) -> None:
+def test_a_long_text_is_cut_so_that_text_and_document_fit(form: CommentFormat, text: str) -> None:
     fitted = form.fit(text)
     body = form.body(fitted, MEMO)["body"]
     packed = body if isinstance(body, str) else json.dumps(body, ensure_ascii=False, separators=(",", ":"))

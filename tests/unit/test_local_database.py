@@ -20,7 +20,7 @@ from agentsmith.domain.lifecycle import LabelSet, Status
 from agentsmith.domain.memo import Memo
 from agentsmith.domain.tracker import Applied, Move, Unknown
 from agentsmith.trackers.local.database import SCHEMA_VERSION, Database
-from agentsmith.trackers.local.desk import Desk
+from agentsmith.trackers.local.tickets import LocalTickets
 from agentsmith.trackers.local.tracker import LocalTracker
 from tests.support.private import open_to_others
 from tests.support.wait import quickest, wait_until
@@ -44,9 +44,9 @@ async def tracker(path: Path) -> AsyncIterator[LocalTracker]:
 
 
 @pytest.fixture
-async def desk(path: Path) -> AsyncIterator[Desk]:
+async def desk(path: Path) -> AsyncIterator[LocalTickets]:
     """On the same file."""
-    async with Desk(path=path, project="tickets") as made:
+    async with LocalTickets(path=path, project="tickets") as made:
         yield made
 
 
@@ -142,7 +142,7 @@ async def test_a_path_means_what_it_says(tmp_path: Path, monkeypatch: pytest.Mon
     ("pragma", "remedy"), [("query_only = 1", "read-only"), ("max_page_count = 1", "the disk is full; make room")]
 )
 async def test_a_disk_that_takes_no_more_is_unavailable(
-    path: Path, tracker: LocalTracker, desk: Desk, pragma: str, remedy: str
+    path: Path, tracker: LocalTracker, desk: LocalTickets, pragma: str, remedy: str
 ) -> None:
     ticket = await desk.new(title="t", body="x" * 5000, actor="alice")
     await tracker.database.read(lambda con: con.execute(f"PRAGMA {pragma}").fetchall())
@@ -161,7 +161,7 @@ def scramble(path: Path) -> None:
     path.write_bytes(first + os.urandom(path.stat().st_size - len(first)))
 
 
-async def test_a_damaged_file_is_named_with_the_remedy(path: Path, tracker: LocalTracker, desk: Desk) -> None:
+async def test_a_damaged_file_is_named_with_the_remedy(path: Path, tracker: LocalTracker, desk: LocalTickets) -> None:
     for n in range(30):
         await desk.new(title=f"ticket {n}", body="x" * 2000, actor="alice")
     await desk.aclose()
@@ -172,7 +172,7 @@ async def test_a_damaged_file_is_named_with_the_remedy(path: Path, tracker: Loca
 
 
 async def test_P9_a_file_that_vanishes_is_an_outage_not_an_empty_list(
-    path: Path, tracker: LocalTracker, desk: Desk
+    path: Path, tracker: LocalTracker, desk: LocalTickets
 ) -> None:
     ticket = await desk.new(title="t", labels=["bug"], actor="alice")
     await desk.aclose()
@@ -186,7 +186,7 @@ async def test_P9_a_file_that_vanishes_is_an_outage_not_an_empty_list(
 
 
 async def test_a_restored_backup_is_read(tmp_path: Path, path: Path, tracker: LocalTracker) -> None:
-    async with Desk(path=tmp_path / "backup", project="tickets") as other:
+    async with LocalTickets(path=tmp_path / "backup", project="tickets") as other:
         await other.new(title="from the backup", actor="alice")
     with pytest.raises(TicketNotFound):
         await tracker.get("1")
@@ -197,7 +197,7 @@ async def test_a_restored_backup_is_read(tmp_path: Path, path: Path, tracker: Lo
 
 
 async def test_a_writer_waits_for_another_without_stopping_the_loop(
-    path: Path, tracker: LocalTracker, desk: Desk
+    path: Path, tracker: LocalTracker, desk: LocalTickets
 ) -> None:
     ticket = await desk.new(title="t", actor="alice")
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
@@ -210,7 +210,7 @@ async def test_a_writer_waits_for_another_without_stopping_the_loop(
 
 
 async def test_T11_waiting_for_another_writer_ends_at_the_deadline(
-    path: Path, tracker: LocalTracker, desk: Desk
+    path: Path, tracker: LocalTracker, desk: LocalTickets
 ) -> None:
     ticket = await desk.new(title="t", actor="alice")
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
@@ -227,7 +227,7 @@ async def test_T11_waiting_for_another_writer_ends_at_the_deadline(
     assert (await tracker.get("1")).revision == ticket.revision
 
 
-async def test_T11_a_write_that_outlives_its_deadline_is_undone(tracker: LocalTracker, desk: Desk) -> None:
+async def test_T11_a_write_that_outlives_its_deadline_is_undone(tracker: LocalTracker, desk: LocalTickets) -> None:
     await desk.new(title="before", actor="alice")
     deadline = boottime() + 0.1
 
@@ -246,13 +246,13 @@ import asyncio, pathlib, sys
 from agentsmith.domain.errors import TicketNotFound
 from agentsmith.domain.lifecycle import LabelSet, Status
 from agentsmith.domain.tracker import Applied, Move
-from agentsmith.trackers.local.desk import Desk
+from agentsmith.trackers.local.tickets import LocalTickets
 from agentsmith.trackers.local.tracker import LocalTracker
 
 async def main(path, name):
     tracker = LocalTracker(name="local", path=path, project="tickets", labels=LabelSet())
     applied = 0
-    async with Desk(path=path, project="tickets") as desk:
+    async with LocalTickets(path=path, project="tickets") as desk:
         sys.stdin.readline()  # all begin together, on a file that is not there yet
         for n in range(15):
             ticket = await desk.new(title=f"{name} {n}", labels=["bug"], actor=name)
@@ -289,7 +289,9 @@ async def test_several_processes_share_the_file(path: Path, tracker: LocalTracke
     assert all(ticket.author in ticket.labels for ticket in tickets)
 
 
-async def test_a_cancelled_call_leaves_the_tracker_usable(path: Path, tracker: LocalTracker, desk: Desk) -> None:
+async def test_a_cancelled_call_leaves_the_tracker_usable(
+    path: Path, tracker: LocalTracker, desk: LocalTickets
+) -> None:
     ticket = await desk.new(title="t", actor="alice")
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")

@@ -11,18 +11,18 @@ from pydantic import ValidationError
 
 from agentsmith.config import Duration
 from agentsmith.domain.errors import ConfigError, TicketNotFound
-from agentsmith.trackers.local.desk import Desk, ticket_json
 from agentsmith.trackers.local.settings import LocalSettings
+from agentsmith.trackers.local.tickets import LocalTickets, ticket_json
 
 
 @pytest.fixture
-async def desk(tmp_path: Path) -> AsyncIterator[Desk]:
+async def desk(tmp_path: Path) -> AsyncIterator[LocalTickets]:
     """An empty one."""
-    async with Desk(path=tmp_path / "tickets.sqlite3", project="tickets") as made:
+    async with LocalTickets(path=tmp_path / "tickets.sqlite3", project="tickets") as made:
         yield made
 
 
-async def test_the_json_of_a_ticket(desk: Desk) -> None:
+async def test_the_json_of_a_ticket(desk: LocalTickets) -> None:
     await desk.new(title="other", actor="bob")
     ticket = await desk.new(title="  Fix the door ", body="It squeaks.\n", labels=["b", "A", "a"], actor="alice")
     await desk.comment("2", "Soon!", actor="bob")
@@ -49,7 +49,7 @@ async def test_the_json_of_a_ticket(desk: Desk) -> None:
     assert "comments" not in ticket_json(ticket)
 
 
-async def test_asking_for_what_is_so_changes_nothing(desk: Desk) -> None:
+async def test_asking_for_what_is_so_changes_nothing(desk: LocalTickets) -> None:
     ticket = await desk.new(title="t", body="b", labels=["bug"], actor="alice")
     await desk.new(title="other", actor="alice")
     linked = await desk.link("1", "2", actor="alice")
@@ -66,7 +66,7 @@ async def test_asking_for_what_is_so_changes_nothing(desk: Desk) -> None:
     assert (await desk.show("1")).ticket == linked
 
 
-async def test_every_change_raises_the_revision(desk: Desk) -> None:
+async def test_every_change_raises_the_revision(desk: LocalTickets) -> None:
     await desk.new(title="t", actor="alice")
     await desk.new(title="other", actor="alice")
     revisions = [
@@ -86,7 +86,7 @@ async def test_every_change_raises_the_revision(desk: Desk) -> None:
     assert (await desk.show("1")).ticket.labels == {"ui"}
 
 
-async def test_listing_by_labels_and_state(desk: Desk) -> None:
+async def test_listing_by_labels_and_state(desk: LocalTickets) -> None:
     for labels in (["bug"], ["bug", "ui"], ["ui"], []):
         await desk.new(title="t", labels=labels, actor="alice")
     await desk.close("2", actor="alice")
@@ -116,7 +116,7 @@ async def test_listing_by_labels_and_state(desk: Desk) -> None:
     ],
 )
 async def test_what_cannot_be_stored_is_refused_with_the_reason(
-    desk: Desk, field: str, value: str, complaint: str
+    desk: LocalTickets, field: str, value: str, complaint: str
 ) -> None:
     given = {"title": "t", "body": "b", "label": "bug", "actor": "alice", field: value}
     with pytest.raises(ConfigError, match=complaint) as caught:
@@ -125,7 +125,7 @@ async def test_what_cannot_be_stored_is_refused_with_the_reason(
     assert await desk.tickets(state="all") == []
 
 
-async def test_what_is_just_allowed_is_stored(desk: Desk) -> None:
+async def test_what_is_just_allowed_is_stored(desk: LocalTickets) -> None:
     body = "é" * 524_288
     await desk.new(title="x" * 500, body=body, labels=["x" * 50, "日本 🧵"], actor="Ünï Cödé")
     ticket = (await desk.show("1")).ticket
@@ -133,14 +133,14 @@ async def test_what_is_just_allowed_is_stored(desk: Desk) -> None:
     assert ticket.labels == {"x" * 50, "日本 🧵"}
 
 
-async def test_an_empty_comment_is_refused(desk: Desk) -> None:
+async def test_an_empty_comment_is_refused(desk: LocalTickets) -> None:
     await desk.new(title="t", actor="alice")
     with pytest.raises(ConfigError, match="comment is empty"):
         await desk.comment("1", " \n", actor="alice")
 
 
 @pytest.mark.parametrize("key", ["7", "nonsense", "", "local/other#1", "01", "1; DROP TABLE tickets"])
-async def test_an_unknown_ticket_is_named(desk: Desk, key: str) -> None:
+async def test_an_unknown_ticket_is_named(desk: LocalTickets, key: str) -> None:
     await desk.new(title="t", actor="alice")
     for call in (
         desk.show(key),
@@ -152,7 +152,7 @@ async def test_an_unknown_ticket_is_named(desk: Desk, key: str) -> None:
             await call
 
 
-async def test_a_ticket_cannot_wait_for_itself(desk: Desk) -> None:
+async def test_a_ticket_cannot_wait_for_itself(desk: LocalTickets) -> None:
     await desk.new(title="t", actor="alice")
     with pytest.raises(ConfigError, match="itself"):
         await desk.link("1", "local://tickets/1", actor="alice")

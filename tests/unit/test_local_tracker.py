@@ -12,7 +12,7 @@ import pytest
 from agentsmith.domain.lifecycle import LabelSet, Status
 from agentsmith.domain.ticket import Actor
 from agentsmith.domain.tracker import Access, Blocker, Move
-from agentsmith.trackers.local.desk import Desk
+from agentsmith.trackers.local.tickets import LocalTickets
 from agentsmith.trackers.local.tracker import LocalTracker
 
 CLAIM = Move(Status.PENDING, Status.ENQUEUED, run="run-1", fence=7, deadline=float("inf"))
@@ -33,14 +33,16 @@ async def tracker(path: Path) -> AsyncIterator[LocalTracker]:
 
 
 @pytest.fixture
-async def desk(path: Path) -> AsyncIterator[Desk]:
+async def desk(path: Path) -> AsyncIterator[LocalTickets]:
     """On the same file."""
-    async with Desk(path=path, project="tickets") as made:
+    async with LocalTickets(path=path, project="tickets") as made:
         yield made
 
 
-async def test_projects_in_one_file_do_not_see_each_other(path: Path, tracker: LocalTracker, desk: Desk) -> None:
-    async with Desk(path=path, project="other") as other:
+async def test_projects_in_one_file_do_not_see_each_other(
+    path: Path, tracker: LocalTracker, desk: LocalTickets
+) -> None:
+    async with LocalTickets(path=path, project="other") as other:
         await other.new(title="theirs", labels=["bug"], actor="bob")
         ours = await desk.new(title="ours", labels=["bug"], actor="alice")
         assert (await other.show("1")).ticket.id == "local/other#1"
@@ -48,14 +50,14 @@ async def test_projects_in_one_file_do_not_see_each_other(path: Path, tracker: L
     assert ours.id == "local/tickets#1"
 
 
-async def test_a_number_is_never_given_twice(path: Path, desk: Desk) -> None:
+async def test_a_number_is_never_given_twice(path: Path, desk: LocalTickets) -> None:
     await desk.new(title="first", actor="alice")
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         connection.execute("DELETE FROM tickets")
     assert (await desk.new(title="second", actor="alice")).key == "2"
 
 
-async def test_names(tracker: LocalTracker, desk: Desk) -> None:
+async def test_names(tracker: LocalTracker, desk: LocalTickets) -> None:
     ticket = await desk.new(title="t", actor="alice")
     assert (tracker.platform, tracker.name, tracker.project) == ("local", "mine", "local/tickets")
     assert (ticket.id, ticket.key, ticket.url) == ("local/tickets#1", "1", "local://tickets/1")
@@ -68,7 +70,9 @@ async def test_P7_every_person_may_write_and_no_program(tracker: LocalTracker) -
     assert await tracker.access_of(await tracker.me()) is Access.NONE
 
 
-async def test_P7_setting_a_label_that_is_there_does_not_change_who_set_it(tracker: LocalTracker, desk: Desk) -> None:
+async def test_P7_setting_a_label_that_is_there_does_not_change_who_set_it(
+    tracker: LocalTracker, desk: LocalTickets
+) -> None:
     ticket = await desk.new(title="t", labels=["bug"], actor="alice")
     await desk.label(ticket.key, "BUG", actor="mallory")
     by = await tracker.labelled_by(ticket, "Bug")
@@ -77,7 +81,7 @@ async def test_P7_setting_a_label_that_is_there_does_not_change_who_set_it(track
     assert (await tracker.get(ticket.key)).labels == {"bug"}
 
 
-async def test_a_move_is_recorded_with_its_run(path: Path, tracker: LocalTracker, desk: Desk) -> None:
+async def test_a_move_is_recorded_with_its_run(path: Path, tracker: LocalTracker, desk: LocalTickets) -> None:
     await tracker.move(await desk.new(title="t", actor="alice"), CLAIM)
     with closing(sqlite3.connect(path)) as connection:
         rows = connection.execute("SELECT actor, bot, kind, detail, run, fence FROM events ORDER BY id").fetchall()
@@ -87,7 +91,7 @@ async def test_a_move_is_recorded_with_its_run(path: Path, tracker: LocalTracker
     ]
 
 
-async def test_blockers_are_what_people_linked(tracker: LocalTracker, desk: Desk) -> None:
+async def test_blockers_are_what_people_linked(tracker: LocalTracker, desk: LocalTickets) -> None:
     first, second, third = [await desk.new(title=t, actor="alice") for t in ("first", "second", "third")]
     await desk.link(third.key, second.key, actor="alice")
     await desk.link(third.key, first.id, actor="alice")

@@ -31,10 +31,10 @@ def limit(status: int, headers: Mapping[str, str], message: str) -> Limit | None
     """429, and 503 that says it is about usage. A delayed answer (200 with Retry-After) is an answer."""
     if status != 429 and not (status in (403, 503) and _LIMIT.search(message)):
         return None
-    told = retry_after(headers)
-    if told is None:
+    wait = retry_after(headers)
+    if wait is None:
         return Limit(None, everywhere=True, reason=f"Azure DevOps' limit: {message}")
-    return Limit(max(told, 1.0), everywhere=True, reason=f"Azure DevOps asked to wait {told:g} s: {message}")
+    return Limit(max(wait, 1.0), everywhere=True, reason=f"Azure DevOps asked to wait {wait:g} s: {message}")
 
 
 def message(data: object) -> str:

@@ -86,8 +86,8 @@ class Hooks:
 
 def _hook(url: str, subscriptions: list[Subscription]) -> Hook:
     problems = []
-    told = {subscription.event for subscription in subscriptions}
-    if missing := [event for event in EVENTS if event not in told]:
+    events = {subscription.event for subscription in subscriptions}
+    if missing := [event for event in EVENTS if event not in events]:
         problems.append(f"it does not tell of {' and '.join(missing)}")
     problems += [
         f"its subscription to {subscription.event} is {subscription.status}"

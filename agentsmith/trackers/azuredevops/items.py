@@ -10,16 +10,16 @@ from agentsmith.domain.errors import BadAnswer, Refused, TicketNotFound, Tracker
 from agentsmith.domain.ticket import Ticket
 from agentsmith.domain.tracker import Sticky
 from agentsmith.trackers.azuredevops import payloads, tags
+from agentsmith.trackers.azuredevops.comment_format import CommentInMove
 from agentsmith.trackers.azuredevops.dialect import API_VERSION, JSON_PATCH, message, type_key
-from agentsmith.trackers.azuredevops.form import Saying
 from agentsmith.trackers.azuredevops.memory import ItemMemory
 from agentsmith.trackers.azuredevops.payloads import Project, Snapshot, WorkItem, snapshot_of
 from agentsmith.trackers.azuredevops.site import Site
 from agentsmith.trackers.azuredevops.states import States
-from agentsmith.trackers.http import UNTOLD, Answer
+from agentsmith.trackers.http import WITHHELD, Answer
 from agentsmith.trackers.http.redaction import excerpt
 from agentsmith.trackers.shared.api import ProjectApi
-from agentsmith.trackers.shared.outcomes import Dropped
+from agentsmith.trackers.shared.outcomes import IgnoredWrite
 
 log = structlog.get_logger()
 
@@ -61,7 +61,7 @@ class Items:
         await self._check_place(item, deadline)
         ticket = await self.ticket(item, read_at=read_at, sure=True, deadline=deadline)
         if (snapshot := snapshot_of(ticket)) is not None:
-            self._memory.saw(snapshot)
+            self._memory.remember(snapshot)
         return ticket
 
     async def relabel(
@@ -72,19 +72,19 @@ class Items:
         *,
         rev: int,
         deadline: float,
-        saying: Saying | None = None,
+        comment: CommentInMove | None = None,
     ) -> Ticket | None:
         """Write exactly these tags if the revision is `rev` still; None when it is not.
 
-        Raises Dropped for an answer of success that shows other tags. `saying` becomes our comment in the same
-        revision, if nobody has commented yet: the test of the revision makes sure that this is still so.
+        Raises IgnoredWrite for an answer of success that shows other tags. `comment` is made in the same revision, if
+        nobody has commented yet: the test of the revision makes sure that this is still so.
         """
         patch = [{"op": "test", "path": "/rev", "value": rev}, tags.operation(seen.tags, wanted)]
-        said = saying if self._memory.silent(seen) else None
+        said = comment if self._memory.nobody_commented(seen) else None
         if said is not None:
             patch.append({"op": "add", "path": "/fields/System.History", "value": said.body})
         path = self._site.path(f"/wit/workitems/{seen.key}") + f"?api-version={API_VERSION}"
-        self._memory.doubt(seen.key)  # until an answer says otherwise
+        self._memory.forget_state(seen.key)  # until an answer says otherwise
         read_at = self._now()
         answer = await self._client.write(
             "PATCH", path, patch, content_type=JSON_PATCH, deadline=deadline, allow=_CONFLICT
@@ -94,7 +94,7 @@ class Items:
             return None
         item: WorkItem = payloads.read(WorkItem, answer.data, f"work item {seen.key}")
         if item.rev <= rev or not tags.same(tags.split(item.fields.tags), wanted):
-            raise Dropped(
+            raise IgnoredWrite(
                 f"Azure DevOps answered {answer.status}, but the tags of work item {seen.key} are not what was "
                 "written: the token may not write them"
             )
@@ -102,12 +102,12 @@ class Items:
             item, read_at=read_at, verified=True, sure=True, was_open=ticket.open, deadline=deadline
         )
         if (snapshot := snapshot_of(after)) is not None:
-            self._memory.saw(snapshot)
+            self._memory.remember(snapshot)
         if said is not None:
             self._note(seen.key, item, said)
         return after
 
-    def _note(self, number: str, item: WorkItem, said: Saying) -> None:
+    def _note(self, number: str, item: WorkItem, said: CommentInMove) -> None:
         """Remember the comment that was made with the tags; where its id is not told it will be looked for."""
         remembered, author = self._memory.of(number), item.fields.changed_by
         if item.comment is None or author is None or not author.id:
@@ -153,7 +153,7 @@ class Items:
         """Ask for the project: its id, by which its webhooks are known, and what it is called today. False: untold."""
         path = self._site.above(f"/projects/{self._site.id or self._site.path('').split('/')[2]}")
         params = {"api-version": API_VERSION}
-        answer = await self._client.get(path, params=params, deadline=deadline, allow=UNTOLD)
+        answer = await self._client.get(path, params=params, deadline=deadline, allow=WITHHELD)
         if answer.status != 200:
             self._site.id = self._site.id or ""
             return False

@@ -43,13 +43,13 @@ class ItemMemory(TicketMemory[RememberedItem]):
         self._per_edit: int | None = None
         """How many revisions an edit of a comment makes; None until one was watched."""
 
-    def saw(self, snapshot: memory.Snapshot) -> None:
+    def remember(self, snapshot: memory.Snapshot) -> None:
         """This is how the work item is now; not believed of a read that a comment of ours may have overtaken."""
         item = self.of(snapshot.key)
         if not item.writing and snapshot.read_at > item.wrote_at:
             item.latest, item.edits, item.uncertain = snapshot, 0, False
 
-    def doubt(self, key: str) -> None:
+    def forget_state(self, key: str) -> None:
         """Nobody knows how the work item is now."""
         item = self.of(key)
         item.latest, item.edits, item.uncertain = None, 0, False
@@ -107,11 +107,11 @@ class ItemMemory(TicketMemory[RememberedItem]):
         item = self.of(snapshot.key)
         return item.said if item.latest is snapshot else None
 
-    def silent(self, snapshot: Snapshot) -> bool:
+    def nobody_commented(self, snapshot: Snapshot) -> bool:
         """Whether nobody had commented when this was read, as far as anybody can tell."""
         item = self.of(snapshot.key)
         return snapshot.comments == 0 and not item.in_doubt and item.comment is None
 
-    def bare(self, snapshot: memory.Snapshot | None, now: float) -> bool:
+    def has_no_comment(self, snapshot: memory.Snapshot | None, now: float) -> bool:
         """Whether the work item certainly has no comment yet, so that ours need not be looked for."""
-        return super().bare(snapshot, now) and snapshot is not None and not self.of(snapshot.key).uncertain
+        return super().has_no_comment(snapshot, now) and snapshot is not None and not self.of(snapshot.key).uncertain

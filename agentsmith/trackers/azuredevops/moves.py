@@ -17,7 +17,7 @@ from agentsmith.domain.lifecycle import LabelSet, Status
 from agentsmith.domain.ticket import Ticket
 from agentsmith.domain.tracker import Applied, Move, MoveOutcome
 from agentsmith.trackers.azuredevops import tags
-from agentsmith.trackers.azuredevops.form import Form, Saying
+from agentsmith.trackers.azuredevops.comment_format import CommentFormat, CommentInMove
 from agentsmith.trackers.azuredevops.items import Items
 from agentsmith.trackers.azuredevops.memory import ItemMemory
 from agentsmith.trackers.azuredevops.payloads import Snapshot, snapshot_of
@@ -31,7 +31,7 @@ TRIES: Final = 5
 class Moves:
     """Moves tickets of one project along their edges."""
 
-    def __init__(self, *, items: Items, labels: LabelSet, form: Form, memory: ItemMemory, pace: Pace) -> None:
+    def __init__(self, *, items: Items, labels: LabelSet, form: CommentFormat, memory: ItemMemory, pace: Pace) -> None:
         self._items = items
         self._form = form
         self._labels = labels
@@ -43,10 +43,10 @@ class Moves:
 
         The words of a move travel in the same patch where nobody has commented yet (T18).
         """
-        saying = self._form.saying(move.say) if move.say else None
+        comment = self._form.for_move(move.say) if move.say else None
         try:
             async with self._memory.lock(self._items.key(ticket.key)):
-                return await self._publish(ticket, move, saying)
+                return await self._publish(ticket, move, comment)
         except TrackerError as error:
             return outcome_of(error)
 
@@ -87,13 +87,13 @@ class Moves:
                 await self._pause(failures, deadline)
             raise TrackerUnavailable(_restless(number))
 
-    async def _publish(self, ticket: Ticket, move: Move, saying: Saying | None) -> MoveOutcome:
+    async def _publish(self, ticket: Ticket, move: Move, comment: CommentInMove | None) -> MoveOutcome:
         seen, shown, rev = await self._start(ticket, move)
         for failures in range(1, TRIES + 1):
             todo = tags.plan(self._labels, shown.tags, move)
             if isinstance(todo, type):
                 return todo(seen)
-            after = await self._items.relabel(seen, shown, todo, rev=rev, deadline=move.deadline, saying=saying)
+            after = await self._items.relabel(seen, shown, todo, rev=rev, deadline=move.deadline, comment=comment)
             if after is not None:
                 return Applied(after)
             if failures > 1:

@@ -31,7 +31,7 @@ ADMINISTRATOR: Final = "team administrator"
 _MOST_PAGES: Final = 100
 _TAGS: Final = "System.Tags"
 _CHANGED: Final = "System.ChangedDate"
-_TOLD: Final = {
+_TEXT_FIELDS: Final = {
     "System.Title": DeedKind.TITLE,
     "System.Description": DeedKind.BODY,
     "Microsoft.VSTS.TCM.ReproSteps": DeedKind.BODY,
@@ -172,12 +172,12 @@ def _deeds(page: list[Any]) -> list[Deed]:
         if not isinstance(record, dict):
             raise BadAnswer("Azure DevOps: an update is malformed")  # who knows what it would tell
         fields = record.get("fields")
-        if not isinstance(fields, dict) or not fields.keys() & {_TAGS, *_TOLD}:
+        if not isinstance(fields, dict) or not fields.keys() & {_TAGS, *_TEXT_FIELDS}:
             continue
         update: Update = payloads.read(Update, record, "an update")
         actor = update.revised_by.to_actor() if update.revised_by is not None else None
         at = _changed_at(update)
-        kinds = dict.fromkeys(kind for name, kind in _TOLD.items() if name in update.fields)
+        kinds = dict.fromkeys(kind for name, kind in _TEXT_FIELDS.items() if name in update.fields)
         found += [Deed(kind, actor, at, str(update.id)) for kind in kinds]
         change = update.fields.get(_TAGS)
         if change is not None:
@@ -193,9 +193,9 @@ def _deeds(page: list[Any]) -> list[Deed]:
 
 def _changed_at(update: Update) -> datetime:
     """When it was made; the last moment there is where nobody tells: then it came after everything."""
-    told = update.fields.get(_CHANGED)
+    changed = update.fields.get(_CHANGED)
     try:
-        at = datetime.fromisoformat(told.new) if told is not None and isinstance(told.new, str) else _NEVER
+        at = datetime.fromisoformat(changed.new) if changed is not None and isinstance(changed.new, str) else _NEVER
     except ValueError:
         return _NEVER
     return at if at.tzinfo is not None else at.replace(tzinfo=UTC)

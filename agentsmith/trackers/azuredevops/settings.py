@@ -13,9 +13,9 @@ from agentsmith.config.names import Secret
 from agentsmith.config.section import Section
 from agentsmith.domain.lifecycle import LabelSet
 from agentsmith.trackers.azuredevops.auth import Token
+from agentsmith.trackers.azuredevops.comment_format import Format
 from agentsmith.trackers.azuredevops.dialect import AZURE_DEVOPS
 from agentsmith.trackers.azuredevops.forge import AzureForge
-from agentsmith.trackers.azuredevops.form import Format
 from agentsmith.trackers.azuredevops.site import AZURE, Site
 from agentsmith.trackers.azuredevops.sticky import COMMENTS_VERSION
 from agentsmith.trackers.azuredevops.tracker import AzureDevOpsTracker, Options

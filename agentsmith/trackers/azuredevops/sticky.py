@@ -14,7 +14,7 @@ from agentsmith.domain.errors import BadAnswer
 from agentsmith.domain.memo import Memo
 from agentsmith.domain.tracker import Sticky
 from agentsmith.trackers.azuredevops import payloads
-from agentsmith.trackers.azuredevops.form import Form
+from agentsmith.trackers.azuredevops.comment_format import CommentFormat
 from agentsmith.trackers.azuredevops.items import Items
 from agentsmith.trackers.azuredevops.memory import ItemMemory
 from agentsmith.trackers.azuredevops.payloads import Comment, CommentPage, Snapshot
@@ -36,7 +36,14 @@ class Stickies(StickyComments):
     uncertain = (OutcomeUnknown, BadAnswer)
 
     def __init__(
-        self, api: ProjectApi[Site], *, form: Form, items: Items, people: People, memory: ItemMemory, version: str
+        self,
+        api: ProjectApi[Site],
+        *,
+        form: CommentFormat,
+        items: Items,
+        people: People,
+        memory: ItemMemory,
+        version: str,
     ) -> None:
         super().__init__(memory=memory, people=people, now=api.now)
         self._client = api.client

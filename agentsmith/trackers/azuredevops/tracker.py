@@ -11,7 +11,7 @@ from agentsmith.domain.lifecycle import LabelSet, Status
 from agentsmith.domain.ticket import Ticket
 from agentsmith.domain.tracker import Blocker
 from agentsmith.trackers.azuredevops import links, tags
-from agentsmith.trackers.azuredevops.form import Form, Format
+from agentsmith.trackers.azuredevops.comment_format import CommentFormat, Format
 from agentsmith.trackers.azuredevops.hooks import Hooks
 from agentsmith.trackers.azuredevops.items import Items
 from agentsmith.trackers.azuredevops.listing import BATCH, QUERY_PAGE, Listing
@@ -55,7 +55,7 @@ class AzureDevOpsTracker(HostedTracker):
         tags.check(labels)
         size = connection.page_size
         self._api = api = ProjectApi(name, site, client, connection.pace.now, size or BATCH)
-        memory, form = ItemMemory(), Form(labels, options.comment_format)
+        memory, form = ItemMemory(), CommentFormat(labels, options.comment_format)
         self._states = states = States(api)
         people = People(api, teams=options.teams, page_size=size or HISTORY_PAGE)
         items = Items(api, states=states, memory=memory)

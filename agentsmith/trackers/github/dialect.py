@@ -60,9 +60,9 @@ def limit(status: int, headers: Mapping[str, str], message: str) -> Limit | None
     """Whether a 403 or 429 is a limit. A refusal that used up the last request of the hour is still a refusal."""
     if status not in (403, 429):
         return None
-    told = retry_after(headers)
-    if told is not None:
-        return Limit(max(told, 1.0), everywhere=True, reason=f"GitHub asked to wait {told:g} s: {message}")
+    wait = retry_after(headers)
+    if wait is not None:
+        return Limit(max(wait, 1.0), everywhere=True, reason=f"GitHub asked to wait {wait:g} s: {message}")
     if _SECONDARY.search(message):
         return Limit(None, everywhere=True, reason=f"GitHub's secondary limit: {message}")
     left = quota(headers)

@@ -15,7 +15,7 @@ from agentsmith.trackers.github.labels import LabelWriter
 from agentsmith.trackers.github.memory import IssueMemory
 from agentsmith.trackers.github.payloads import Issue, Repository, snapshot_of
 from agentsmith.trackers.github.site import Site
-from agentsmith.trackers.http import UNTOLD, Answer
+from agentsmith.trackers.http import WITHHELD, Answer
 from agentsmith.trackers.shared.api import ProjectApi
 
 log = structlog.get_logger()
@@ -58,12 +58,12 @@ class Issues:
             ticket = payloads.to_ticket(issue, self._site, self._tracker, etag=answer.etag, read_at=read_at)
         fresh = snapshot_of(ticket)
         if fresh is not None:
-            self._memory.saw(fresh)
+            self._memory.remember(fresh)
         return ticket
 
     async def look(self) -> None:
         """Learn the repository's number, by which its webhooks are known whatever it is called."""
-        answer = await self._client.get(self._site.path(), allow=UNTOLD, missing=Refused)
+        answer = await self._client.get(self._site.path(), allow=WITHHELD, missing=Refused)
         repository: Repository | None = None
         if answer.status == 200:
             repository = payloads.read(Repository, answer.data, "a repository")

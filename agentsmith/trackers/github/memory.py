@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from agentsmith.trackers.shared.memory import BARE_FOR, Remembered, Snapshot, TicketMemory
+from agentsmith.trackers.shared.memory import BELIEVED_FOR, Remembered, Snapshot, TicketMemory
 
 
 @dataclass(slots=True)
@@ -21,9 +21,9 @@ class IssueMemory(TicketMemory[RememberedIssue]):
     def __init__(self) -> None:
         super().__init__(RememberedIssue)
 
-    def saw(self, snapshot: Snapshot) -> None:
+    def remember(self, snapshot: Snapshot) -> None:
         """This is how the issue is now."""
-        super().saw(snapshot)
+        super().remember(snapshot)
         self.of(snapshot.key).commented_since = False
 
     def commented(self, key: str, comment: str) -> None:
@@ -31,15 +31,17 @@ class IssueMemory(TicketMemory[RememberedIssue]):
         super().commented(key, comment)
         self.of(key).commented_since = True
 
-    def stands(self, snapshot: Snapshot | None, now: float) -> bool:
+    def is_current(self, snapshot: Snapshot | None, now: float) -> bool:
         """Whether reading again would tell nothing that the next write's own answer does not tell.
 
         So it is for what our own last write left behind, and for a fresh read that only our comment made stale.
         """
         if snapshot is None or self.of(snapshot.key).latest is not snapshot:
             return False
-        return snapshot.verified or (self.of(snapshot.key).commented_since and now - snapshot.read_at < BARE_FOR)
+        return snapshot.verified or (self.of(snapshot.key).commented_since and now - snapshot.read_at < BELIEVED_FOR)
 
-    def bare(self, snapshot: Snapshot | None, now: float) -> bool:
+    def has_no_comment(self, snapshot: Snapshot | None, now: float) -> bool:
         """Whether the issue certainly has no comment yet, so that ours need not be looked for."""
-        return super().bare(snapshot, now) and snapshot is not None and not self.of(snapshot.key).commented_since
+        return (
+            super().has_no_comment(snapshot, now) and snapshot is not None and not self.of(snapshot.key).commented_since
+        )

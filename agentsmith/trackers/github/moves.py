@@ -30,7 +30,7 @@ from agentsmith.trackers.github.issues import Issues
 from agentsmith.trackers.github.labels import Labels, LabelWriter
 from agentsmith.trackers.github.memory import IssueMemory
 from agentsmith.trackers.github.payloads import Snapshot, snapshot_of
-from agentsmith.trackers.shared.outcomes import Dropped, outcome_of
+from agentsmith.trackers.shared.outcomes import IgnoredWrite, outcome_of
 from agentsmith.trackers.shared.relabel import Relabel, only, plan
 
 log = structlog.get_logger()
@@ -95,7 +95,7 @@ class Moves:
                 if keep in _ENDED:
                     await self._let_go(number, deadline)
                 return seen
-            self._memory.doubt(number)  # until an answer says otherwise
+            self._memory.forget_state(number)  # until an answer says otherwise
             shown = _ids(seen)
             if todo.add:
                 shown = self._verified(todo.add, await self._writer.add(number, todo.add, deadline=deadline))
@@ -114,7 +114,7 @@ class Moves:
             todo = wanted.left(seen.labels)
             if todo.nothing:
                 return seen
-            self._memory.doubt(number)  # until an answer says otherwise
+            self._memory.forget_state(number)  # until an answer says otherwise
             shown = _ids(seen)
             if todo.add:
                 shown = await self._writer.add(number, *todo.add, deadline=deadline)
@@ -129,7 +129,7 @@ class Moves:
         left = await self._writer.remove(number, label, deadline=deadline)
         shown = _without(shown, label) if left is None else left
         if any(name.casefold() == label.casefold() for name in shown):
-            raise Dropped(f"GitHub answered 200, but the label {label} is still there")
+            raise IgnoredWrite(f"GitHub answered 200, but the label {label} is still there")
         return shown
 
     async def _publish(self, number: str, ticket: Ticket, move: Move) -> MoveOutcome:
@@ -145,7 +145,7 @@ class Moves:
                 taken = await self._claims.take(number, move)
                 if not taken:
                     return LostRace(seen)
-            self._memory.doubt(number)  # until an answer says otherwise
+            self._memory.forget_state(number)  # until an answer says otherwise
             shown = await self._relabel(number, seen, todo, move)
         except Overtaken as overtaken:
             return LostRace(self._after(seen, overtaken.labels))
@@ -166,27 +166,27 @@ class Moves:
     async def _current(self, ticket: Ticket, move: Move) -> Ticket:
         """The ticket to start from: read again, unless the write's own answer will tell as much."""
         claim = (move.expect, move.to) == CLAIM
-        if not claim and self._now() < move.deadline and self._memory.stands(snapshot_of(ticket), self._now()):
+        if not claim and self._now() < move.deadline and self._memory.is_current(snapshot_of(ticket), self._now()):
             return ticket
         return await self._issues.read(ticket.key, known=ticket, deadline=move.deadline)
 
     async def _relabel(self, number: str, seen: Ticket, todo: Relabel, move: Move) -> Labels:
         """Write what is to do; raises Overtaken as soon as an answer shows that somebody else moved the ticket."""
-        shown, told = _ids(seen), False
+        shown, answered = _ids(seen), False
         if todo.add:
             shown = await self._add(number, seen, todo, move)
-            told = True
+            answered = True
         for label in only(self._labels, frozenset(shown), move.to).remove:
             left = await self._writer.remove(number, label, deadline=move.deadline)
-            if left is None and not told:
+            if left is None and not answered:
                 # The label was gone before we came, and no answer has told yet what is there instead.
                 shown = _ids(await self._issues.read(number, deadline=move.deadline))
             else:
                 shown = _without(shown, label) if left is None else left
             if any(name.casefold() == label.casefold() for name in shown):
-                raise Dropped(f"GitHub answered 200, but the label {label} is still there")
+                raise IgnoredWrite(f"GitHub answered 200, but the label {label} is still there")
             self._check_strangers(shown, move)
-            told = True
+            answered = True
         return shown
 
     async def _add(self, number: str, seen: Ticket, todo: Relabel, move: Move) -> Labels:
@@ -219,7 +219,9 @@ class Moves:
     @staticmethod
     def _verified(label: str, shown: Labels) -> Labels:
         if not any(name.casefold() == label.casefold() for name in shown):
-            raise Dropped(f"GitHub answered 200, but did not add the label {label}: the token may not write labels")
+            raise IgnoredWrite(
+                f"GitHub answered 200, but did not add the label {label}: the token may not write labels"
+            )
         return shown
 
     def _after(self, before: Ticket, shown: Labels) -> Ticket:
@@ -227,7 +229,7 @@ class Moves:
         names = frozenset(shown)
         old = snapshot_of(before) or Snapshot(key=before.key)
         snapshot = replace(old, label_ids=dict(shown), etag=None, read_at=self._now(), verified=True)
-        self._memory.saw(snapshot)
+        self._memory.remember(snapshot)
         digest = hashlib.sha256(" ".join([before.revision, *sorted(names)]).encode()).hexdigest()
         return replace(before, labels=names, revision=f"after {digest[:16]}", native=snapshot)
 

@@ -113,7 +113,7 @@ class GitHubRepository(_OnGitHub, RepositorySettings):
 class GitHubSettings(_OnGitHub, TrackerSettings):
     """A repository on github.com or on an Enterprise Server, reached with a token or as a GitHub App."""
 
-    untold: ClassVar[frozenset[str]] = frozenset({"component"})
+    unsupported_filters: ClassVar[frozenset[str]] = frozenset({"component"})
     idle_stretch: ClassVar[float] = 1.0
     """An unchanged list is answered with 304, which costs no quota."""
 

@@ -24,10 +24,10 @@ def limit(status: int, headers: Mapping[str, str], message: str) -> Limit | None
     """A 429 is a limit, whatever its body; nothing else is."""
     if status != 429:
         return None
-    told = retry_after(headers)
+    wait = retry_after(headers)
     everywhere = not _ENDPOINT.search(message)
-    if told is not None:
-        return Limit(max(told, 1.0), everywhere=everywhere, reason=f"GitLab asked to wait {told:g} s: {message}")
+    if wait is not None:
+        return Limit(max(wait, 1.0), everywhere=everywhere, reason=f"GitLab asked to wait {wait:g} s: {message}")
     return Limit(None, everywhere=everywhere, reason=f"GitLab's limit: {message}")
 
 

@@ -13,7 +13,7 @@ from agentsmith.trackers.gitlab import payloads
 from agentsmith.trackers.gitlab.payloads import Issue, Project, snapshot_of
 from agentsmith.trackers.gitlab.site import Site
 from agentsmith.trackers.gitlab.spelling import Spelling
-from agentsmith.trackers.http import UNTOLD, Answer
+from agentsmith.trackers.http import WITHHELD, Answer
 from agentsmith.trackers.shared.api import ProjectApi
 from agentsmith.trackers.shared.memory import TicketMemory
 
@@ -50,9 +50,9 @@ class Issues:
 
     async def look(self) -> None:
         """Learn the project's id, by which its webhooks are known whatever its path is."""
-        answer = await self._client.get(self._site.path(), allow=UNTOLD)
-        told = answer.status == 200
-        self._site.id = str(payloads.read(Project, answer.data, "a project").id) if told else ""
+        answer = await self._client.get(self._site.path(), allow=WITHHELD)
+        known = answer.status == 200
+        self._site.id = str(payloads.read(Project, answer.data, "a project").id) if known else ""
 
     async def write_labels(self, iid: str, add: Sequence[str], remove: Sequence[str], *, deadline: float) -> Ticket:
         """One PUT that adds and removes; answers the issue as it is then. Until then nobody knows how it is.
@@ -64,13 +64,13 @@ class Issues:
             body["add_labels"] = ",".join(add)
         if remove:
             body["remove_labels"] = ",".join(remove)
-        self._memory.doubt(iid)
+        self._memory.forget_state(iid)
         # Not repeatable: what may have been carried out is for the caller to look at, perhaps under a newer fence.
         answer = await self._client.write("PUT", self._site.path(iid), body, deadline=deadline, allow=_MOVED)
         if answer.status in _MOVED:
             # Under its old path a project can be read, by a redirect, but not written to.
             await self.read(iid, deadline=deadline)
-            self._memory.doubt(iid)
+            self._memory.forget_state(iid)
             answer = await self._client.write("PUT", self._site.path(iid), body, deadline=deadline)
         return self._taken_in(iid, answer, read_at=self._now(), verified=True)
 
@@ -92,5 +92,5 @@ class Issues:
         )
         snapshot = snapshot_of(ticket)
         if snapshot is not None:
-            self._memory.saw(snapshot)
+            self._memory.remember(snapshot)
         return ticket

@@ -43,7 +43,7 @@ _RESERVED: Final = frozenset({"none", "any", "no label"})
 
 
 @dataclass(slots=True)
-class Shelf:
+class KeptList:
     """A long list as it was last seen."""
 
     tickets: dict[str, Ticket]
@@ -66,7 +66,7 @@ class Listing:
         self._issues = issues
         self._spelling = spelling
         self._keyset = True
-        self._shelves: dict[frozenset[str], Shelf] = {}
+        self._kept: dict[frozenset[str], KeptList] = {}
 
     async def find(self, *labels: str) -> AsyncIterator[Ticket]:
         """Every open issue that carries one of `labels` (T2); any error raises (P9)."""
@@ -74,9 +74,9 @@ class Listing:
             if "," in label or label.strip().casefold() in _RESERVED:
                 raise ConfigError(f"GitLab cannot search for the label {label!r}: it has a meaning of its own there")
         wanted = frozenset(self._spelling.written(label) for label in labels)
-        shelf = self._shelves.get(wanted)
-        if shelf is not None and self._now() - shelf.read_at < FULL_EVERY and await self._catch_up(wanted, shelf):
-            for ticket in list(shelf.tickets.values()):
+        kept = self._kept.get(wanted)
+        if kept is not None and self._now() - kept.read_at < FULL_EVERY and await self._catch_up(wanted, kept):
+            for ticket in list(kept.tickets.values()):
                 yield ticket
             return
         async for ticket in self._all(wanted):
@@ -85,7 +85,7 @@ class Listing:
     async def _all(self, wanted: frozenset[str]) -> AsyncIterator[Ticket]:
         found: dict[str, Ticket] = {}
         read_at, as_of, pages = self._now(), None, 0
-        self._shelves.pop(wanted, None)
+        self._kept.pop(wanted, None)
         for label in sorted(wanted):
             params = {"state": "opened", "labels": label, "order_by": "created_at", "sort": "asc"}
             async for answer in self._pages(params):
@@ -96,29 +96,29 @@ class Listing:
                         continue
                     found[ticket.key] = ticket
                     yield ticket
-        if pages > 1 and as_of is not None and len(found) <= _MOST_KEPT and len(self._shelves) < _MOST_LABELS:
-            self._shelves[wanted] = Shelf(found, as_of, read_at, pages)
+        if pages > 1 and as_of is not None and len(found) <= _MOST_KEPT and len(self._kept) < _MOST_LABELS:
+            self._kept[wanted] = KeptList(found, as_of, read_at, pages)
 
-    async def _catch_up(self, wanted: frozenset[str], shelf: Shelf) -> bool:
+    async def _catch_up(self, wanted: frozenset[str], kept: KeptList) -> bool:
         """Bring a list up to date; False when that costs more than reading it again."""
-        since = datetime.fromtimestamp(shelf.as_of - OVERLAP, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        since = datetime.fromtimestamp(kept.as_of - OVERLAP, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         params = {"state": "all", "updated_after": since, "order_by": "updated_at", "sort": "asc"}
         changes: dict[str, Ticket | None] = {}
         as_of, pages = None, 0
         async for answer in self._pages(params):
             as_of = http_date(answer.headers) if pages == 0 else as_of
             pages += 1
-            if pages > shelf.pages:
+            if pages > kept.pages:
                 return False
             changes.update(self._records(answer))
         if as_of is None:
             return False
         for key, ticket in changes.items():
             if ticket is not None and _carries(ticket, wanted):
-                shelf.tickets[key] = ticket
+                kept.tickets[key] = ticket
             else:
-                shelf.tickets.pop(key, None)
-        shelf.as_of = as_of
+                kept.tickets.pop(key, None)
+        kept.as_of = as_of
         return True
 
     async def _pages(self, params: Mapping[str, str]) -> AsyncIterator[Answer]:
@@ -156,7 +156,7 @@ class Listing:
                 log.warning("skipped a malformed issue", project=self._site.project, iid=iid, error=str(error))
                 found.append((str(iid), None))
                 continue
-            # A hint needs no text (T2), and a shelf holds as many as there are open tickets.
+            # A hint needs no text (T2), and a kept list holds as many as there are open tickets.
             found.append((str(issue.iid), replace(self._issues.ticket(issue), body="")))
         return found
 

@@ -22,7 +22,7 @@ from agentsmith.trackers.gitlab.issues import Issues
 from agentsmith.trackers.gitlab.payloads import snapshot_of
 from agentsmith.trackers.gitlab.spelling import Spelling
 from agentsmith.trackers.shared.memory import TicketMemory
-from agentsmith.trackers.shared.outcomes import Dropped, outcome_of
+from agentsmith.trackers.shared.outcomes import IgnoredWrite, outcome_of
 from agentsmith.trackers.shared.relabel import Relabel, only, plan
 
 log = structlog.get_logger()
@@ -76,14 +76,14 @@ class Moves:
                     return seen
                 after = await self._issues.write_labels(iid, todo.add, todo.remove, deadline=deadline)
                 if _shown(after) == _shown(seen):
-                    raise Dropped("GitLab answered 200, but changed no label: the token may not write labels")
+                    raise IgnoredWrite("GitLab answered 200, but changed no label: the token may not write labels")
                 seen = after
             if wanted.left(_shown(seen), exact=True).nothing:
                 return seen
             raise TrackerUnavailable(f"GitLab: issue {iid} kept changing; its labels were not written")
 
     async def _publish(self, iid: str, ticket: Ticket, move: Move) -> MoveOutcome:
-        known = self._memory.stands(snapshot_of(ticket), self._now())
+        known = self._memory.is_current(snapshot_of(ticket), self._now())
         seen = ticket if known else await self._issues.read(iid, deadline=move.deadline)
         todo = plan(self._spelling, _shown(seen), move)
         if isinstance(todo, type) and known:
@@ -107,12 +107,14 @@ class Moves:
             return after
 
     async def _write(self, iid: str, seen: Ticket, todo: Relabel, deadline: float, move: Move | None = None) -> Ticket:
-        """Write and verify; a label that survived its removal is removed once more. A 200 that lied raises Dropped."""
+        """Write and verify; a label that survived its removal is removed once more. A 200 in vain: IgnoredWrite."""
         after = await self._issues.write_labels(iid, todo.adding, todo.remove, deadline=deadline)
         if move is not None and self._strangers(after, move):
             return after
         if todo.add is not None and not _has(after, todo.add):
-            raise Dropped(f"GitLab answered 200, but did not add the label {todo.add}: the token may not write labels")
+            raise IgnoredWrite(
+                f"GitLab answered 200, but did not add the label {todo.add}: the token may not write labels"
+            )
         left = tuple(name for name in todo.remove if name in _shown(after))
         if not left:
             return after
@@ -121,7 +123,7 @@ class Moves:
             log.warning("GitLab kept a label that was to go; removing it again", ticket=seen.id, labels=left)
             after = await self._issues.write_labels(iid, (), left, deadline=deadline)
         if any(name in _shown(after) for name in left):
-            raise Dropped(
+            raise IgnoredWrite(
                 f"GitLab answered 200, but the label {left[0]} is still there: the token may not write labels"
             )
         return after

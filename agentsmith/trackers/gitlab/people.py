@@ -16,7 +16,7 @@ from agentsmith.domain.vetting import Deed, DeedKind, History, in_order, since_s
 from agentsmith.trackers.gitlab import payloads
 from agentsmith.trackers.gitlab.paging import onward
 from agentsmith.trackers.gitlab.payloads import LabelEvent, Member, Note, User
-from agentsmith.trackers.gitlab.renames import UNTOLD, Renames
+from agentsmith.trackers.gitlab.renames import CANNOT_TELL, Renames
 from agentsmith.trackers.gitlab.site import Site
 from agentsmith.trackers.gitlab.spelling import Spelling
 from agentsmith.trackers.http import Answer, spending_for
@@ -109,8 +109,10 @@ class People(Accounts):
         known = []
         for deed in deeds:
             label = events[deed.event].label
-            told = dates.get(label.id) if dates is not None and label is not None and label.id is not None else None
-            doubt = told.doubt(deed.at) if told is not None else UNTOLD if deed is deeds[0] or dates is None else ""
+            date = dates.get(label.id) if dates is not None and label is not None and label.id is not None else None
+            doubt = (
+                date.doubt(deed.at) if date is not None else CANNOT_TELL if deed is deeds[0] or dates is None else ""
+            )
             doubtful = doubt and deed.kind is DeedKind.LABELLED
             known.append(replace(deed, actor=None, doubt=doubt) if doubtful else deed)
         return tuple(known)
@@ -209,8 +211,8 @@ class People(Accounts):
                 answer = await self._client.get(f"/users/{actor.id}", allow=denied, missing=Refused)
                 if answer.status in denied:
                     return False  # not remembered: next time it may be told
-                told: User = payloads.read(User, answer.data, "a user")
-                bot = told.bot
+                user: User = payloads.read(User, answer.data, "a user")
+                bot = user.bot
             self._bots[actor.id] = bot
         return self._bots[actor.id]
 
@@ -238,8 +240,8 @@ class People(Accounts):
         """Whether there are newer events than these; a full page of which nothing is told may have a successor."""
         if links(answer.link).get("next") or answer.headers.get("x-next-page"):
             return True
-        told = answer.link or "x-next-page" in answer.headers
-        return not told and isinstance(answer.data, list) and len(answer.data) >= self._page_size
+        links_pages = answer.link or "x-next-page" in answer.headers
+        return not links_pages and isinstance(answer.data, list) and len(answer.data) >= self._page_size
 
     async def _page(self, path: str, page: int) -> Answer:
         return await self._client.get(path, params={"per_page": str(self._page_size), "page": str(page)})

@@ -24,7 +24,7 @@ from agentsmith.trackers.shared.api import ProjectApi
 log = structlog.get_logger()
 
 CHANGED: Final = "the label was changed since, and may have had another name when it was set"
-UNTOLD: Final = (
+CANNOT_TELL: Final = (
     "GitLab does not tell when the label was last changed, for which its GraphQL API is needed (13.9 or newer)"
 )
 _QUERY: Final = """
@@ -92,10 +92,10 @@ class Renames:
         data: Any = answer.data if isinstance(answer.data, dict) else {}
         if data.get("errors"):
             _refused(answer, data["errors"])
-        told = (data.get("data") or {}).get("issue")
-        if told is None:
+        issue_data = (data.get("data") or {}).get("issue")
+        if issue_data is None:
             raise TrackerUnavailable("GitLab: an issue is not there yet for GraphQL")  # a replica that lags behind
-        page: DatedLabels = payloads.read(DatedLabels, told.get("labels"), "the labels of an issue")
+        page: DatedLabels = payloads.read(DatedLabels, issue_data.get("labels"), "the labels of an issue")
         return page
 
 

@@ -91,7 +91,7 @@ class GitLabSettings(_OnGitLab, TrackerSettings):
     """A project on gitlab.com or on a GitLab of your own, reached with an access token."""
 
     case_counts: ClassVar[bool] = True
-    untold: ClassVar[frozenset[str]] = frozenset({"component"})
+    unsupported_filters: ClassVar[frozenset[str]] = frozenset({"component"})
 
     platform: Literal["gitlab"]
     label_style: LabelStyle = LabelStyle.PLAIN

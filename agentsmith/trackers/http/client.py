@@ -162,14 +162,14 @@ class ApiClient:
                 again = call.repeatable or not broken.sent
                 await self._back_off(call, error, failures, again=again)
                 continue
-            said = self._said(reply)
-            limit = self._dialect.limit(reply.status, reply.headers, said)
+            message = self._message(reply)
+            limit = self._dialect.limit(reply.status, reply.headers, message)
             await if_possible(self._note(call, reply, limit))
             if limit is not None:
                 limited += 1
                 if limited >= self._pace.tries:
                     hold = await self._hold(call, spacing=0.0, patience=0.0)
-                    raise RateLimited(f"{call.told}: {limit.reason}", retry_at=hold.until)
+                    raise RateLimited(f"{call.summary}: {limit.reason}", retry_at=hold.until)
                 continue
             signed_out = self._dialect.signed_out(reply.status, reply.headers, reply.body)
             if (reply.status == 401 or signed_out) and not renewed:
@@ -177,15 +177,17 @@ class ApiClient:
                 if await self._credential.renew(auth, server_time=http_date(reply.headers)):
                     continue
             if signed_out:
-                raise Unauthorized(f"{call.told} was answered with a sign-in page ({reply.status}): the token is wrong")
+                raise Unauthorized(
+                    f"{call.summary} was answered with a sign-in page ({reply.status}): the token is wrong"
+                )
             if 200 <= reply.status < 300 or reply.status in allow or (call.etag and reply.status == 304):
                 return reply
-            error = error_for(reply, call.told, said=said, missing=missing, write=call.write)
+            error = error_for(reply, call.summary, message=message, missing=missing, write=call.write)
             if not isinstance(error, TrackerUnavailable):
                 raise error
             failures += 1
-            told = retry_after(reply.headers)
-            await self._back_off(call, error, failures, again=call.repeatable, told=told)
+            asked = retry_after(reply.headers)
+            await self._back_off(call, error, failures, again=call.repeatable, asked=asked)
 
     async def _turn(self, call: Call) -> None:
         """Wait until the governor lets the request go; raises at once when that would be too late."""
@@ -193,12 +195,12 @@ class ApiClient:
         while True:
             patience = call.finish - self._pace.now()
             if patience <= 0:
-                raise TrackerUnavailable(f"{call.told} was not sent: its deadline has passed")
+                raise TrackerUnavailable(f"{call.summary} was not sent: its deadline has passed")
             hold = await self._hold(call, spacing=spacing, patience=patience)
             if hold.seconds <= 0:
                 return
             if hold.seconds >= patience:
-                raise RateLimited(f"{call.told} was not sent: {hold.reason}", retry_at=hold.until)
+                raise RateLimited(f"{call.summary} was not sent: {hold.reason}", retry_at=hold.until)
             await self._pace.sleep(hold.seconds)
             spacing = 0.0  # the slot is ours; only a pause that began meanwhile can still hold us back
 
@@ -209,7 +211,7 @@ class ApiClient:
                 held = await self._shared.governor.reserve(name, call.bucket, spacing=spacing, patience=patience)
                 return Hold(*held)
         except TimeoutError:
-            raise StoreUnavailable(f"{call.told} was not sent: nobody said whether it may go") from None
+            raise StoreUnavailable(f"{call.summary} was not sent: nobody said whether it may go") from None
 
     async def _auth(self, call: Call) -> Mapping[str, str]:
         for secret in self._credential.secrets():
@@ -218,13 +220,13 @@ class ApiClient:
             async with asyncio.timeout(max(0.0, call.finish - self._pace.now())):
                 return await self._credential.headers()
         except TimeoutError:
-            raise TrackerUnavailable(f"{call.told} was not sent: no token in time") from None
+            raise TrackerUnavailable(f"{call.summary} was not sent: no token in time") from None
 
     async def _back_off(
-        self, call: Call, error: TrackerError, failures: int, *, again: bool, told: float | None = None
+        self, call: Call, error: TrackerError, failures: int, *, again: bool, asked: float | None = None
     ) -> None:
         """Wait before another try, or raise `error` where none is left, allowed, or possible in time."""
-        delay = self._pace.delay(failures) if told is None else told
+        delay = self._pace.delay(failures) if asked is None else asked
         if not again or failures >= self._pace.tries or self._pace.now() + delay >= call.finish:
             raise error from None
         await self._pace.sleep(delay)
@@ -266,8 +268,8 @@ class ApiClient:
         etag: str | None = None,
     ) -> Call:
         finish = self._pace.now() + self._pace.call if deadline is None else deadline
-        told = f"{self._dialect.name}: {method} {excerpt(url.path)}"
-        return Call(method, url, finish, told, content, repeatable, bucket, etag)
+        summary = f"{self._dialect.name}: {method} {excerpt(url.path)}"
+        return Call(method, url, finish, summary, content, repeatable, bucket, etag)
 
     def _url(self, path: str, params: Mapping[str, str] | None) -> httpx.URL:
         """An address under the API root; one that a page's answer names must be on the same host."""
@@ -283,7 +285,7 @@ class ApiClient:
     def _answer(self, call: Call, reply: Reply, missing: type[TrackerError]) -> Answer:
         if reply.status >= 400 and not is_json(reply):
             # Allowed are the platform's own words only; a page with such a status is somebody else's.
-            raise error_for(reply, call.told, said=self._said(reply), missing=missing, write=call.write)
+            raise error_for(reply, call.summary, message=self._message(reply), missing=missing, write=call.write)
         etag, link = reply.headers.get("etag"), reply.headers.get("link", "")
         data, moved = self._parsed(call, reply), reply.url != str(call.url)
         return Answer(reply.status, reply.headers, data, reply.url, etag, link, redirected=moved)
@@ -292,9 +294,9 @@ class ApiClient:
         try:
             return parsed(reply, self._credential.secrets())
         except BadAnswer as error:
-            raise BadAnswer(f"{call.told}: {error}") from None
+            raise BadAnswer(f"{call.summary}: {error}") from None
 
-    def _said(self, reply: Reply) -> str:
+    def _message(self, reply: Reply) -> str:
         """The platform's own words in an error, redacted and cut; the body's beginning where it has none."""
         if reply.status < 300:
             return ""

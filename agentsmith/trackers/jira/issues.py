@@ -65,7 +65,7 @@ class Claim:
         return isinstance(value, dict) and value.get("nonce") == self.nonce
 
 
-class Recent:
+class RecentWrites:
     """The issues that we have written lately: search is told not to answer from an older index."""
 
     def __init__(self, now: Callable[[], float]) -> None:
@@ -92,7 +92,7 @@ class Issues:
         *,
         labels: LabelSet,
         memory: TicketMemory[Any],
-        recent: Recent,
+        recent: RecentWrites,
         quiet: bool,
     ) -> None:
         self._tracker = api.tracker
@@ -125,7 +125,7 @@ class Issues:
             raise TicketNotFound(f"Jira: {key} was moved to {ticket.key[:40]}")
         snapshot = snapshot_of(ticket)
         if snapshot is not None:
-            self._memory.saw(snapshot)
+            self._memory.remember(snapshot)
         return ticket
 
     async def look(self, *, deadline: float | None = None) -> bool:
@@ -160,7 +160,7 @@ class Issues:
         body: dict[str, Any] = {"update": {"labels": labels}}
         if claim is not None:
             body["properties"] = [{"key": self.property, "value": claim.to_json()}]
-        self._memory.doubt(key)
+        self._memory.forget_state(key)
         old = snapshot_of(seen)
         if old is not None:
             self._recent.wrote(old.id)
@@ -228,5 +228,5 @@ class Issues:
     def _saw(self, ticket: Ticket, revision: str) -> Ticket:
         """Remember what our own write left behind."""
         snapshot = replace(snapshot_of(ticket) or Snapshot(key=ticket.key), verified=True)
-        self._memory.saw(snapshot)
+        self._memory.remember(snapshot)
         return replace(ticket, revision=revision, native=snapshot)

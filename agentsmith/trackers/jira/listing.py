@@ -17,7 +17,7 @@ from agentsmith.domain.errors import BadAnswer, ConfigError, Refused, TicketNotF
 from agentsmith.domain.ticket import Ticket
 from agentsmith.trackers.jira import payloads
 from agentsmith.trackers.jira.dialect import SEARCH
-from agentsmith.trackers.jira.issues import FIELDS, Issues, Recent
+from agentsmith.trackers.jira.issues import FIELDS, Issues, RecentWrites
 from agentsmith.trackers.jira.payloads import Hit
 from agentsmith.trackers.jira.site import Site
 from agentsmith.trackers.shared.api import ProjectApi
@@ -33,7 +33,7 @@ _MOST_KNOWN: Final = 20_000
 class Listing:
     """The open issues of one project, by label."""
 
-    def __init__(self, api: ProjectApi[Site], *, issues: Issues, recent: Recent) -> None:
+    def __init__(self, api: ProjectApi[Site], *, issues: Issues, recent: RecentWrites) -> None:
         self._site = api.site
         self._client = api.client
         self._page_size = api.page_size

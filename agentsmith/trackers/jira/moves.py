@@ -27,7 +27,7 @@ from agentsmith.trackers.jira.issues import Claim, Issues
 from agentsmith.trackers.jira.payloads import snapshot_of
 from agentsmith.trackers.jira.workflow import Overtaken, Workflow
 from agentsmith.trackers.shared.memory import TicketMemory
-from agentsmith.trackers.shared.outcomes import Dropped, outcome_of
+from agentsmith.trackers.shared.outcomes import IgnoredWrite, outcome_of
 from agentsmith.trackers.shared.relabel import Relabel, only, plan
 
 log = structlog.get_logger()
@@ -87,7 +87,7 @@ class Moves:
                 if after is not None and only(self._labels, after.labels, keep).nothing:
                     return after
                 if after is not None and after.labels == seen.labels:
-                    raise _dropped(todo.add or todo.remove[0])
+                    raise _ignored(todo.add or todo.remove[0])
                 seen = after or await self._issues.read(key, deadline=deadline)
             raise _restless(key)
 
@@ -102,14 +102,14 @@ class Moves:
                     return seen
                 after = await self._issues.write_labels(seen, todo.add, todo.remove, None, deadline=deadline)
                 if after is not None and after.labels == seen.labels:
-                    raise _dropped((*todo.add, *todo.remove)[0])
+                    raise _ignored((*todo.add, *todo.remove)[0])
                 seen = after or await self._issues.read(key, deadline=deadline)
             if wanted.left(seen.labels, exact=True).nothing:
                 return seen
             raise _restless(key)
 
     async def _publish(self, key: str, ticket: Ticket, move: Move) -> MoveOutcome:
-        known = self._memory.stands(snapshot_of(ticket), self._now())
+        known = self._memory.is_current(snapshot_of(ticket), self._now())
         seen = ticket if known else await self._issues.read(key, deadline=move.deadline)
         todo = plan(self._labels, seen.labels, move)
         if isinstance(todo, type) and known:
@@ -144,7 +144,7 @@ class Moves:
         if plan(self._labels, after.labels, move) is AlreadySo and _gone(todo, after):
             return Applied(after)
         if after.labels == seen.labels:
-            raise _dropped(todo.add or todo.remove[0])
+            raise _ignored(todo.add or todo.remove[0])
         return None
 
 
@@ -152,8 +152,8 @@ def _gone(todo: Relabel, after: Ticket) -> bool:
     return not any(name in after.labels for name in todo.remove)
 
 
-def _dropped(label: str) -> Dropped:
-    return Dropped(
+def _ignored(label: str) -> IgnoredWrite:
+    return IgnoredWrite(
         f"Jira accepted the edit, but did not change the label {label}: the account may not edit issues, "
         "or the field is not on the edit screen"
     )

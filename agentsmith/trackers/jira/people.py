@@ -16,7 +16,7 @@ from agentsmith.domain.errors import BadAnswer, Refused, Unauthorized
 from agentsmith.domain.ticket import Actor, Ticket
 from agentsmith.domain.tracker import Access
 from agentsmith.domain.vetting import OPENING, Deed, DeedKind, since_set
-from agentsmith.domain.vetting import History as Told
+from agentsmith.domain.vetting import History as TicketHistory
 from agentsmith.trackers.http import spending_for
 from agentsmith.trackers.http.ledger import ACTOR
 from agentsmith.trackers.jira import payloads
@@ -36,7 +36,7 @@ _MOST_PAGES: Final = 100
 _CREATION: Final = "creation"
 """What is there from the beginning has no entry in the history."""
 _LABELS: Final = "labels"
-_TOLD: Final = {_LABELS: None, "summary": DeedKind.TITLE, "description": DeedKind.BODY}
+_FIELDS: Final = {_LABELS: None, "summary": DeedKind.TITLE, "description": DeedKind.BODY}
 """The fields whose changes count."""
 
 
@@ -70,7 +70,7 @@ class People(Accounts):
             )
             return Access.NONE
 
-    async def history(self, ticket: Ticket, label: str) -> Told:
+    async def history(self, ticket: Ticket, label: str) -> TicketHistory:
         """What was done to the issue since the label was put on."""
         key = self._issues.key(ticket.key)
         deeds: list[Deed] = []
@@ -78,18 +78,18 @@ class People(Accounts):
         with spending_for(ACTOR):
             async for histories in self._newest_first(key):
                 if histories is None:
-                    return Told()
+                    return TicketHistory()
                 deeds = [deed for history in histories for deed in _deeds(history)] + deeds
                 found = since_set(deeds, lambda name: name == label)
                 if found is not None:
-                    return Told(found)
+                    return TicketHistory(found)
                 changes = [change for history in histories for change in history.items if change.field == _LABELS]
                 oldest = changes[0].before if changes else oldest
             if label not in (ticket.labels if oldest is None else oldest):
-                return Told()
+                return TicketHistory()
             snapshot = snapshot_of(ticket) or snapshot_of(await self._issues.read(key))
             opened = Deed(DeedKind.LABELLED, snapshot.creator if snapshot else None, OPENING, _CREATION, label)
-            return Told((opened, *deeds))
+            return TicketHistory((opened, *deeds))
 
     async def access_of(self, actor: Actor) -> Access:
         """What an account may do here; NONE for whoever Jira does not know."""
@@ -173,10 +173,10 @@ class People(Accounts):
             yield _histories(records) if whole else None
             return
         size = self._page_size
-        first, told = await self._changes(key, 0, size)
+        first, page_data = await self._changes(key, 0, size)
         # The service may give less than was asked for; what it gave is how long a page is.
-        size = min(size, payloads.number(told, "maxResults") or size)
-        total = payloads.number(told, "total")
+        size = min(size, payloads.number(page_data, "maxResults") or size)
+        total = payloads.number(page_data, "total")
         if total is None and len(first) < size:
             total = len(first)
         if total is None:
@@ -186,8 +186,8 @@ class People(Accounts):
         if newest:
             records = []
             for _ in range(_MOST_PAGES):  # forward to the end, because there may be more by now
-                page, told = await self._changes(key, end, size)
-                records, end, total = records + page, end + len(page), payloads.number(told, "total") or total
+                page, page_data = await self._changes(key, end, size)
+                records, end, total = records + page, end + len(page), payloads.number(page_data, "total") or total
                 if not page or end >= total:
                     break
             if end < total:
@@ -218,7 +218,7 @@ def _histories(records: list[Any]) -> list[History]:
         items = record.get("items") if isinstance(record, dict) else None
         if not isinstance(items, list):
             raise BadAnswer("Jira: a history is malformed: it has no items")  # who knows what it would tell
-        if about := [item for item in items if isinstance(item, dict) and item.get("field") in _TOLD]:
+        if about := [item for item in items if isinstance(item, dict) and item.get("field") in _FIELDS]:
             found.append(payloads.read(History, {**record, "items": about}, "a history"))
     return found
 
@@ -226,7 +226,7 @@ def _histories(records: list[Any]) -> list[History]:
 def _deeds(history: History) -> list[Deed]:
     """What one person did in one moment: the text counts as changed before the label was set by the same hand."""
     actor = history.author.to_actor() if history.author and history.author.id else None
-    edits = dict.fromkeys(kind for change in history.items if (kind := _TOLD[change.field]) is not None)
+    edits = dict.fromkeys(kind for change in history.items if (kind := _FIELDS[change.field]) is not None)
     found = [Deed(kind, actor, history.created, history.id) for kind in edits]
     for change in (change for change in history.items if change.field == _LABELS):
         for kind, names in (

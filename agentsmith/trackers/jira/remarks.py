@@ -8,9 +8,9 @@ from typing import Final
 from agentsmith.domain.ticket import Actor
 from agentsmith.domain.webhook import Remark
 from agentsmith.trackers.jira import payloads
+from agentsmith.trackers.jira.comment_format import CommentFormat
 from agentsmith.trackers.jira.payloads import Comment
 from agentsmith.trackers.jira.site import Site
-from agentsmith.trackers.jira.texts import Form
 from agentsmith.trackers.shared.api import ProjectApi
 from agentsmith.trackers.shared.remarks import Remarks
 
@@ -20,7 +20,7 @@ _REF: Final = re.compile(r"[1-9][0-9]{0,17}")
 class IssueRemarks(Remarks[Comment]):
     """Reads what is said on the issues of one project."""
 
-    def __init__(self, api: ProjectApi[Site], form: Form) -> None:
+    def __init__(self, api: ProjectApi[Site], form: CommentFormat) -> None:
         self._client, self._site, self._form = api.client, api.site, form
 
     def comment(self, record: object) -> Comment:

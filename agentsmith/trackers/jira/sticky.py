@@ -12,12 +12,12 @@ from typing import Any
 from agentsmith.domain.memo import Memo
 from agentsmith.domain.tracker import Sticky
 from agentsmith.trackers.jira import payloads
+from agentsmith.trackers.jira.comment_format import CommentFormat
 from agentsmith.trackers.jira.dialect import bucket
 from agentsmith.trackers.jira.issues import Issues
 from agentsmith.trackers.jira.payloads import Comment, Property
 from agentsmith.trackers.jira.people import People
 from agentsmith.trackers.jira.site import Site
-from agentsmith.trackers.jira.texts import Form
 from agentsmith.trackers.shared.api import ProjectApi
 from agentsmith.trackers.shared.memory import TicketMemory
 from agentsmith.trackers.shared.sticky import StickyComments
@@ -27,7 +27,7 @@ class Stickies(StickyComments):
     """Reads and writes our comments on the issues of one project."""
 
     def __init__(
-        self, api: ProjectApi[Site], *, form: Form, issues: Issues, people: People, memory: TicketMemory[Any]
+        self, api: ProjectApi[Site], *, form: CommentFormat, issues: Issues, people: People, memory: TicketMemory[Any]
     ) -> None:
         super().__init__(memory=memory, people=people, now=api.now)
         self._site = api.site

@@ -13,8 +13,9 @@ from agentsmith.domain.ticket import Ticket
 from agentsmith.domain.tracker import Blocker
 from agentsmith.trackers.http import ApiClient
 from agentsmith.trackers.http.connection import Connection
+from agentsmith.trackers.jira.comment_format import CommentFormat
 from agentsmith.trackers.jira.hooks import Hooks
-from agentsmith.trackers.jira.issues import Issues, Recent
+from agentsmith.trackers.jira.issues import Issues, RecentWrites
 from agentsmith.trackers.jira.links import Links
 from agentsmith.trackers.jira.listing import PAGE_SIZE, Listing
 from agentsmith.trackers.jira.moves import Moves
@@ -22,7 +23,6 @@ from agentsmith.trackers.jira.people import People
 from agentsmith.trackers.jira.remarks import IssueRemarks
 from agentsmith.trackers.jira.site import Site
 from agentsmith.trackers.jira.sticky import Stickies
-from agentsmith.trackers.jira.texts import Form
 from agentsmith.trackers.jira.workflow import Workflow
 from agentsmith.trackers.shared.api import ProjectApi
 from agentsmith.trackers.shared.memory import Remembered, TicketMemory
@@ -63,11 +63,11 @@ class JiraTracker(HostedTracker):
     ) -> None:
         _check(labels)
         api = ProjectApi(name, site, client, connection.pace.now, connection.page_size or PAGE_SIZE)
-        memory, recent = TicketMemory(Remembered, trust_reads=options.trust_reads), Recent(api.now)
+        memory, recent = TicketMemory(Remembered, trust_reads=options.trust_reads), RecentWrites(api.now)
         issues = Issues(api, labels=labels, memory=memory, recent=recent, quiet=options.quiet)
         people = People(api, issues)
         workflow = Workflow(api, issues=issues, words=options.statuses) if options.statuses else None
-        form = Form(labels, site.cloud)
+        form = CommentFormat(labels, site.cloud)
         self._site = site
         self._links = Links(api, issues, kind=options.link_type)
         parts = Parts(

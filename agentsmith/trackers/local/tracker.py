@@ -24,9 +24,9 @@ from agentsmith.domain.ticket import Actor, Ticket, TicketId
 from agentsmith.domain.tracker import Access, Applied, Blocker, Gone, Labelling, Move, MoveOutcome, Sticky, Unknown
 from agentsmith.domain.vetting import History
 from agentsmith.domain.webhook import Remark
-from agentsmith.trackers.local.book import ME, Book
-from agentsmith.trackers.local.change import Change, Hand, StaleRevision
+from agentsmith.trackers.local.change import Change, StaleRevision, Writer
 from agentsmith.trackers.local.database import Database
+from agentsmith.trackers.local.rows import ME, Rows
 from agentsmith.trackers.shared.relabel import Relabel, only, plan
 
 COMMENT_LIMIT: Final = 65_536
@@ -46,20 +46,20 @@ class LocalTracker:
         self.labels = labels
         self.page_size = 100
         self.database = Database(path)
-        self._book = Book(tracker=name, project=project)
+        self._rows = Rows(tracker=name, project=project)
 
     @property
     def project(self) -> str:
         """The canonical project: `local/tickets`."""
-        return self._book.identity
+        return self._rows.identity
 
     def ticket_id(self, key: str) -> TicketId:
         """`local/tickets#3`."""
-        return self._book.ticket_id(key)
+        return self._rows.ticket_id(key)
 
     def identify(self, text: str) -> str | None:
         """The key behind `3`, `local/tickets#3` or `local://tickets/3` (T15)."""
-        return self._book.identify(text)
+        return self._rows.identify(text)
 
     def filter_hint(self, status: Status) -> str:
         """The command that lists the tickets in `status`."""
@@ -67,7 +67,7 @@ class LocalTracker:
 
     async def get(self, key: str) -> Ticket:
         """The ticket as it is now (T1, T3)."""
-        return await self.database.read(partial(self._book.read, key=key))
+        return await self.database.read(partial(self._rows.read, key=key))
 
     async def find(self, *labels: str) -> AsyncIterator[Ticket]:
         """Every open ticket that carries one of `labels` (T2)."""
@@ -83,7 +83,7 @@ class LocalTracker:
         after = 0
         while True:
             page = await self.database.read(
-                partial(self._book.page, label=label, states=("open", "open"), after=after, limit=self.page_size)
+                partial(self._rows.page, label=label, states=("open", "open"), after=after, limit=self.page_size)
             )
             for row, found in page:
                 after = row
@@ -96,7 +96,7 @@ class LocalTracker:
 
     async def move(self, ticket: Ticket, move: Move) -> MoveOutcome:
         """Publish one edge by compare-and-set, starting from `ticket` as it was read (T4 to T11)."""
-        by = Hand(ME, run=move.run, fence=move.fence)
+        by = Writer(ME, run=move.run, fence=move.fence)
         seen, fresh = ticket, False
         try:
             while boottime() < move.deadline:
@@ -123,17 +123,17 @@ class LocalTracker:
         """
 
         def work(con: sqlite3.Connection) -> Ticket:
-            now = self._book.read(con, ticket.key)
+            now = self._rows.read(con, ticket.key)
             if self.labels.lifecycle(now.labels) != self.labels.lifecycle(ticket.labels):
                 return now
             todo = only(self.labels, now.labels, keep)
-            return now if todo.nothing else self._relabel(con, now, todo.adding, todo.remove, Hand(ME))
+            return now if todo.nothing else self._relabel(con, now, todo.adding, todo.remove, Writer(ME))
 
         return await self.database.write(work, deadline=deadline)
 
     async def read_sticky(self, ticket: Ticket) -> Sticky | None:
         """Our comment on the ticket (T13)."""
-        comment = await self.database.read(partial(self._book.sticky, key=ticket.key))
+        comment = await self.database.read(partial(self._rows.sticky, key=ticket.key))
         if comment is None:
             return None
         return Sticky(ref=str(comment.id), text=comment.body, memo=Memo.from_line(comment.memo or ""))
@@ -146,11 +146,11 @@ class LocalTracker:
         body, line = _storable(unspoken(text, self.labels)), memo.to_line()
 
         def work(con: sqlite3.Connection) -> int:
-            now = self._book.read(con, ticket.key)
-            old = self._book.sticky(con, ticket.key)
+            now = self._rows.read(con, ticket.key)
+            old = self._rows.sticky(con, ticket.key)
             if old is not None and (old.body, old.memo) == (body, line):
                 return old.id
-            change = Change(con, self._book, now, Hand(ME, run=memo.run, fence=memo.fence))
+            change = Change(con, self._rows, now, Writer(ME, run=memo.run, fence=memo.fence))
             if old is None:
                 return change.comment(body, line)
             change.edit_comment(old.id, body, line)
@@ -164,7 +164,7 @@ class LocalTracker:
         body = _storable(unspoken(text, self.labels))
 
         def work(con: sqlite3.Connection) -> None:
-            Change(con, self._book, self._book.read(con, ticket.key), Hand(ME)).comment(body)
+            Change(con, self._rows, self._rows.read(con, ticket.key), Writer(ME)).comment(body)
 
         await self.database.write(work, deadline=deadline)
 
@@ -175,9 +175,9 @@ class LocalTracker:
         wanted = foreign(self.labels.lifecycle, add, remove)
 
         def work(con: sqlite3.Connection) -> Ticket:
-            now = self._book.read(con, ticket.key)
+            now = self._rows.read(con, ticket.key)
             todo = wanted.left(now.labels)
-            return now if todo.nothing else self._relabel(con, now, todo.add, todo.remove, Hand(ME))
+            return now if todo.nothing else self._relabel(con, now, todo.add, todo.remove, Writer(ME))
 
         return await self.database.write(work, deadline=deadline)
 
@@ -194,7 +194,7 @@ class LocalTracker:
 
     async def history(self, ticket: Ticket, label: str) -> History:
         """What was done to the ticket since `label` was put on (T21)."""
-        return History(await self.database.read(partial(self._book.history, key=ticket.key, label=label)))
+        return History(await self.database.read(partial(self._rows.history, key=ticket.key, label=label)))
 
     async def access_of(self, actor: Actor) -> Access:
         """WRITE for every person, for whoever can write the file may; nothing for programs (P7)."""
@@ -204,7 +204,7 @@ class LocalTracker:
         """A comment by its number (T19)."""
 
         def work(con: sqlite3.Connection) -> Remark | None:
-            for comment in self._book.comments(con, ticket.key):
+            for comment in self._rows.comments(con, ticket.key):
                 if str(comment.id) == ref:
                     return Remark(ref, comment.author, comment.body, datetime.fromisoformat(comment.created_at))
             return None
@@ -215,7 +215,7 @@ class LocalTracker:
         """What was said since then (T22); the file's times are by our own clock."""
 
         def work(con: sqlite3.Connection) -> tuple[Remark, ...]:
-            said = [(c, datetime.fromisoformat(c.created_at)) for c in self._book.comments(con, ticket.key)]
+            said = [(c, datetime.fromisoformat(c.created_at)) for c in self._rows.comments(con, ticket.key)]
             return tuple(Remark(str(c.id), c.author, c.body, at) for c, at in said if at.timestamp() >= since)
 
         return await self.database.read(work)
@@ -226,22 +226,22 @@ class LocalTracker:
 
     async def blockers(self, ticket: Ticket) -> tuple[Blocker, ...]:
         """The tickets that people linked this one to as blocked by."""
-        return await self.database.read(partial(self._book.blockers, key=ticket.key))
+        return await self.database.read(partial(self._rows.blockers, key=ticket.key))
 
     async def aclose(self) -> None:
         """Close the file."""
         await self.database.aclose()
 
     def _relabel(
-        self, con: sqlite3.Connection, ticket: Ticket, add: Iterable[str], remove: Iterable[str], by: Hand
+        self, con: sqlite3.Connection, ticket: Ticket, add: Iterable[str], remove: Iterable[str], by: Writer
     ) -> Ticket:
         """Add first, then remove (T8)."""
-        change = Change(con, self._book, ticket, by)
+        change = Change(con, self._rows, ticket, by)
         for label in add:
             change.add(label)
         for label in remove:
             change.remove(label)
-        return self._book.read(con, ticket.key)
+        return self._rows.read(con, ticket.key)
 
 
 def _storable(text: str) -> str:

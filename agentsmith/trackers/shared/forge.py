@@ -15,7 +15,7 @@ from agentsmith.domain.errors import TrackerError, TrackerUnavailable
 from agentsmith.domain.forge import PullRequest, RepositoryNotFound, WantedPullRequest
 from agentsmith.trackers.http import Answer, ApiClient, spending_for
 from agentsmith.trackers.http.connection import Connection
-from agentsmith.trackers.shared.proposals import LOOKS, PURPOSE
+from agentsmith.trackers.shared.proposals import ATTEMPTS, PURPOSE
 
 P = TypeVar("P")
 
@@ -120,7 +120,7 @@ class HostedForge(ABC, Generic[P]):
 
     async def _make(self, wanted: WantedPullRequest, deadline: float) -> P:
         """A new pull request, or the one that somebody else has just made."""
-        for look in range(1, LOOKS + 1):
+        for look in range(1, ATTEMPTS + 1):
             fields = self.fields(wanted)
             # Repeatable: a second one for the same branches is refused, and the first is found then.
             answer = await self._client.write(
@@ -145,7 +145,7 @@ class HostedForge(ABC, Generic[P]):
                     return there
                 problem = TrackerUnavailable(f"{self.display_name}: {why.refusal.rstrip('.')}, but it is not shown")
             delay = self._connection.pace.delay(look)
-            if look >= LOOKS or self._connection.pace.now() + delay >= deadline:
+            if look >= ATTEMPTS or self._connection.pace.now() + delay >= deadline:
                 raise problem
             await self._connection.pace.sleep(delay)
         raise TrackerUnavailable(f"{self.display_name}: it was not made: what was refused was not refused any more")

@@ -10,7 +10,7 @@ from weakref import WeakValueDictionary
 from agentsmith.bounded import Bounded
 
 _MOST: Final = 1000
-BARE_FOR: Final = 60.0
+BELIEVED_FOR: Final = 60.0
 """Seconds after our own write for which "nobody has commented" is believed."""
 
 
@@ -65,11 +65,11 @@ class TicketMemory(Generic[R]):
         self._tickets.move_to_end(key)
         return ticket
 
-    def saw(self, snapshot: Snapshot) -> None:
+    def remember(self, snapshot: Snapshot) -> None:
         """This is how the ticket is now."""
         self.of(snapshot.key).latest = snapshot
 
-    def doubt(self, key: str) -> None:
+    def forget_state(self, key: str) -> None:
         """Nobody knows how the ticket is now."""
         self.of(key).latest = None
 
@@ -82,7 +82,7 @@ class TicketMemory(Generic[R]):
         """The comment that we took for ours is not there any more."""
         self.of(key).comment = None
 
-    def stands(self, snapshot: Snapshot | None, now: float) -> bool:
+    def is_current(self, snapshot: Snapshot | None, now: float) -> bool:
         """Whether a write may start from this without another look.
 
         So it is for what our own last write left behind, and for a read that is some seconds old at most, if this
@@ -92,7 +92,7 @@ class TicketMemory(Generic[R]):
             return False
         return snapshot.verified or now - snapshot.read_at < self._trust_reads
 
-    def bare(self, snapshot: Snapshot | None, now: float) -> bool:
+    def has_no_comment(self, snapshot: Snapshot | None, now: float) -> bool:
         """Whether the ticket certainly has no comment yet, so that ours need not be looked for.
 
         Only right after our own label write: whoever holds an older read must look.
@@ -100,5 +100,5 @@ class TicketMemory(Generic[R]):
         if snapshot is None or not snapshot.verified or snapshot.comments != 0:
             return False
         ticket = self.of(snapshot.key)
-        fresh = ticket.latest is snapshot and now - snapshot.read_at < BARE_FOR
+        fresh = ticket.latest is snapshot and now - snapshot.read_at < BELIEVED_FOR
         return fresh and not ticket.in_doubt and ticket.comment is None

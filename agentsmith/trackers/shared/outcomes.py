@@ -19,7 +19,7 @@ _UNTOLD_WAIT: Final = 60.0
 """Seconds to stay away where a limit named no time."""
 
 
-class Dropped(NotPermitted):
+class IgnoredWrite(NotPermitted):
     """The platform answered with success and did not do it: the credential may not write labels."""
 
 

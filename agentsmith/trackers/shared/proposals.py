@@ -13,7 +13,7 @@ from agentsmith.trackers.shared.texts import encodable, utf16_beginning, utf16_s
 
 PURPOSE: Final = "pull-request"
 """What the requests of a forge are booked under, whoever asks."""
-LOOKS: Final = 4
+ATTEMPTS: Final = 4
 """How often a platform is asked for what another of its machines has just confirmed: a branch, a pull request."""
 _CUT: Final = "…"
 

@@ -33,7 +33,7 @@ class Reader(ABC):
         """See WebhookReader."""
 
 
-class Proved:
+class AlreadyProved:
     """The proof of a delivery whose headers were enough, or of which none is asked."""
 
     def feed(self, chunk: bytes) -> None:
@@ -43,7 +43,7 @@ class Proved:
         """See Proof."""
 
 
-class Signed:
+class SignatureProof:
     """The proof of a signed body: one of the keys must make one of the given signatures."""
 
     def __init__(
@@ -74,7 +74,9 @@ def hub_signature(secrets: Sequence[str], signature: str | None) -> Proof:
     kind, _, given = (signature or "").partition("=")
     if kind != "sha256" or len(given) != _HEX:
         raise BadSignature("the signature is missing or wrong")
-    return Signed([secret.encode() for secret in secrets], [given], written=lambda digest: digest.hex().encode())
+    return SignatureProof(
+        [secret.encode() for secret in secrets], [given], written=lambda digest: digest.hex().encode()
+    )
 
 
 def same_secret(secrets: Sequence[str], given: str | None) -> bool:

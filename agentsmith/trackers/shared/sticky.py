@@ -92,7 +92,7 @@ class StickyComments(ABC):
                     edited = await self._edit(key, known, fitted, memo, deadline)
                     if edited is not None:
                         return edited
-            elif self._memory.bare(snapshot, self._now()):
+            elif self._memory.has_no_comment(snapshot, self._now()):
                 return await self._create(ticket, fitted, memo, deadline)
             there = await self.read(ticket, deadline=deadline)
             self._memory.of(key).in_doubt = False

@@ -26,7 +26,7 @@ from agentsmith.trackers.shared.remarks import Remarks
 from agentsmith.trackers.shared.sticky import StickyComments
 
 
-class Place(Protocol):
+class ProjectSite(Protocol):
     """Where a project is, and how its tickets are named."""
 
     id: str | None
@@ -96,7 +96,7 @@ class Hooks(Protocol):
 class Parts:
     """What a tracker is made of."""
 
-    site: Place
+    site: ProjectSite
     tickets: Tickets
     listing: Listing
     moves: Moves

@@ -22,32 +22,32 @@ _LARGEST: Final = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class JsonPart:
     """One place in the JSON. `where` names it in messages; its value is never shown."""
 
     value: object
     where: str = "the body"
 
-    def at(self, *names: str) -> Part:
+    def at(self, *names: str) -> JsonPart:
         """What stands there, name under name; it must be there."""
         part = self
         for name in names:
             members = part._members()
             if name not in members:
                 raise BadPayload(f"{part.where} has no {name}")
-            part = Part(members[name], name)
+            part = JsonPart(members[name], name)
         return part
 
-    def get(self, name: str) -> Part | None:
+    def get(self, name: str) -> JsonPart | None:
         """What stands under the name; None where it is left out or null."""
         value = self._members().get(name)
-        return None if value is None else Part(value, name)
+        return None if value is None else JsonPart(value, name)
 
-    def parts(self) -> Iterator[Part]:
+    def parts(self) -> Iterator[JsonPart]:
         """The members of a list."""
         if not isinstance(self.value, list):
             self._is_not("a list")
-        return (Part(value, self.where) for value in self.value)
+        return (JsonPart(value, self.where) for value in self.value)
 
     def text(self) -> str:
         """A text, which may be empty. Half a character, which JSON can hold and UTF-8 cannot, becomes a `?`."""
@@ -87,7 +87,7 @@ class Part:
         raise BadPayload(f"{self.where} is not {what}")
 
 
-def read_object(body: bytes) -> Part:
+def read_object(body: bytes) -> JsonPart:
     """The JSON object in the body; BadPayload for anything else, the NaN and Infinity that Python reads included."""
     try:
         data = json.loads(body, parse_constant=_no_json)
@@ -95,7 +95,7 @@ def read_object(body: bytes) -> Part:
         raise BadPayload("the body is not JSON") from None
     if not isinstance(data, dict):
         raise BadPayload("the body is not a JSON object")
-    return Part(data)
+    return JsonPart(data)
 
 
 def _no_json(constant: str) -> NoReturn:

@@ -8,12 +8,12 @@ from typing import Any, ClassVar, Final
 from agentsmith.simulators.git.bare import BareRepository
 from agentsmith.simulators.github.simulator import GitHubSimulator
 from agentsmith.simulators.github.tickets import GitHubTickets
-from agentsmith.simulators.stage import CodeStage, Proposal
+from agentsmith.simulators.playground import CodePlayground, Proposal
 
 _SECRET: Final = "simulated-webhook-secret"  # noqa: S105 - it opens nothing but the simulator
 
 
-class GitHubStage(CodeStage):
+class GitHubPlayground(CodePlayground):
     """The repository acme/web, in which mona may write and gil may only read."""
 
     title: ClassVar[str] = "GitHub"
@@ -30,7 +30,7 @@ class GitHubStage(CodeStage):
             self.simulator.set_permission(self.project, login, permission)
 
     def tracker(self) -> dict[str, Any]:
-        """See Stage."""
+        """See Playground."""
         return {
             "platform": "github",
             "repository": self.project,
@@ -40,21 +40,21 @@ class GitHubStage(CodeStage):
         }
 
     def send_webhooks(self, url: str) -> None:
-        """See Stage."""
+        """See Playground."""
         self.simulator.register_webhook(self.project, url, secret=_SECRET)
 
     @property
     def clone_url(self) -> str:
-        """See CodeStage."""
+        """See CodePlayground."""
         return f"{self.simulator.url}/{self.project}.git"
 
     @property
     def code(self) -> BareRepository:
-        """See CodeStage."""
+        """See CodePlayground."""
         return self.simulator.hub.code.of(self.simulator.repository(self.project))
 
     def proposals(self) -> list[Proposal]:
-        """See CodeStage."""
+        """See CodePlayground."""
         return [
             Proposal(
                 number=pull["number"],
@@ -70,7 +70,7 @@ class GitHubStage(CodeStage):
         ]
 
     def examples(self, receiver: str) -> dict[str, str]:
-        """See Stage."""
+        """See Playground."""
         issues = f"{self.simulator.api_url}/repos/{self.project}/issues"
         return {
             "list the issues as agentsmith sees them": f"curl -s -H 'Authorization: Bearer {self.token}' {issues}",

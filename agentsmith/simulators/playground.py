@@ -17,7 +17,7 @@ from agentsmith.simulators.tickets import ProjectTickets
 _TITLES: Final = ("Say hello", "Update the changelog", "Sort the imports")
 
 
-class Stage(ABC):
+class Playground(ABC):
     """One platform, ready to play. Addresses are right only while the simulator is served."""
 
     title: ClassVar[str]
@@ -77,7 +77,7 @@ class Proposal:
     draft: bool
 
 
-class CodeStage(Stage):
+class CodePlayground(Playground):
     """A platform that has the code beside the tickets."""
 
     files: ClassVar[Mapping[str, str]] = {"README.md": "# Web\n\nA small project to play with.\n"}

@@ -20,7 +20,7 @@ EMPTY: Final = "…"
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
+class CommentFormat:
     """How our comment looks for one label prefix; comments made under a former prefix are recognised too."""
 
     labels: LabelSet

@@ -16,10 +16,10 @@ from typing import Any, Final, Literal, Self
 from agentsmith.domain.errors import BadAnswer, ConfigError, TicketNotFound
 from agentsmith.domain.ticket import Ticket
 from agentsmith.domain.tracker import Blocker
-from agentsmith.trackers.local.book import Book, Comment, fold
-from agentsmith.trackers.local.change import Change, Hand, open_ticket
+from agentsmith.trackers.local.change import Change, Writer, open_ticket
 from agentsmith.trackers.local.checks import clean_actor, clean_body, clean_comment, clean_label, clean_title
 from agentsmith.trackers.local.database import Database
+from agentsmith.trackers.local.rows import Comment, Rows, fold
 
 _PAGE: Final = 500
 
@@ -34,7 +34,7 @@ _STATES: Final[dict[State, tuple[str, str]]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Dossier:
+class TicketDetails:
     """A ticket with all that is attached to it."""
 
     ticket: Ticket
@@ -42,12 +42,12 @@ class Dossier:
     blockers: tuple[Blocker, ...]
 
 
-class Desk:
+class LocalTickets:
     """People's access to the tickets of one project. Keys may also be canonical ids or URLs."""
 
     def __init__(self, *, path: Path, project: str, name: str = "local") -> None:
         self._database = Database(path)
-        self._book = Book(tracker=name, project=project)
+        self._rows = Rows(tracker=name, project=project)
 
     async def __aenter__(self) -> Self:
         return self
@@ -61,10 +61,10 @@ class Desk:
 
     async def new(self, *, title: str, body: str = "", labels: Iterable[str] = (), actor: str) -> Ticket:
         """Open a ticket; its labels count as set by `actor`."""
-        by, title, body = Hand(clean_actor(actor)), clean_title(title), clean_body(body)
+        by, title, body = Writer(clean_actor(actor)), clean_title(title), clean_body(body)
         names = [clean_label(label) for label in labels]
         return await self._database.write(
-            partial(open_ticket, book=self._book, title=title, body=body, labels=names, by=by)
+            partial(open_ticket, rows=self._rows, title=title, body=body, labels=names, by=by)
         )
 
     async def tickets(self, *, labels: Iterable[str] = (), state: State = "open") -> list[Ticket]:
@@ -74,20 +74,20 @@ class Desk:
         def work(con: sqlite3.Connection) -> list[Ticket]:
             found: list[Ticket] = []
             after, first = 0, next(iter(wanted), None)
-            while page := self._book.page(con, first, states=_STATES[state], after=after, limit=_PAGE):
+            while page := self._rows.page(con, first, states=_STATES[state], after=after, limit=_PAGE):
                 after = page[-1][0]
                 found += [ticket for _, ticket in page if not isinstance(ticket, BadAnswer)]
             return [t for t in found if set(wanted) <= {fold(name) for name in t.labels}]
 
         return await self._database.read(work)
 
-    async def show(self, key: str) -> Dossier:
+    async def show(self, key: str) -> TicketDetails:
         """The ticket with its comments and what it waits for."""
         key = self._key(key)
 
-        def work(con: sqlite3.Connection) -> Dossier:
-            ticket = self._book.read(con, key)
-            return Dossier(ticket, tuple(self._book.comments(con, key)), self._book.blockers(con, key))
+        def work(con: sqlite3.Connection) -> TicketDetails:
+            ticket = self._rows.read(con, key)
+            return TicketDetails(ticket, tuple(self._rows.comments(con, key)), self._rows.blockers(con, key))
 
         return await self._database.read(work)
 
@@ -143,7 +143,7 @@ class Desk:
             raise ConfigError(f"ticket {other} cannot wait for itself; name another one")
 
         def edit(con: sqlite3.Connection, ticket: Ticket) -> list[Effect]:
-            blocker = self._book.row(con, other)
+            blocker = self._rows.row(con, other)
             linked = self._linked(con, ticket, other)
             return [] if linked else [partial(Change.block, blocker=blocker, key=other)]
 
@@ -154,14 +154,14 @@ class Desk:
         other = self._key(blocked_by)
 
         def edit(con: sqlite3.Connection, ticket: Ticket) -> list[Effect]:
-            blocker = self._book.row(con, other)
+            blocker = self._rows.row(con, other)
             linked = self._linked(con, ticket, other)
             return [partial(Change.unblock, blocker=blocker, key=other)] if linked else []
 
         return await self._change(key, actor, edit)
 
     def _linked(self, con: sqlite3.Connection, ticket: Ticket, other: str) -> bool:
-        return self._book.ticket_id(other) in {found.id for found in self._book.blockers(con, ticket.key)}
+        return self._rows.ticket_id(other) in {found.id for found in self._rows.blockers(con, ticket.key)}
 
     async def _set_open(self, key: str, value: bool, actor: str) -> Ticket:
         def edit(_: sqlite3.Connection, ticket: Ticket) -> list[Effect]:
@@ -171,22 +171,22 @@ class Desk:
 
     async def _change(self, key: str, actor: str, edit: Edit) -> Ticket:
         """Do what `edit` finds to do on the ticket as it stands; with nothing to do, nothing is written."""
-        by, key = Hand(clean_actor(actor)), self._key(key)
+        by, key = Writer(clean_actor(actor)), self._key(key)
 
         def work(con: sqlite3.Connection) -> Ticket:
-            ticket = self._book.read(con, key)
+            ticket = self._rows.read(con, key)
             if effects := edit(con, ticket):
-                change = Change(con, self._book, ticket, by)
+                change = Change(con, self._rows, ticket, by)
                 for effect in effects:
                     effect(change)
-            return self._book.read(con, key)
+            return self._rows.read(con, key)
 
         return await self._database.write(work)
 
     def _key(self, text: str) -> str:
-        key = self._book.identify(text.strip())
+        key = self._rows.identify(text.strip())
         if key is None:
-            raise TicketNotFound(f"{text[:40]!r} names no ticket in {self._book.identity}; keys are numbers: 3")
+            raise TicketNotFound(f"{text[:40]!r} names no ticket in {self._rows.identity}; keys are numbers: 3")
         return key
 
 

@@ -9,12 +9,12 @@ from urllib.parse import quote
 from agentsmith.simulators.git.bare import BareRepository
 from agentsmith.simulators.gitlab.simulator import GitLabSimulator
 from agentsmith.simulators.gitlab.tickets import GitLabTickets
-from agentsmith.simulators.stage import CodeStage, Proposal
+from agentsmith.simulators.playground import CodePlayground, Proposal
 
 _SECRET: Final = "simulated-webhook-secret"  # noqa: S105 - it opens nothing but the simulator
 
 
-class GitLabStage(CodeStage):
+class GitLabPlayground(CodePlayground):
     """The project acme/web, of which mona is a developer and gil a guest."""
 
     title: ClassVar[str] = "GitLab"
@@ -31,7 +31,7 @@ class GitLabStage(CodeStage):
             self.simulator.set_access(self.project, username, level)
 
     def tracker(self) -> dict[str, Any]:
-        """See Stage."""
+        """See Playground."""
         return {
             "platform": "gitlab",
             "project": self.project,
@@ -41,21 +41,21 @@ class GitLabStage(CodeStage):
         }
 
     def send_webhooks(self, url: str) -> None:
-        """See Stage."""
+        """See Playground."""
         self.simulator.register_webhook(self.project, url, token=_SECRET)
 
     @property
     def clone_url(self) -> str:
-        """See CodeStage."""
+        """See CodePlayground."""
         return f"{self.simulator.url}/{self.project}.git"
 
     @property
     def code(self) -> BareRepository:
-        """See CodeStage."""
+        """See CodePlayground."""
         return self.simulator.hub.code.of(self.simulator.project(self.project))
 
     def proposals(self) -> list[Proposal]:
-        """See CodeStage."""
+        """See CodePlayground."""
         return [
             Proposal(
                 number=pull["number"],
@@ -71,7 +71,7 @@ class GitLabStage(CodeStage):
         ]
 
     def examples(self, receiver: str) -> dict[str, str]:
-        """See Stage."""
+        """See Playground."""
         issues = f"{self.simulator.api_url}/projects/{quote(self.project, safe='')}/issues"
         return {
             "list the issues as agentsmith sees them": f"curl -s -H 'PRIVATE-TOKEN: {self.token}' {issues}",

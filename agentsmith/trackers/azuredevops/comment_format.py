@@ -30,7 +30,7 @@ _MARKUP: Final = re.compile(r"</?(?:div|p|span|code|pre)\b[^<>]*>", re.I)
 
 
 @dataclass(frozen=True, slots=True)
-class Saying:
+class CommentInMove:
     """Our comment, ready to be sent together with a move; there it is HTML always."""
 
     text: str
@@ -39,7 +39,7 @@ class Saying:
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
+class CommentFormat:
     """How our comment looks for one label prefix; comments made under a former prefix are recognised too."""
 
     labels: LabelSet
@@ -76,11 +76,11 @@ class Form:
         whole = html.escape(text, quote=False)
         return whole if self.format == "markdown" else whole.replace("\n", "<br>")
 
-    def saying(self, said: Words) -> Saying:
+    def for_move(self, said: Words) -> CommentInMove:
         """The comment as a move can carry it."""
-        form = Form(self.labels, "html")
+        form = CommentFormat(self.labels, "html")
         fitted = form.fit(said.text, said.memo)
-        return Saying(fitted, said.memo, form.write(fitted, said.memo))
+        return CommentInMove(fitted, said.memo, form.write(fitted, said.memo))
 
     def read(self, body: str) -> tuple[str, Memo | None] | None:
         """Text and memo of a comment in our form; None for any other. A memo that we cannot read is None."""

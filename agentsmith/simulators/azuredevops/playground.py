@@ -8,13 +8,13 @@ from typing import Any, ClassVar, Final
 from agentsmith.simulators.azuredevops.simulator import AzureDevOpsSimulator
 from agentsmith.simulators.azuredevops.tickets import AzureDevOpsTickets
 from agentsmith.simulators.git.bare import BareRepository
-from agentsmith.simulators.stage import CodeStage, Proposal
+from agentsmith.simulators.playground import CodePlayground, Proposal
 
 _SECRET: Final = "simulated-webhook-secret"  # noqa: S105 - it opens nothing but the simulator
 _EVENTS: Final = ("workitem.created", "workitem.updated", "workitem.commented")
 
 
-class AzureDevOpsStage(CodeStage):
+class AzureDevOpsPlayground(CodePlayground):
     """The project Web of the organization acme: mona is in its team, gil is not."""
 
     title: ClassVar[str] = "Azure DevOps"
@@ -32,7 +32,7 @@ class AzureDevOpsStage(CodeStage):
                 self.simulator.add_member(self.project, user)
 
     def tracker(self) -> dict[str, Any]:
-        """See Stage."""
+        """See Playground."""
         return {
             "platform": "azure-devops",
             "organization": self.simulator.organization,
@@ -43,22 +43,22 @@ class AzureDevOpsStage(CodeStage):
         }
 
     def send_webhooks(self, url: str) -> None:
-        """See Stage."""
+        """See Playground."""
         for event in _EVENTS:
             self.simulator.subscribe(self.project, url, event=event, username="agentsmith", password=_SECRET)
 
     @property
     def clone_url(self) -> str:
-        """See CodeStage."""
+        """See CodePlayground."""
         return f"{self.simulator.api_url}/{self.simulator.organization}/{self.project}/_git/{self.project}"
 
     @property
     def code(self) -> BareRepository:
-        """See CodeStage."""
+        """See CodePlayground."""
         return self.simulator.hub.code.of(self.simulator.repository(self.project))
 
     def proposals(self) -> list[Proposal]:
-        """See CodeStage."""
+        """See CodePlayground."""
         return [
             Proposal(
                 number=pull["number"],
@@ -74,7 +74,7 @@ class AzureDevOpsStage(CodeStage):
         ]
 
     def examples(self, receiver: str) -> dict[str, str]:
-        """See Stage."""
+        """See Playground."""
         item = f"{self.simulator.api_url}/{self.simulator.organization}/{self.project}/_apis/wit/workitems/1"
         return {
             "read work item 1 as agentsmith sees it": f"curl -s -u :{self.token} '{item}?api-version=7.1'",

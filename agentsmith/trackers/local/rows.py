@@ -47,7 +47,7 @@ class Comment:
 
 
 @dataclass(frozen=True, slots=True)
-class Book:
+class Rows:
     """The tickets of one project. `tracker` is the name that the configuration gives to it."""
 
     tracker: str

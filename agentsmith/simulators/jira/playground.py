@@ -7,12 +7,12 @@ from typing import Any, ClassVar, Final
 
 from agentsmith.simulators.jira.simulator import JiraSimulator
 from agentsmith.simulators.jira.tickets import JiraTickets
-from agentsmith.simulators.stage import Stage
+from agentsmith.simulators.playground import Playground
 
 _SECRET: Final = "simulated-webhook-secret"  # noqa: S105 - it opens nothing but the simulator
 
 
-class JiraStage(Stage):
+class JiraPlayground(Playground):
     """The Cloud project WEB, in which mona may write and gil may only read."""
 
     title: ClassVar[str] = "Jira"
@@ -29,7 +29,7 @@ class JiraStage(Stage):
             self.simulator.set_role(self.project, user, role)
 
     def tracker(self) -> dict[str, Any]:
-        """See Stage."""
+        """See Playground."""
         return {
             "platform": "jira",
             "project": self.project,
@@ -40,11 +40,11 @@ class JiraStage(Stage):
         }
 
     def send_webhooks(self, url: str) -> None:
-        """See Stage."""
+        """See Playground."""
         self.simulator.register_webhook(url, secret=_SECRET)
 
     def examples(self, receiver: str) -> dict[str, str]:
-        """See Stage."""
+        """See Playground."""
         issue = f"{self.simulator.api_url}/rest/api/3/issue/{self.project}-1"
         return {
             "read the first issue as agentsmith sees it": f"curl -s -u {self._email}:{self.token} {issue}",
