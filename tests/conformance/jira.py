@@ -19,8 +19,8 @@ from agentsmith.trackers.jira.comment_format import COMMENT_LIMIT
 from tests.conformance.harness import Capabilities, Fault
 from tests.conformance.simulated import PEOPLE, SimulatedPlatform
 from tests.support.contracts import ContractJudge
-from tests.support.jira_bench import jira_settings
 from tests.support.jira_judge import JiraJudge
+from tests.support.simulated_jira import jira_settings
 
 PROJECT: Final = "WEB"
 TOKEN: Final = "ATATT3xCONFORMANCEsecretsecret"

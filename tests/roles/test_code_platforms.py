@@ -18,7 +18,7 @@ from agentsmith.simulators.gitlab.playground import GitLabPlayground
 from agentsmith.simulators.playground import CodePlayground
 from agentsmith.simulators.playgrounds import PLAYGROUNDS
 from agentsmith.store import Store
-from tests.support.stage_world import StageWorld, stage_world
+from tests.support.roles_on_simulator import RolesOnSimulator, roles_on_simulator
 
 TITLE: Final = "The parser crashes on $(emoji) 🧵"
 SECTIONS: Final[dict[str, Any]] = {
@@ -36,7 +36,7 @@ LINKS: Final = {
 }
 """How a pull request names its ticket, so that the platform links the two."""
 
-Play = Callable[[str], AbstractAsyncContextManager[tuple[StageWorld, CodePlayground]]]
+Play = Callable[[str], AbstractAsyncContextManager[tuple[RolesOnSimulator, CodePlayground]]]
 
 
 @pytest.fixture
@@ -44,9 +44,9 @@ def play(tmp_path: Path, store: Store, redis_url: str) -> Play:
     """The tickets of a platform, and where the code is that they are about."""
 
     @contextlib.asynccontextmanager
-    async def opened(platform: str) -> AsyncIterator[tuple[StageWorld, CodePlayground]]:
+    async def opened(platform: str) -> AsyncIterator[tuple[RolesOnSimulator, CodePlayground]]:
         if platform != "jira":
-            async with stage_world(platform, tmp_path, store, redis_url, sections=SECTIONS) as world:
+            async with roles_on_simulator(platform, tmp_path, store, redis_url, sections=SECTIONS) as world:
                 assert isinstance(world.stage, CodePlayground)
                 yield world, world.stage
             return
@@ -54,7 +54,9 @@ def play(tmp_path: Path, store: Store, redis_url: str) -> Play:
         async with serve(host.simulator):
             told = {name: value for name, value in host.tracker().items() if name != "webhook_secret"}
             sections = {**SECTIONS, "repositories": {"website": told}}
-            async with stage_world(platform, tmp_path, store, redis_url, sections=sections, code="website") as world:
+            async with roles_on_simulator(
+                platform, tmp_path, store, redis_url, sections=sections, code="website"
+            ) as world:
                 yield world, host
         host.simulator.assert_understood()
 

@@ -17,7 +17,7 @@ from agentsmith.domain.tracker import DefinesLabels
 from agentsmith.simulators import Fault
 from agentsmith.simulators.playgrounds import PLAYGROUNDS
 from agentsmith.store import Store
-from tests.support.stage_world import TRIGGERS, StageWorld, stage_world
+from tests.support.roles_on_simulator import TRIGGERS, RolesOnSimulator, roles_on_simulator
 
 BUDGET = {"github": 9, "gitlab": 8, "azure-devops": 6, "jira": 8}
 """Requests that count against a quota, from the label to done, comment included; look-ups of people apart."""
@@ -33,12 +33,12 @@ def platform(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-async def world(platform: str, tmp_path: Path, store: Store, redis_url: str) -> AsyncIterator[StageWorld]:
-    async with stage_world(platform, tmp_path, store, redis_url) as world:
+async def world(platform: str, tmp_path: Path, store: Store, redis_url: str) -> AsyncIterator[RolesOnSimulator]:
+    async with roles_on_simulator(platform, tmp_path, store, redis_url) as world:
         yield world
 
 
-async def test_from_label_to_done_costs_no_more_than_the_budget(world: StageWorld, platform: str) -> None:
+async def test_from_label_to_done_costs_no_more_than_the_budget(world: RolesOnSimulator, platform: str) -> None:
     """The first ticket teaches the process what does not change; this is what every further one costs."""
     if isinstance(world.tracker, DefinesLabels):
         await world.tracker.ensure_labels()
@@ -60,14 +60,14 @@ async def test_from_label_to_done_costs_no_more_than_the_budget(world: StageWorl
         assert 0 < spent["actor"] <= LOOK_UPS[platform]
 
 
-async def test_the_first_ticket_of_a_process_costs_little_more(world: StageWorld, platform: str) -> None:
+async def test_the_first_ticket_of_a_process_costs_little_more(world: RolesOnSimulator, platform: str) -> None:
     key = world.stage.tickets.open("Fix it", [TRIGGER])
     await world.carry_through(key)
     spent = await world.spent()
     assert BUDGET[platform] <= spent["claim"] + spent["run"] <= BUDGET[platform] + 2
 
 
-async def test_our_one_comment_tells_the_end(world: StageWorld) -> None:
+async def test_our_one_comment_tells_the_end(world: RolesOnSimulator) -> None:
     key = world.stage.tickets.open("Fix it", [TRIGGER])
     assert isinstance(await world.claim(key), Claimed)
     (comment,) = world.stage.tickets.texts(key)
@@ -78,7 +78,7 @@ async def test_our_one_comment_tells_the_end(world: StageWorld) -> None:
 
 
 async def test_an_idle_poll_costs_one_request_at_most_however_many_triggers_there_are(
-    world: StageWorld, platform: str
+    world: RolesOnSimulator, platform: str
 ) -> None:
     for label in TRIGGERS:
         for _ in range(3):
@@ -93,7 +93,7 @@ async def test_an_idle_poll_costs_one_request_at_most_however_many_triggers_ther
         assert len(world.stage.simulator.counted_requests()) == IDLE_POLL[platform]
 
 
-async def test_a_poll_sees_what_changed_on_any_trigger(world: StageWorld) -> None:
+async def test_a_poll_sees_what_changed_on_any_trigger(world: RolesOnSimulator) -> None:
     first, second = (world.stage.tickets.open("Fix it", [label, "agent-smith:done"]) for label in TRIGGERS)
     assert (await world.poller.poll(world.tracker)).found == 2
     third = world.stage.tickets.open("Fix it", [TRIGGERS[0]])
@@ -103,7 +103,7 @@ async def test_a_poll_sees_what_changed_on_any_trigger(world: StageWorld) -> Non
     assert polled.signalled == 1
 
 
-async def test_labels_get_their_colours_once_where_labels_are_things(world: StageWorld) -> None:
+async def test_labels_get_their_colours_once_where_labels_are_things(world: RolesOnSimulator) -> None:
     made: list[str] = []
     for _ in range(2):
         await world.poller._prepare(world.tracker)
@@ -112,7 +112,7 @@ async def test_labels_get_their_colours_once_where_labels_are_things(world: Stag
 
 
 @pytest.mark.parametrize("nth", range(6))
-async def test_an_answer_lost_after_the_write_loses_nothing(world: StageWorld, nth: int) -> None:
+async def test_an_answer_lost_after_the_write_loses_nothing(world: RolesOnSimulator, nth: int) -> None:
     """Whichever of the ticket's writes it is whose answer is lost."""
     if isinstance(world.tracker, DefinesLabels):
         await world.tracker.ensure_labels()
@@ -126,7 +126,7 @@ async def test_an_answer_lost_after_the_write_loses_nothing(world: StageWorld, n
     assert len(world.stage.tickets.texts(key)) == 1
 
 
-async def test_whoever_may_not_write_starts_nothing(world: StageWorld) -> None:
+async def test_whoever_may_not_write_starts_nothing(world: RolesOnSimulator) -> None:
     """P7, by each platform's own idea of who may what."""
     key = world.stage.tickets.open("Fix it", ["bug"])
     reader = list(world.stage.people)[-1]

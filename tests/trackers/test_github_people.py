@@ -9,11 +9,11 @@ import pytest
 from agentsmith.domain.errors import TicketNotFound, TrackerUnavailable
 from agentsmith.domain.ticket import Actor
 from agentsmith.domain.tracker import Access
-from tests.support.github_bench import (
+from tests.support.simulated_github import (
     REPOSITORY,
     TRIGGER,
-    Bench,
-    bench,
+    SimulatedGitHub,
+    simulated_github,
 )
 
 BUSY = "agent-smith:in-progress"
@@ -22,15 +22,15 @@ WRITE = "POST|DELETE|PATCH"
 
 
 @pytest.fixture
-async def github() -> AsyncIterator[Bench]:
-    async with bench() as started:
+async def github() -> AsyncIterator[SimulatedGitHub]:
+    async with simulated_github() as started:
         yield started
 
 
 ISSUE = "/repos/acme/web/issues/1"
 
 
-async def test_who_labelled_is_read_from_the_end_of_the_history(github: Bench) -> None:
+async def test_who_labelled_is_read_from_the_end_of_the_history(github: SimulatedGitHub) -> None:
     tracker = github.tracker(page_size=3)
     github.issue("bug")
     for n in range(9):
@@ -59,7 +59,7 @@ async def test_who_labelled_is_read_from_the_end_of_the_history(github: Bench) -
         ("none", Access.NONE),
     ],
 )
-async def test_roles(github: Bench, role: str, access: Access) -> None:
+async def test_roles(github: SimulatedGitHub, role: str, access: Access) -> None:
     github.simulator.set_permission(REPOSITORY, "hubot", role)
     github.issue()
     github.simulator.add_label(REPOSITORY, 1, TRIGGER, "hubot")
@@ -71,7 +71,7 @@ async def test_roles(github: Bench, role: str, access: Access) -> None:
     assert await tracker.access_of(renamed) is Access.NONE
 
 
-async def test_programs_have_no_role(github: Bench) -> None:
+async def test_programs_have_no_role(github: SimulatedGitHub) -> None:
     github.issue()
     github.simulator.add_label(REPOSITORY, 1, TRIGGER, "dependabot[bot]")
     tracker = github.tracker()
@@ -80,7 +80,7 @@ async def test_programs_have_no_role(github: Bench) -> None:
     assert (by.actor.bot, by.access) == (True, Access.NONE)
 
 
-async def test_blockers(github: Bench) -> None:
+async def test_blockers(github: SimulatedGitHub) -> None:
     github.simulator.add_repository("acme/api")
     github.simulator.open_issue("acme/api")
     for _ in range(5):
@@ -101,7 +101,7 @@ async def test_blockers(github: Bench) -> None:
 
 @pytest.mark.parametrize(("version", "known"), [("3.14.2", True), ("3.18.0", True), ("3.19.0", False), (None, False)])
 async def test_only_a_server_that_says_it_is_too_old_has_no_links(
-    github: Bench, version: str | None, known: bool
+    github: SimulatedGitHub, version: str | None, known: bool
 ) -> None:
     """Elsewhere a 404 is a ticket that is not there, never an empty list."""
     tracker = github.tracker()
@@ -115,7 +115,7 @@ async def test_only_a_server_that_says_it_is_too_old_has_no_links(
             await tracker.blockers(ticket)
 
 
-async def test_an_account_that_was_deleted_labelled_nobody_knows_what(github: Bench) -> None:
+async def test_an_account_that_was_deleted_labelled_nobody_knows_what(github: SimulatedGitHub) -> None:
     tracker = github.tracker()
     ticket = await tracker.get(github.issue(TRIGGER))
     at = "2026-01-01T00:00:00Z"
@@ -125,7 +125,9 @@ async def test_an_account_that_was_deleted_labelled_nobody_knows_what(github: Be
     assert await tracker.labelled_by(ticket, TRIGGER) is None
 
 
-async def test_without_graphql_the_list_of_events_tells_of_labels_and_nothing_of_the_text(github: Bench) -> None:
+async def test_without_graphql_the_list_of_events_tells_of_labels_and_nothing_of_the_text(
+    github: SimulatedGitHub,
+) -> None:
     """An old Enterprise Server, or a token that may not: then nobody is known to have left the text alone."""
     tracker = github.tracker(page_size=3)
     github.issue("bug")
@@ -143,7 +145,7 @@ async def test_without_graphql_the_list_of_events_tells_of_labels_and_nothing_of
     assert (await tracker.history(await tracker.get("1"), "never")).deeds == ()
 
 
-async def test_a_graphql_that_is_out_of_order_is_an_outage_and_not_an_answer(github: Bench) -> None:
+async def test_a_graphql_that_is_out_of_order_is_an_outage_and_not_an_answer(github: SimulatedGitHub) -> None:
     tracker = github.tracker()
     ticket = await tracker.get(github.issue(TRIGGER))
     errors = {"errors": [{"type": "INTERNAL", "message": "Something went wrong while executing your query."}]}
@@ -152,7 +154,7 @@ async def test_a_graphql_that_is_out_of_order_is_an_outage_and_not_an_answer(git
         await tracker.history(ticket, TRIGGER)
 
 
-async def test_a_role_that_an_organisation_made_up_counts_by_what_it_includes(github: Bench) -> None:
+async def test_a_role_that_an_organisation_made_up_counts_by_what_it_includes(github: SimulatedGitHub) -> None:
     tracker = github.tracker()
     answer = {"permission": "write", "role_name": "release manager", "user": {"id": 5, "login": "mona", "type": "User"}}
     github.fail("status", status=200, body=answer, path="permission", times=None)
@@ -160,7 +162,7 @@ async def test_a_role_that_an_organisation_made_up_counts_by_what_it_includes(gi
     assert await tracker.access_of(Actor(id="6", name="mona")) is Access.NONE
 
 
-async def test_P7_without_graphql_who_labelled_last_is_told_at_every_length(github: Bench) -> None:
+async def test_P7_without_graphql_who_labelled_last_is_told_at_every_length(github: SimulatedGitHub) -> None:
     """The list of events is never answered from what was kept: its Link header may be old."""
     tracker, people = github.tracker(page_size=3), ("mona", "hubot")
     ticket = await tracker.get(github.issue(TRIGGER))
@@ -177,7 +179,7 @@ async def test_P7_without_graphql_who_labelled_last_is_told_at_every_length(gith
 
 @pytest.mark.parametrize("counted", [True, False])
 async def test_P7_without_graphql_the_oldest_page_is_never_taken_for_the_newest(
-    github: Bench, monkeypatch: pytest.MonkeyPatch, counted: bool
+    github: SimulatedGitHub, monkeypatch: pytest.MonkeyPatch, counted: bool
 ) -> None:
     """There may be more pages than are looked at, and GitHub need not say which one is the last."""
     monkeypatch.setattr("agentsmith.trackers.github.history._MOST_PAGES", 3)

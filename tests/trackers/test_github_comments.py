@@ -9,15 +9,15 @@ import pytest
 from agentsmith.boottime import boottime
 from agentsmith.domain.errors import Refused, TrackerUnavailable
 from agentsmith.trackers.http import OutcomeUnknown
-from tests.support.github_bench import (
+from tests.support.simulated_github import (
     CLAIM,
     MEMO,
     REPOSITORY,
     TRIGGER,
-    Bench,
+    SimulatedGitHub,
     applied,
-    bench,
     edge,
+    simulated_github,
 )
 
 BUSY = "agent-smith:in-progress"
@@ -26,13 +26,13 @@ WRITE = "POST|DELETE|PATCH"
 
 
 @pytest.fixture
-async def github() -> AsyncIterator[Bench]:
-    async with bench() as started:
+async def github() -> AsyncIterator[SimulatedGitHub]:
+    async with simulated_github() as started:
         yield started
 
 
 @pytest.mark.parametrize("kind", ["applied_then_lost", "reset_mid_body"])
-async def test_a_comment_whose_answer_was_lost_is_found_not_sent_again(github: Bench, kind: str) -> None:
+async def test_a_comment_whose_answer_was_lost_is_found_not_sent_again(github: SimulatedGitHub, kind: str) -> None:
     tracker = github.tracker()
     github.issue(TRIGGER)
     ticket = applied(await tracker.move(await tracker.get("1"), edge(*CLAIM))).ticket
@@ -42,7 +42,7 @@ async def test_a_comment_whose_answer_was_lost_is_found_not_sent_again(github: B
     assert len(github.simulator.comments(REPOSITORY, 1)) == 1
 
 
-async def test_a_comment_that_nobody_knows_about_is_looked_for_next_time(github: Bench) -> None:
+async def test_a_comment_that_nobody_knows_about_is_looked_for_next_time(github: SimulatedGitHub) -> None:
     tracker = github.tracker()
     github.issue(TRIGGER)
     ticket = applied(await tracker.move(await tracker.get("1"), edge(*CLAIM))).ticket
@@ -55,7 +55,7 @@ async def test_a_comment_that_nobody_knows_about_is_looked_for_next_time(github:
     assert [c["body"].split("\n")[1] for c in github.simulator.comments(REPOSITORY, 1)] == ["running"]
 
 
-async def test_a_comment_that_was_refused_half_way_stays_unwritten(github: Bench) -> None:
+async def test_a_comment_that_was_refused_half_way_stays_unwritten(github: SimulatedGitHub) -> None:
     tracker = github.tracker()
     github.issue(TRIGGER)
     ticket = applied(await tracker.move(await tracker.get("1"), edge(*CLAIM))).ticket
@@ -65,7 +65,7 @@ async def test_a_comment_that_was_refused_half_way_stays_unwritten(github: Bench
     assert github.simulator.comments(REPOSITORY, 1) == []
 
 
-async def test_a_locked_issue_says_so(github: Bench) -> None:
+async def test_a_locked_issue_says_so(github: SimulatedGitHub) -> None:
     github.simulator.set_permission(REPOSITORY, "smith-bot", "triage")
     tracker = github.tracker()
     github.issue(TRIGGER)
@@ -75,7 +75,7 @@ async def test_a_locked_issue_says_so(github: Bench) -> None:
         await tracker.write_sticky(ticket, "queued", MEMO, known=None, deadline=boottime() + 20)
 
 
-async def test_only_the_reference_is_enough_to_edit(github: Bench) -> None:
+async def test_only_the_reference_is_enough_to_edit(github: SimulatedGitHub) -> None:
     """What the store keeps of a comment is its reference; another replica edits with it, once it knows itself."""
     one, two = github.tracker(), github.tracker()
     github.issue(TRIGGER)
@@ -91,7 +91,7 @@ async def test_only_the_reference_is_enough_to_edit(github: Bench) -> None:
 
 
 @pytest.mark.parametrize("forged", ["{id}", "{id}.999", "nonsense", "99999999", "1" * 40])
-async def test_a_reference_to_somebody_elses_comment_is_not_followed(github: Bench, forged: str) -> None:
+async def test_a_reference_to_somebody_elses_comment_is_not_followed(github: SimulatedGitHub, forged: str) -> None:
     tracker = github.tracker()
     github.issue(TRIGGER)
     theirs = github.simulator.comment(REPOSITORY, 1, "mine!")
@@ -106,7 +106,7 @@ async def test_a_reference_to_somebody_elses_comment_is_not_followed(github: Ben
     assert bodies[1].endswith("\ny")
 
 
-async def test_a_deleted_comment_is_made_again(github: Bench) -> None:
+async def test_a_deleted_comment_is_made_again(github: SimulatedGitHub) -> None:
     tracker = github.tracker()
     github.issue(TRIGGER)
     ticket = await tracker.get("1")
@@ -117,7 +117,7 @@ async def test_a_deleted_comment_is_made_again(github: Bench) -> None:
     assert [c["body"].split("\n")[1] for c in github.simulator.comments(REPOSITORY, 1)] == ["two"]
 
 
-async def test_the_newest_runs_comment_counts_where_two_are_ours(github: Bench) -> None:
+async def test_the_newest_runs_comment_counts_where_two_are_ours(github: SimulatedGitHub) -> None:
     tracker = github.tracker()
     github.issue(TRIGGER)
     for fence, text in ((3, "old"), (9, "new"), (5, "middle")):

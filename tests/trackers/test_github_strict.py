@@ -12,17 +12,17 @@ from agentsmith.domain.lifecycle import Status
 from agentsmith.domain.tracker import AlreadySo, Applied, Forbidden, Limited, LostRace, Unknown
 from agentsmith.simulators.clock import Clock
 from agentsmith.trackers.github.claims import LIFETIME
-from tests.support.github_bench import (
+from tests.support.simulated_github import (
     CLAIM,
     FAIL,
     FINISH,
     REPOSITORY,
     START,
     TRIGGER,
-    Bench,
+    SimulatedGitHub,
     applied,
-    bench,
     edge,
+    simulated_github,
 )
 from tests.support.wait import wait_until
 
@@ -31,20 +31,20 @@ REF = "refs/agent-smith/claims/issue-1"
 
 
 @pytest.fixture
-async def github() -> AsyncIterator[Bench]:
-    async with bench(clock=Clock()) as started:
+async def github() -> AsyncIterator[SimulatedGitHub]:
+    async with simulated_github(clock=Clock()) as started:
         started.issue(TRIGGER)
         started.issue(TRIGGER)
         yield started
 
 
-def refs(github: Bench) -> set[str]:
+def refs(github: SimulatedGitHub) -> set[str]:
     """The claims that stand."""
     repository = github.simulator.repository(REPOSITORY)
     return {name for name in repository.refs if "claims" in name and repository.ref(name)}
 
 
-async def test_a_claim_makes_a_ref_that_says_whose_it_is(github: Bench) -> None:
+async def test_a_claim_makes_a_ref_that_says_whose_it_is(github: SimulatedGitHub) -> None:
     tracker = github.tracker(strict=True)
     ticket = await tracker.get("1")
     github.recorded()
@@ -69,7 +69,9 @@ async def test_a_claim_makes_a_ref_that_says_whose_it_is(github: Bench) -> None:
 
 
 @pytest.mark.parametrize("end", [FINISH, FAIL, (Status.IN_PROGRESS, Status.WAITING), (Status.IN_PROGRESS, None)])
-async def test_the_ref_goes_when_the_ticket_is_let_go(github: Bench, end: tuple[Status, Status | None]) -> None:
+async def test_the_ref_goes_when_the_ticket_is_let_go(
+    github: SimulatedGitHub, end: tuple[Status, Status | None]
+) -> None:
     tracker = github.tracker(strict=True)
     ticket = applied(await tracker.move(await tracker.get("1"), edge(*CLAIM))).ticket
     ticket = applied(await tracker.move(ticket, edge(*START))).ticket
@@ -78,7 +80,7 @@ async def test_the_ref_goes_when_the_ticket_is_let_go(github: Bench, end: tuple[
     assert refs(github) == set()
 
 
-async def test_a_claim_that_somebody_holds_is_lost_and_nothing_is_written(github: Bench) -> None:
+async def test_a_claim_that_somebody_holds_is_lost_and_nothing_is_written(github: SimulatedGitHub) -> None:
     one, two = github.tracker(strict=True), github.tracker(strict=True)
     ticket = await two.get("1")
     github.fail("applied_then_lost", path="issues/1/labels")
@@ -92,7 +94,7 @@ async def test_a_claim_that_somebody_holds_is_lost_and_nothing_is_written(github
     assert isinstance(await two.move(await two.get("2"), edge(*CLAIM, run="two")), Applied)
 
 
-async def test_whoever_made_the_ref_and_did_not_hear_of_it_has_it(github: Bench) -> None:
+async def test_whoever_made_the_ref_and_did_not_hear_of_it_has_it(github: SimulatedGitHub) -> None:
     tracker = github.tracker(strict=True)
     ticket = await tracker.get("1")
     github.fail("applied_then_lost", method="POST", path="git/refs")
@@ -102,7 +104,7 @@ async def test_whoever_made_the_ref_and_did_not_hear_of_it_has_it(github: Bench)
     applied(await tracker.move(ticket, edge(*CLAIM, run="second")))
 
 
-async def test_a_leftover_is_taken_over_once_it_is_old_and_by_one_only(github: Bench) -> None:
+async def test_a_leftover_is_taken_over_once_it_is_old_and_by_one_only(github: SimulatedGitHub) -> None:
     dead, *heirs = [github.tracker(strict=True) for _ in range(3)]
     ticket = await dead.get("1")
     github.fail("refuse", path="issues/1/labels", times=None)
@@ -123,7 +125,7 @@ async def test_a_leftover_is_taken_over_once_it_is_old_and_by_one_only(github: B
     assert refs(github) == set()
 
 
-async def test_a_ref_that_cannot_be_read_yet_counts_as_held(github: Bench) -> None:
+async def test_a_ref_that_cannot_be_read_yet_counts_as_held(github: SimulatedGitHub) -> None:
     one, two = github.tracker(strict=True), github.tracker(strict=True)
     ticket = await two.get("1")
     applied(await one.move(await one.get("1"), edge(*CLAIM, run="one")))
@@ -140,7 +142,7 @@ async def test_a_ref_that_cannot_be_read_yet_counts_as_held(github: Bench) -> No
     ],
 )
 async def test_a_claim_whose_label_was_refused_is_let_go_again(
-    github: Bench, fault: dict[str, Any], outcome: type
+    github: SimulatedGitHub, fault: dict[str, Any], outcome: type
 ) -> None:
     tracker = github.tracker(strict=True)
     ticket = await tracker.get("1")
@@ -150,7 +152,7 @@ async def test_a_claim_whose_label_was_refused_is_let_go_again(
     assert refs(github) == (set() if outcome is Forbidden else {REF})
 
 
-async def test_a_token_that_may_not_write_contents_is_told(github: Bench) -> None:
+async def test_a_token_that_may_not_write_contents_is_told(github: SimulatedGitHub) -> None:
     github.simulator.add_token("narrow-token-1", login="smith-bot", permissions={"issues": "write", "contents": "read"})
     tracker = github.tracker(strict=True, login="narrow-token-1")
     assert isinstance(await tracker.move(await tracker.get("1"), edge(*CLAIM)), Forbidden)
@@ -158,7 +160,7 @@ async def test_a_token_that_may_not_write_contents_is_told(github: Bench) -> Non
 
 
 async def test_an_empty_repository_has_nothing_to_point_a_ref_at() -> None:
-    async with bench() as github:
+    async with simulated_github() as github:
         github.simulator.repository(REPOSITORY).refs.clear()
         github.issue(TRIGGER)
         tracker = github.tracker(strict=True)
@@ -167,7 +169,7 @@ async def test_an_empty_repository_has_nothing_to_point_a_ref_at() -> None:
         assert "strict mode needs a commit" in outcome.reason
 
 
-async def test_a_ref_that_cannot_be_removed_does_not_spoil_the_move(github: Bench) -> None:
+async def test_a_ref_that_cannot_be_removed_does_not_spoil_the_move(github: SimulatedGitHub) -> None:
     tracker = github.tracker(strict=True)
     ticket = applied(await tracker.move(await tracker.get("1"), edge(*CLAIM))).ticket
     github.fail("status", status=500, path="git/", times=None)
@@ -175,7 +177,7 @@ async def test_a_ref_that_cannot_be_removed_does_not_spoil_the_move(github: Benc
     assert refs(github) == {REF}
 
 
-async def test_an_end_that_was_unknown_or_tidied_lets_go_too(github: Bench) -> None:
+async def test_an_end_that_was_unknown_or_tidied_lets_go_too(github: SimulatedGitHub) -> None:
     tracker = github.tracker(strict=True)
     for number in ("1", "2"):
         ticket = applied(await tracker.move(await tracker.get(number), edge(*CLAIM))).ticket
@@ -192,7 +194,7 @@ async def test_an_end_that_was_unknown_or_tidied_lets_go_too(github: Bench) -> N
         assert refs(github) == set()
 
 
-async def test_what_is_pending_already_is_not_let_go(github: Bench) -> None:
+async def test_what_is_pending_already_is_not_let_go(github: SimulatedGitHub) -> None:
     """Somebody may just be claiming it: between the ref and the label a ticket still shows pending."""
     one, two = github.tracker(strict=True), github.tracker(strict=True)
     hold = github.fail("slow", path="issues/1/labels")
@@ -205,7 +207,7 @@ async def test_what_is_pending_already_is_not_let_go(github: Bench) -> None:
 
 
 @pytest.mark.timeout(300)
-async def test_in_strict_mode_one_of_many_wins_without_any_lock(github: Bench) -> None:
+async def test_in_strict_mode_one_of_many_wins_without_any_lock(github: SimulatedGitHub) -> None:
     writers = [github.tracker(strict=True) for _ in range(3)]
     number = github.issue(TRIGGER)
     for turn in range(ROUNDS):

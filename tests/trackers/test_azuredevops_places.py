@@ -24,7 +24,7 @@ from agentsmith.trackers.azuredevops.site import Site
 from agentsmith.trackers.azuredevops.webhook import AzureDevOpsWebhooks
 from agentsmith.trackers.http import Shared
 from agentsmith.trackers.http.connection import connect
-from tests.support.azuredevops_bench import MEMO, MONA, TRIGGER, bench
+from tests.support.simulated_azuredevops import MEMO, MONA, TRIGGER, simulated_azuredevops
 
 SECRET = "a-long-webhook-secret"
 
@@ -216,7 +216,7 @@ def test_whatever_arrives_is_an_event_or_bad(resource: Any) -> None:
 
 
 async def test_an_author_without_an_id_is_known_by_a_unique_name_only() -> None:
-    async with bench() as azure:
+    async with simulated_azuredevops() as azure:
         tracker = azure.tracker()
         names = {MONA.upper(): Access.WRITE, "Mona": Access.NONE, "eve@example.com": Access.READ, "": Access.NONE}
         assert {name: await tracker.access_of(Actor("", name)) for name in names} == names

@@ -27,7 +27,7 @@ MEMO: Final = Memo(run="run-1", fence=7)
 FAST: Final = Pace(first_delay=0.001, longest_delay=0.002)
 
 
-class Bench:
+class SimulatedGitHub:
     """One repository `acme/web`, in which mona and the tracker's account may write."""
 
     def __init__(self, running: Running, simulator: GitHubSimulator, stack: AsyncExitStack) -> None:
@@ -79,14 +79,14 @@ class Bench:
 
 
 @asynccontextmanager
-async def bench(**options: Any) -> AsyncIterator[Bench]:
+async def simulated_github(**options: Any) -> AsyncIterator[SimulatedGitHub]:
     """A running simulator; every request must have been one that it knows."""
     simulator = GitHubSimulator(**{"rate_limit": 1_000_000, **options})
     simulator.add_repository(REPOSITORY)
     simulator.add_token(TOKEN, login="smith-bot", permission="write")
     simulator.set_permission(REPOSITORY, "mona", "write")
     async with serve(simulator) as running, AsyncExitStack() as trackers:
-        yield Bench(running, simulator, trackers)
+        yield SimulatedGitHub(running, simulator, trackers)
     simulator.assert_understood()
 
 

@@ -1,8 +1,8 @@
-"""A GitLab simulator on loopback with trackers on it, and the contract's calls in short."""
+"""A Jira simulator on loopback with trackers on it, and the contract's calls in short."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any, Final
 
@@ -11,16 +11,14 @@ from agentsmith.domain.lifecycle import LabelSet, Status
 from agentsmith.domain.memo import Memo
 from agentsmith.domain.tracker import Applied, Move, MoveOutcome
 from agentsmith.simulators import Fault, Recorded, Running, serve
-from agentsmith.simulators.gitlab import GitLabSimulator
-from agentsmith.trackers.gitlab.auth import TokenHeader
-from agentsmith.trackers.gitlab.settings import GitLabSettings
-from agentsmith.trackers.gitlab.spelling import LabelStyle
-from agentsmith.trackers.gitlab.tracker import TRUST_READS, GitLabTracker
+from agentsmith.simulators.jira import JiraSimulator
 from agentsmith.trackers.http import Pace, Shared
+from agentsmith.trackers.jira.settings import JiraSettings
+from agentsmith.trackers.jira.tracker import TRUST_READS, JiraTracker
 from tests.support.loopback import to_loopback
 
-PROJECT: Final = "acme/apps/web"
-TOKEN: Final = "glpat-BENCHBENCHBENCHBENCH00"
+PROJECT: Final = "WEB"
+TOKEN: Final = "ATATT3xBENCHBENCHBENCHBENCH00"
 LABELS: Final = LabelSet()
 TRIGGER: Final = "agent-smith:fix-bug"
 MEMO: Final = Memo(run="run-1", fence=7)
@@ -32,62 +30,75 @@ FINISH: Final = (Status.IN_PROGRESS, Status.DONE)
 FAIL: Final = (Status.IN_PROGRESS, Status.FAILED)
 
 
-class Bench:
-    """One project `acme/apps/web`, of which mona and the tracker's account are members."""
+def jira_settings(*, email: str | None, statuses: Mapping[Status, str] | None, **fields: Any) -> JiraSettings:
+    """What the configuration would say: a Data Center where there is no email."""
+    return JiraSettings.model_validate(
+        {
+            "platform": "jira",
+            "deployment": "cloud" if email else "data-center",
+            "email": email,
+            "mode": "status" if statuses else "label",
+            "statuses": dict(statuses or {}),
+            **fields,
+        }
+    )
 
-    def __init__(self, running: Running, simulator: GitLabSimulator, stack: AsyncExitStack) -> None:
+
+class SimulatedJira:
+    """One project `WEB`, which the tracker's account administers and in which mona may edit."""
+
+    def __init__(self, running: Running, simulator: JiraSimulator, email: str, stack: AsyncExitStack) -> None:
         self.running = running
         self.simulator = simulator
+        self.email = email
         self._stack = stack
+
+    @property
+    def api(self) -> str:
+        """The API root of this Jira."""
+        return f"/rest/api/{3 if self.simulator.cloud else 2}"
 
     def tracker(
         self,
         *,
-        project: str = PROJECT,
         token: str = TOKEN,
-        header: TokenHeader = TokenHeader.PRIVATE,
-        style: LabelStyle = LabelStyle.PLAIN,
         shared: Shared | None = None,
+        statuses: Mapping[Status, str] | None = None,
+        quiet: bool = True,
         trust_reads: float = TRUST_READS,
         pace: Pace = FAST,
         page_size: int = 100,
         labels: LabelSet = LABELS,
-    ) -> GitLabTracker:
+    ) -> JiraTracker:
         """A tracker with connections and memories of its own."""
-        tracker = GitLabSettings.model_validate(
-            {
-                "platform": "gitlab",
-                "project": project,
-                "base_url": self.running.api_url,
-                "token": token,
-                "token_header": header,
-                "label_style": style,
-                "trust_reads": trust_reads,
-            }
+        cloud = self.simulator.cloud
+        tracker = jira_settings(
+            project=PROJECT,
+            base_url=self.running.api_url,
+            email=self.email if cloud else None,
+            token=token,
+            statuses=statuses,
+            quiet=quiet,
+            trust_reads=trust_reads,
         ).open("web", labels, to_loopback(shared, pace, page_size))
         self._stack.push_async_callback(tracker.aclose)
         return tracker
 
     def issue(self, *labels: str, **more: Any) -> str:
-        """A new issue; answers its number."""
-        return str(self.simulator.open_issue(PROJECT, labels=labels, **more))
+        """A new issue; answers its key."""
+        return self.simulator.open_issue(PROJECT, labels=labels, **more)
 
-    def labels(self, iid: str) -> set[str]:
+    def labels(self, key: str) -> set[str]:
         """What stands on the issue."""
-        return set(self.simulator.labels(PROJECT, int(iid)))
-
-    def notes(self, iid: str = "1") -> list[str]:
-        """The texts of the comments, without their first line."""
-        return [note["body"].partition("\n")[2] for note in self.simulator.comments(PROJECT, int(iid))]
+        return set(self.simulator.labels(key))
 
     def fail(self, kind: str, **more: Any) -> Fault:
         """Arm a fault."""
         return self.simulator.inject(Fault(kind, **more))
 
     def sent(self) -> list[str]:
-        """The requests since the last look, as `METHOD /path status` within the project, and forget them."""
-        root = f"/projects/{PROJECT}"
-        lines = [f"{r.method} {r.path.removeprefix(root) or '/'} {r.status}" for r in self.simulator.requests]
+        """The requests since the last look, as `METHOD /path status` under the API root, and forget them."""
+        lines = [f"{r.method} {r.path.removeprefix(self.api)} {r.status}" for r in self.simulator.requests]
         self.simulator.forget_requests()
         return lines
 
@@ -99,15 +110,15 @@ class Bench:
 
 
 @asynccontextmanager
-async def bench(**options: Any) -> AsyncIterator[Bench]:
+async def simulated_jira(**options: Any) -> AsyncIterator[SimulatedJira]:
     """A running simulator; every request must have been one that it knows."""
-    simulator = GitLabSimulator(**options)
+    simulator = JiraSimulator(**options)
     simulator.add_project(PROJECT)
-    simulator.add_token(TOKEN, username="smith-bot")
-    simulator.set_access(PROJECT, "smith-bot", "developer")
-    simulator.set_access(PROJECT, "mona", "developer")
+    email = simulator.add_token(TOKEN, user="smith-bot")
+    simulator.set_role(PROJECT, "smith-bot", "admin")
+    simulator.set_role(PROJECT, "mona", "write")
     async with serve(simulator) as running, AsyncExitStack() as trackers:
-        yield Bench(running, simulator, trackers)
+        yield SimulatedJira(running, simulator, email, trackers)
     simulator.assert_understood()
 
 

@@ -13,26 +13,26 @@ from agentsmith.domain.lifecycle import LabelSet, Status
 from agentsmith.domain.tracker import AlreadySo
 from agentsmith.simulators import Recorded
 from agentsmith.trackers.github.labels import SWAP
-from tests.support.github_bench import (
+from tests.support.simulated_github import (
     CLAIM,
     FINISH,
     MEMO,
     REPOSITORY,
     START,
     TRIGGER,
-    Bench,
+    SimulatedGitHub,
     applied,
-    bench,
     edge,
     mutations,
+    simulated_github,
 )
 
 ISSUE = "/repos/acme/web/issues/1"
 
 
 @pytest.fixture
-async def github() -> AsyncIterator[Bench]:
-    async with bench() as started:
+async def github() -> AsyncIterator[SimulatedGitHub]:
+    async with simulated_github() as started:
         yield started
 
 
@@ -41,7 +41,7 @@ def told(request: Recorded) -> tuple[str, str, object]:
     return request.method, request.raw_path, request.body
 
 
-async def test_every_request_has_githubs_headers_and_no_write_is_conditional(github: Bench) -> None:
+async def test_every_request_has_githubs_headers_and_no_write_is_conditional(github: SimulatedGitHub) -> None:
     tracker = github.tracker()
     number = github.issue(TRIGGER)
     ticket = applied(await tracker.move(await tracker.get(number), edge(*CLAIM))).ticket
@@ -58,7 +58,7 @@ async def test_every_request_has_githubs_headers_and_no_write_is_conditional(git
             assert not [name for name in request.headers if name.startswith("if-")]
 
 
-async def test_get(github: Bench) -> None:
+async def test_get(github: SimulatedGitHub) -> None:
     tracker = github.tracker()
     github.issue(TRIGGER)
     first = await tracker.get("1")
@@ -71,7 +71,7 @@ async def test_get(github: Bench) -> None:
     assert second == first
 
 
-async def test_find(github: Bench) -> None:
+async def test_find(github: SimulatedGitHub) -> None:
     tracker = github.tracker()
     github.issue("agent-smith:fix bug/ü&co")
     assert [t.key async for t in tracker.find("agent-smith:fix bug/ü&co")] == ["1"]
@@ -86,19 +86,19 @@ async def test_find(github: Bench) -> None:
     }
 
 
-async def test_find_filters_again_what_github_filtered_wrongly(github: Bench) -> None:
+async def test_find_filters_again_what_github_filtered_wrongly(github: SimulatedGitHub) -> None:
     github.issue("bug")
     github.issue("BUG", TRIGGER.upper())
     github.fail("wrong_filter", times=None)
     assert [t.key async for t in github.tracker().find(TRIGGER)] == ["2"]
 
 
-async def test_find_cannot_look_for_a_comma(github: Bench) -> None:
+async def test_find_cannot_look_for_a_comma(github: SimulatedGitHub) -> None:
     with pytest.raises(ConfigError, match="comma"):
         _ = [t async for t in github.tracker().find("a,b")]
 
 
-async def test_claim_adds_one_label_and_nothing_else(github: Bench) -> None:
+async def test_claim_adds_one_label_and_nothing_else(github: SimulatedGitHub) -> None:
     tracker = github.tracker()
     github.issue(TRIGGER, "bug")
     ticket = await tracker.get("1")
@@ -110,7 +110,7 @@ async def test_claim_adds_one_label_and_nothing_else(github: Bench) -> None:
     assert told(write) == ("POST", f"{ISSUE}/labels", {"labels": ["agent-smith:enqueued"]})
 
 
-async def test_start_swaps_two_labels_in_one_request_once_their_ids_are_known(github: Bench) -> None:
+async def test_start_swaps_two_labels_in_one_request_once_their_ids_are_known(github: SimulatedGitHub) -> None:
     tracker = github.tracker()
     await tracker.ensure_labels()
     github.issue(TRIGGER, "agent-smith:enqueued", "old-smith:enqueued")
@@ -132,7 +132,7 @@ async def test_start_swaps_two_labels_in_one_request_once_their_ids_are_known(gi
     assert moved.labels == {TRIGGER, "agent-smith:in-progress", "old-smith:enqueued"}
 
 
-async def test_finish_adds_then_removes_without_graphql(github: Bench) -> None:
+async def test_finish_adds_then_removes_without_graphql(github: SimulatedGitHub) -> None:
     labels = LabelSet(former_prefixes=("früher: x/y",))
     tracker = github.tracker(labels=labels)
     await tracker.ensure_labels()
@@ -147,7 +147,7 @@ async def test_finish_adds_then_removes_without_graphql(github: Bench) -> None:
     assert github.labels("1") == {TRIGGER, "agent-smith:done"}
 
 
-async def test_comment_and_edit(github: Bench) -> None:
+async def test_comment_and_edit(github: SimulatedGitHub) -> None:
     tracker = github.tracker()
     github.issue(TRIGGER)
     ticket = applied(await tracker.move(await tracker.get("1"), edge(*CLAIM))).ticket
@@ -165,7 +165,7 @@ async def test_comment_and_edit(github: Bench) -> None:
     assert (edited.ref, edited.text, edited.memo) == (made.ref, "running", MEMO)
 
 
-async def test_labels_are_made_once_with_their_looks(github: Bench) -> None:
+async def test_labels_are_made_once_with_their_looks(github: SimulatedGitHub) -> None:
     tracker = github.tracker()
     github.issue("Agent-Smith:DONE")
     made = await tracker.ensure_labels()
@@ -180,7 +180,7 @@ async def test_labels_are_made_once_with_their_looks(github: Bench) -> None:
     assert len(github.recorded()) == 1
 
 
-async def test_two_who_make_the_labels_at_once_do_not_mind(github: Bench) -> None:
+async def test_two_who_make_the_labels_at_once_do_not_mind(github: SimulatedGitHub) -> None:
     tracker = github.tracker()
     body = {
         "message": "Validation Failed",
@@ -191,7 +191,7 @@ async def test_two_who_make_the_labels_at_once_do_not_mind(github: Bench) -> Non
 
 
 async def test_an_enterprise_server_has_its_addresses_elsewhere() -> None:
-    async with bench(enterprise=True) as github:
+    async with simulated_github(enterprise=True) as github:
         tracker = github.tracker()
         await tracker.ensure_labels()
         github.issue(TRIGGER, "agent-smith:enqueued")
@@ -204,7 +204,7 @@ async def test_an_enterprise_server_has_its_addresses_elsewhere() -> None:
         assert tracker.identify(ticket.url) == "1"
 
 
-async def test_graphql_variables_carry_ids_only(github: Bench) -> None:
+async def test_graphql_variables_carry_ids_only(github: SimulatedGitHub) -> None:
     tracker = github.tracker()
     await tracker.ensure_labels()
     number = github.issue(TRIGGER, "agent-smith:pending")

@@ -32,7 +32,7 @@ START: Final = (Status.ENQUEUED, Status.IN_PROGRESS)
 FINISH: Final = (Status.IN_PROGRESS, Status.DONE)
 
 
-class Bench:
+class SimulatedAzureDevOps:
     """One project `Web` of the organization `acme`, in which mona and the tracker's account may write."""
 
     def __init__(self, running: Running, simulator: AzureDevOpsSimulator, stack: AsyncExitStack) -> None:
@@ -91,14 +91,14 @@ class Bench:
 
 
 @asynccontextmanager
-async def bench(**options: Any) -> AsyncIterator[Bench]:
+async def simulated_azuredevops(**options: Any) -> AsyncIterator[SimulatedAzureDevOps]:
     """A running simulator; every request must have been one that it knows."""
     simulator = AzureDevOpsSimulator(**options)
     simulator.add_project(PROJECT)
     simulator.add_token(TOKEN, user=BOT)
     simulator.add_member(PROJECT, MONA)
     async with serve(simulator) as running, AsyncExitStack() as trackers:
-        yield Bench(running, simulator, trackers)
+        yield SimulatedAzureDevOps(running, simulator, trackers)
     simulator.assert_understood()
 
 

@@ -9,16 +9,16 @@ import pytest
 from agentsmith.boottime import boottime
 from agentsmith.domain.errors import Refused, TicketNotFound
 from agentsmith.domain.tracker import Gone, Unknown
-from tests.support.github_bench import (
+from tests.support.simulated_github import (
     CLAIM,
     MEMO,
     REPOSITORY,
     START,
     TRIGGER,
-    Bench,
+    SimulatedGitHub,
     applied,
-    bench,
     edge,
+    simulated_github,
 )
 
 BUSY = "agent-smith:in-progress"
@@ -27,12 +27,12 @@ WRITE = "POST|DELETE|PATCH"
 
 
 @pytest.fixture
-async def github() -> AsyncIterator[Bench]:
-    async with bench() as started:
+async def github() -> AsyncIterator[SimulatedGitHub]:
+    async with simulated_github() as started:
         yield started
 
 
-async def test_a_deleted_issue(github: Bench) -> None:
+async def test_a_deleted_issue(github: SimulatedGitHub) -> None:
     tracker = github.tracker()
     github.issue(TRIGGER)
     ticket = applied(await tracker.move(await tracker.get("1"), edge(*CLAIM))).ticket
@@ -46,7 +46,7 @@ async def test_a_deleted_issue(github: Bench) -> None:
         await tracker.blockers(ticket)
 
 
-async def test_a_transferred_issue_is_another_ticket_and_is_not_touched_there(github: Bench) -> None:
+async def test_a_transferred_issue_is_another_ticket_and_is_not_touched_there(github: SimulatedGitHub) -> None:
     github.simulator.add_repository("acme/api")
     tracker = github.tracker()
     github.issue(TRIGGER)
@@ -60,7 +60,7 @@ async def test_a_transferred_issue_is_another_ticket_and_is_not_touched_there(gi
     assert github.simulator.labels("acme/api", there) == before
 
 
-async def test_a_renamed_repository_is_followed_and_tickets_keep_their_names(github: Bench) -> None:
+async def test_a_renamed_repository_is_followed_and_tickets_keep_their_names(github: SimulatedGitHub) -> None:
     tracker = github.tracker()
     github.issue(TRIGGER)
     name = (await tracker.get("1")).id
@@ -73,7 +73,7 @@ async def test_a_renamed_repository_is_followed_and_tickets_keep_their_names(git
     assert set(github.simulator.labels("acme/site", 1)) == {TRIGGER, "agent-smith:enqueued"}
 
 
-async def test_a_repository_without_issues_or_out_of_sight_is_no_empty_list(github: Bench) -> None:
+async def test_a_repository_without_issues_or_out_of_sight_is_no_empty_list(github: SimulatedGitHub) -> None:
     tracker = github.tracker()
     github.issue(TRIGGER)
     github.simulator.set_permission(REPOSITORY, "smith-bot", "none")

@@ -18,7 +18,7 @@ from agentsmith.domain.tracker import Access, Applied, Sticky
 from agentsmith.simulators import Recorded
 from agentsmith.trackers.azuredevops.listing import _WANTED, FULL_EVERY
 from agentsmith.trackers.azuredevops.states import CONFIRM_AFTER, KEPT
-from tests.support.azuredevops_bench import (
+from tests.support.simulated_azuredevops import (
     BOT,
     CLAIM,
     FAST,
@@ -29,11 +29,11 @@ from tests.support.azuredevops_bench import (
     START,
     TOKEN,
     TRIGGER,
-    Bench,
+    SimulatedAzureDevOps,
     applied,
-    bench,
     edge,
     say,
+    simulated_azuredevops,
     warm,
 )
 
@@ -46,8 +46,8 @@ FOOT = (
 
 
 @pytest.fixture
-async def azure() -> AsyncIterator[Bench]:
-    async with bench() as started:
+async def azure() -> AsyncIterator[SimulatedAzureDevOps]:
+    async with simulated_azuredevops() as started:
         yield started
         assert TOKEN not in str([(r.headers, r.raw_body) for r in started.simulator.requests])
 
@@ -62,7 +62,7 @@ def query(request: Recorded) -> dict[str, list[str]]:
     return parse_qs(request.query)
 
 
-async def test_every_request_has_the_headers_that_azure_needs(azure: Bench) -> None:
+async def test_every_request_has_the_headers_that_azure_needs(azure: SimulatedAzureDevOps) -> None:
     tracker = azure.tracker()
     azure.item(TRIGGER)
     ticket = applied(await tracker.move(await tracker.get("1"), edge(*CLAIM))).ticket
@@ -78,14 +78,14 @@ async def test_every_request_has_the_headers_that_azure_needs(azure: Bench) -> N
         assert request.headers.get("content-type") == (None if request.method == "GET" else kind)
 
 
-async def test_an_entra_token_is_sent_as_a_bearer(azure: Bench) -> None:
+async def test_an_entra_token_is_sent_as_a_bearer(azure: SimulatedAzureDevOps) -> None:
     azure.simulator.add_token("eyJ0eXAi.entra.token", user="principal", bearer=True)
     me = await azure.tracker(token="eyJ0eXAi.entra.token", auth="bearer").me()
     assert (me.name, me.bot) == ("principal", True)
     assert azure.recorded()[-1].headers["authorization"] == "Bearer ***"
 
 
-async def test_get(azure: Bench) -> None:
+async def test_get(azure: SimulatedAzureDevOps) -> None:
     tracker = azure.tracker()
     azure.item(TRIGGER, "bug", title="T", body="B", assigned_to=MONA)
     await warm(tracker)
@@ -99,7 +99,7 @@ async def test_get(azure: Bench) -> None:
     assert ticket.url == f"{azure.running.url}/acme/Web/_workitems/edit/1"
 
 
-async def test_claim_of_a_work_item_with_tags(azure: Bench) -> None:
+async def test_claim_of_a_work_item_with_tags(azure: SimulatedAzureDevOps) -> None:
     tracker = azure.tracker()
     azure.item("Zebra", TRIGGER)
     ticket = await tracker.get("1")
@@ -121,7 +121,7 @@ async def test_claim_of_a_work_item_with_tags(azure: Bench) -> None:
     assert query(write) == {"api-version": ["7.1"]}
 
 
-async def test_an_empty_field_is_added_to_and_the_last_tag_is_removed(azure: Bench) -> None:
+async def test_an_empty_field_is_added_to_and_the_last_tag_is_removed(azure: SimulatedAzureDevOps) -> None:
     tracker = azure.tracker()
     azure.item()
     moved = applied(await tracker.move(await tracker.get("1"), edge(*CLAIM))).ticket
@@ -138,7 +138,7 @@ async def test_an_empty_field_is_added_to_and_the_last_tag_is_removed(azure: Ben
     assert azure.tags("1") == set()
 
 
-async def test_words_travel_with_the_tags(azure: Bench) -> None:
+async def test_words_travel_with_the_tags(azure: SimulatedAzureDevOps) -> None:
     tracker = azure.tracker()
     azure.item(TRIGGER)
     ticket = await tracker.get("1")
@@ -155,7 +155,9 @@ async def test_words_travel_with_the_tags(azure: Bench) -> None:
     assert await azure.tracker().read_sticky(ticket) == made
 
 
-async def test_words_do_not_travel_where_somebody_has_commented_or_comments_meanwhile(azure: Bench) -> None:
+async def test_words_do_not_travel_where_somebody_has_commented_or_comments_meanwhile(
+    azure: SimulatedAzureDevOps,
+) -> None:
     tracker = azure.tracker()
     azure.item(TRIGGER)
     ticket = await tracker.get("1")
@@ -167,7 +169,7 @@ async def test_words_do_not_travel_where_somebody_has_commented_or_comments_mean
     assert [c["user"] for c in azure.simulator.comments(1)] == [MONA, BOT]
 
 
-async def test_comment_and_edit(azure: Bench) -> None:
+async def test_comment_and_edit(azure: SimulatedAzureDevOps) -> None:
     tracker = azure.tracker()
     azure.item(TRIGGER)
     ticket = applied(await tracker.move(await tracker.get("1"), edge(*CLAIM))).ticket
@@ -185,7 +187,7 @@ async def test_comment_and_edit(azure: Bench) -> None:
     assert (edited.ref, edited.text, edited.memo) == (made.ref, "running", MEMO)
 
 
-async def test_a_server_gets_html_in_an_older_version(azure: Bench) -> None:
+async def test_a_server_gets_html_in_an_older_version(azure: SimulatedAzureDevOps) -> None:
     tracker = azure.tracker(comment_format="html", comments_api="7.0-preview.3")
     azure.item(TRIGGER)
     ticket = await tracker.get("1")
@@ -197,7 +199,7 @@ async def test_a_server_gets_html_in_an_older_version(azure: Bench) -> None:
     assert made.text == "one\n\n  two <x>"
 
 
-async def test_known_by_its_reference_alone_our_comment_is_edited_and_nobody_elses(azure: Bench) -> None:
+async def test_known_by_its_reference_alone_our_comment_is_edited_and_nobody_elses(azure: SimulatedAzureDevOps) -> None:
     azure.item(TRIGGER)
     ticket = await azure.tracker().get("1")
     made = await say(azure.tracker(), ticket, "one", None)
@@ -213,7 +215,7 @@ async def test_known_by_its_reference_alone_our_comment_is_edited_and_nobody_els
     assert [c["text"].split("\n")[0] for c in azure.simulator.comments(1)] == ["three", "somebody's"]
 
 
-async def test_our_comment_is_made_again_after_somebody_deleted_it(azure: Bench) -> None:
+async def test_our_comment_is_made_again_after_somebody_deleted_it(azure: SimulatedAzureDevOps) -> None:
     tracker = azure.tracker()
     azure.item(TRIGGER)
     ticket = await tracker.get("1")
@@ -224,7 +226,7 @@ async def test_our_comment_is_made_again_after_somebody_deleted_it(azure: Bench)
     assert len(azure.simulator.comments(1)) == 1
 
 
-async def test_find(azure: Bench) -> None:
+async def test_find(azure: SimulatedAzureDevOps) -> None:
     tracker = azure.tracker()
     azure.item(["it's", " x"][0], TRIGGER)
     await warm(tracker)
@@ -244,7 +246,7 @@ async def test_find(azure: Bench) -> None:
     )
 
 
-async def test_states_count_by_their_category_and_not_by_their_name(azure: Bench) -> None:
+async def test_states_count_by_their_category_and_not_by_their_name(azure: SimulatedAzureDevOps) -> None:
     """`Closed` is where a Chore is worked on, and `Closed` of a Task is closed."""
     tracker = azure.tracker()
     chore, task = azure.item(TRIGGER, type="Chore"), azure.item(TRIGGER)
@@ -254,13 +256,13 @@ async def test_states_count_by_their_category_and_not_by_their_name(azure: Bench
     assert [t.key async for t in tracker.find(TRIGGER)] == [chore]
 
 
-def recategorize(azure: Bench, **states: str) -> None:
+def recategorize(azure: SimulatedAzureDevOps, **states: str) -> None:
     """An administrator of the process gives states of a Task another category, or adds some."""
     types = azure.simulator.hub.world.project(PROJECT).types
     types["Task"] = {**types["Task"], **states}
 
 
-async def test_a_state_whose_category_changes_is_seen_within_minutes(azure: Bench) -> None:
+async def test_a_state_whose_category_changes_is_seen_within_minutes(azure: SimulatedAzureDevOps) -> None:
     ahead = [0.0]
     tracker = azure.tracker(pace=replace(FAST, now=lambda: boottime() + ahead[0]))
     number = azure.item(TRIGGER)
@@ -276,7 +278,7 @@ async def test_a_state_whose_category_changes_is_seen_within_minutes(azure: Benc
     assert [t.key async for t in tracker.find(TRIGGER)] == [number]
 
 
-async def test_no_ticket_counts_as_closed_by_what_was_kept(azure: Bench) -> None:
+async def test_no_ticket_counts_as_closed_by_what_was_kept(azure: SimulatedAzureDevOps) -> None:
     """Its run would be withdrawn. So the categories are asked for again, unless that was a moment ago."""
     ahead = [0.0]
     tracker = azure.tracker(pace=replace(FAST, now=lambda: boottime() + ahead[0]))
@@ -295,7 +297,7 @@ async def test_no_ticket_counts_as_closed_by_what_was_kept(azure: Bench) -> None
     assert azure.sent() == [f"GET /wit/workitems/{other} 200"]
 
 
-async def test_a_state_that_is_new_is_asked_for_in_a_moment(azure: Bench) -> None:
+async def test_a_state_that_is_new_is_asked_for_in_a_moment(azure: SimulatedAzureDevOps) -> None:
     ahead = [0.0]
     tracker = azure.tracker(pace=replace(FAST, now=lambda: boottime() + ahead[0]))
     number = azure.item(TRIGGER)
@@ -308,7 +310,7 @@ async def test_a_state_that_is_new_is_asked_for_in_a_moment(azure: Bench) -> Non
 
 @pytest.mark.parametrize("refuses", [True, False])
 async def test_more_hits_than_a_query_may_have_are_all_found(refuses: bool) -> None:
-    async with bench(query_limit=150, query_refuses=refuses) as azure:
+    async with simulated_azuredevops(query_limit=150, query_refuses=refuses) as azure:
         numbers = [azure.item(TRIGGER) for _ in range(230)]
         found = [t.key async for t in azure.tracker(page_size=100).find(TRIGGER)]
         assert found == numbers
@@ -316,7 +318,7 @@ async def test_more_hits_than_a_query_may_have_are_all_found(refuses: bool) -> N
             assert [t.key async for t in azure.tracker(page_size=200).find(TRIGGER)] == numbers
 
 
-async def test_a_batch_holds_200_at_most(azure: Bench) -> None:
+async def test_a_batch_holds_200_at_most(azure: SimulatedAzureDevOps) -> None:
     numbers = [azure.item(TRIGGER) for _ in range(401)]
     azure.recorded()
     assert [t.key async for t in azure.tracker().find(TRIGGER)] == numbers
@@ -325,18 +327,20 @@ async def test_a_batch_holds_200_at_most(azure: Bench) -> None:
 
 
 @pytest.mark.parametrize("label", ["a,b", "a;b", " "])
-async def test_find_cannot_look_for_what_no_tag_can_be(azure: Bench, label: str) -> None:
+async def test_find_cannot_look_for_what_no_tag_can_be(azure: SimulatedAzureDevOps, label: str) -> None:
     with pytest.raises(ConfigError, match="tag"):
         _ = [t async for t in azure.tracker().find(label)]
 
 
 @pytest.mark.parametrize("prefix", ["a;b", "a,b", "@smith", "sm🧵th"])
-async def test_a_prefix_that_azure_does_not_take_is_a_configuration_error(azure: Bench, prefix: str) -> None:
+async def test_a_prefix_that_azure_does_not_take_is_a_configuration_error(
+    azure: SimulatedAzureDevOps, prefix: str
+) -> None:
     with pytest.raises(ConfigError, match="label_prefix"):
         azure.tracker(labels=LabelSet(prefix))
 
 
-async def test_tags_keep_the_spelling_in_which_the_project_first_saw_them(azure: Bench) -> None:
+async def test_tags_keep_the_spelling_in_which_the_project_first_saw_them(azure: SimulatedAzureDevOps) -> None:
     azure.item("AGENT-SMITH:IN-PROGRESS")
     azure.item(TRIGGER, "agent-smith:enqueued")
     tracker = azure.tracker()
@@ -346,7 +350,7 @@ async def test_tags_keep_the_spelling_in_which_the_project_first_saw_them(azure:
     assert azure.tags("2") == {TRIGGER, "agent-smith:done"}
 
 
-async def test_who_set_a_tag_long_ago_is_still_known(azure: Bench) -> None:
+async def test_who_set_a_tag_long_ago_is_still_known(azure: SimulatedAzureDevOps) -> None:
     number = azure.item("bug", actor="first@example.com")
     azure.simulator.add_tag(int(number), TRIGGER, "bob@example.com")
     for n in range(9):
@@ -362,7 +366,7 @@ async def test_who_set_a_tag_long_ago_is_still_known(azure: Bench) -> None:
     assert await tracker.labelled_by(ticket, "fix-bug") is None
 
 
-async def test_membership_of_a_team_is_the_right_to_write(azure: Bench) -> None:
+async def test_membership_of_a_team_is_the_right_to_write(azure: SimulatedAzureDevOps) -> None:
     azure.simulator.add_member(PROJECT, "lead@example.com", admin=True)
     azure.simulator.add_member(PROJECT, "sales@example.com", team="Sales")
     ids = {name: azure.simulator.hub.world.user(f"{name}@example.com").id for name in ("mona", "lead", "sales", "eve")}
@@ -377,7 +381,7 @@ async def test_membership_of_a_team_is_the_right_to_write(azure: Bench) -> None:
     assert await everyone.access_of(Actor("", "nobody")) is Access.NONE
 
 
-async def test_P7_who_has_left_the_teams_may_nothing_more_at_once(azure: Bench) -> None:
+async def test_P7_who_has_left_the_teams_may_nothing_more_at_once(azure: SimulatedAzureDevOps) -> None:
     tracker, admins = azure.tracker(), frozenset({"team administrator"})
     azure.simulator.add_member(PROJECT, "lead@example.com", team="ops", admin=True)
     lead = Actor(azure.simulator.hub.world.user("lead@example.com").id, "lead")
@@ -388,7 +392,7 @@ async def test_P7_who_has_left_the_teams_may_nothing_more_at_once(azure: Bench) 
     assert await tracker.belongs_to(lead, teams=frozenset({"ops"}), roles=admins) == ""
 
 
-async def test_those_who_ask_at_the_same_time_who_is_in_a_team_share_the_answer(azure: Bench) -> None:
+async def test_those_who_ask_at_the_same_time_who_is_in_a_team_share_the_answer(azure: SimulatedAzureDevOps) -> None:
     tracker = azure.tracker()
     mona = Actor(azure.simulator.hub.world.user("mona@example.com").id, "mona")
     asked = asyncio.gather(*(tracker.access_of(mona) for _ in range(20)))
@@ -403,7 +407,7 @@ async def test_those_who_ask_at_the_same_time_who_is_in_a_team_share_the_answer(
     assert answers[1:] == [Access.READ, Access.READ], "what was known before does not stand in for an answer"
 
 
-async def test_blockers_are_the_predecessors_in_any_project(azure: Bench) -> None:
+async def test_blockers_are_the_predecessors_in_any_project(azure: SimulatedAzureDevOps) -> None:
     azure.simulator.add_project("Other Place")
     waiting = azure.item(TRIGGER)
     closed, open_ = azure.item(), azure.simulator.open_item("Other Place")
@@ -423,7 +427,7 @@ async def test_blockers_are_the_predecessors_in_any_project(azure: Bench) -> Non
     assert await tracker.blockers(await tracker.get(closed)) == ()
 
 
-async def test_the_memo_survives_every_character(azure: Bench) -> None:
+async def test_the_memo_survives_every_character(azure: SimulatedAzureDevOps) -> None:
     tracker = azure.tracker()
     azure.item(TRIGGER)
     ticket = await tracker.get("1")

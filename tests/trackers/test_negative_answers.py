@@ -6,8 +6,8 @@ import pytest
 
 from agentsmith.domain.ticket import Actor
 from agentsmith.domain.tracker import Access
-from tests.support import azuredevops_bench, gitlab_bench, jira_bench
-from tests.support.azuredevops_bench import PROJECT, TRIGGER
+from tests.support import simulated_azuredevops, simulated_gitlab, simulated_jira
+from tests.support.simulated_azuredevops import PROJECT, TRIGGER
 
 
 @pytest.mark.parametrize(
@@ -15,7 +15,7 @@ from tests.support.azuredevops_bench import PROJECT, TRIGGER
     [(True, "/bulkfetch$", 200, {"issues": []}), (False, "/issue/WEB-1$", 404, {"errorMessages": ["not there"]})],
 )
 async def test_a_jira_issue_that_was_missing_once_is_found(cloud: bool, path: str, status: int, body: object) -> None:
-    async with jira_bench.bench(cloud=cloud) as jira:
+    async with simulated_jira.simulated_jira(cloud=cloud) as jira:
         tracker, key = jira.tracker(), jira.issue(TRIGGER)
         jira.fail("status", path=path, status=status, body=body)
         assert [t.key async for t in tracker.find(TRIGGER)] == []
@@ -24,7 +24,7 @@ async def test_a_jira_issue_that_was_missing_once_is_found(cloud: bool, path: st
 
 @pytest.mark.parametrize("listed_before", [False, True])
 async def test_a_work_item_that_was_missing_once_is_found(listed_before: bool) -> None:
-    async with azuredevops_bench.bench() as azure:
+    async with simulated_azuredevops.simulated_azuredevops() as azure:
         tracker = azure.tracker()
         first = azure.item(TRIGGER)
         if listed_before:
@@ -37,7 +37,7 @@ async def test_a_work_item_that_was_missing_once_is_found(listed_before: bool) -
 
 
 async def test_who_was_in_no_team_is_asked_for_again() -> None:
-    async with azuredevops_bench.bench() as azure:
+    async with simulated_azuredevops.simulated_azuredevops() as azure:
         tracker = azure.tracker()
         eve = Actor(azure.simulator.hub.world.user("eve@example.com").id, "eve@example.com")
         assert await tracker.access_of(eve) is Access.READ
@@ -48,10 +48,10 @@ async def test_who_was_in_no_team_is_asked_for_again() -> None:
 
 
 async def test_whether_somebody_is_a_program_is_asked_again_where_it_was_not_told() -> None:
-    async with gitlab_bench.bench() as gitlab:
+    async with simulated_gitlab.simulated_gitlab() as gitlab:
         gitlab.simulator.hub.world.user("renovate", bot=True)
         gitlab.issue()
-        gitlab.simulator.add_label(gitlab_bench.PROJECT, 1, TRIGGER, "renovate")
+        gitlab.simulator.add_label(simulated_gitlab.PROJECT, 1, TRIGGER, "renovate")
         tracker = gitlab.tracker()
         ticket = await tracker.get("1")
         gitlab.fail("status", path="/users/", status=403, body={"message": "403 Forbidden"})

@@ -19,9 +19,9 @@ from agentsmith.trackers.gitlab.settings import GitLabSettings
 from agentsmith.trackers.http import Shared
 from agentsmith.trackers.http.connection import connect
 from agentsmith.trackers.jira.settings import JiraSettings
-from tests.support import azuredevops_bench, github_bench, gitlab_bench, jira_bench
-from tests.support.jira_bench import CLAIM, FINISH, MEMO, START, TRIGGER, applied, edge
+from tests.support import simulated_azuredevops, simulated_github, simulated_gitlab, simulated_jira
 from tests.support.receiver import receiving
+from tests.support.simulated_jira import CLAIM, FINISH, MEMO, START, TRIGGER, applied, edge
 
 SECRET = "It's a Secret to Everybody"
 
@@ -49,28 +49,28 @@ async def place(platform: str) -> AsyncIterator[Place]:
 
         match platform:
             case "github":
-                bench: Any = await stack.enter_async_context(github_bench.bench())
+                bench: Any = await stack.enter_async_context(simulated_github.simulated_github())
                 bench.simulator.register_webhook("acme/web", told.url, secret=SECRET, events=["issues"])
                 yield Place(
                     bench,
-                    settings(GitHubSettings, platform=platform, repository="acme/web", token=github_bench.TOKEN),
+                    settings(GitHubSettings, platform=platform, repository="acme/web", token=simulated_github.TOKEN),
                     lambda: str(bench.issue(TRIGGER)),
                     lambda: bench.simulator.rename_repository("acme/web", "site"),
                     lambda key: bench.simulator.add_label("acme/site", int(key), "bug"),
                 )
             case "gitlab":
-                bench = await stack.enter_async_context(gitlab_bench.bench())
-                project = gitlab_bench.PROJECT
+                bench = await stack.enter_async_context(simulated_gitlab.simulated_gitlab())
+                project = simulated_gitlab.PROJECT
                 bench.simulator.register_webhook(project, told.url, token=SECRET)
                 yield Place(
                     bench,
-                    settings(GitLabSettings, platform=platform, project=project, token=gitlab_bench.TOKEN),
+                    settings(GitLabSettings, platform=platform, project=project, token=simulated_gitlab.TOKEN),
                     lambda: str(bench.issue(TRIGGER)),
                     lambda: bench.simulator.rename_project(project, "acme/site"),
                     lambda key: bench.simulator.add_label("acme/site", int(key), "bug"),
                 )
             case "azure-devops":
-                bench = await stack.enter_async_context(azuredevops_bench.bench())
+                bench = await stack.enter_async_context(simulated_azuredevops.simulated_azuredevops())
                 bench.simulator.subscribe("Web", told.url, password=SECRET)
                 yield Place(
                     bench,
@@ -79,7 +79,7 @@ async def place(platform: str) -> AsyncIterator[Place]:
                         platform=platform,
                         organization=bench.simulator.organization,
                         project="Web",
-                        token=azuredevops_bench.TOKEN,
+                        token=simulated_azuredevops.TOKEN,
                     ),
                     lambda: str(bench.item(TRIGGER)),
                     lambda: bench.simulator.rename_project("Web", "Site"),
@@ -87,12 +87,12 @@ async def place(platform: str) -> AsyncIterator[Place]:
                 )
             case _:
                 cloud = platform == "jira"
-                bench = await stack.enter_async_context(jira_bench.bench(cloud=cloud))
+                bench = await stack.enter_async_context(simulated_jira.simulated_jira(cloud=cloud))
                 bench.simulator.register_webhook(told.url, secret=SECRET)
                 account = {"email": bench.email} if cloud else {"deployment": "data-center"}
                 yield Place(
                     bench,
-                    settings(JiraSettings, platform="jira", project="WEB", token=jira_bench.TOKEN, **account),
+                    settings(JiraSettings, platform="jira", project="WEB", token=simulated_jira.TOKEN, **account),
                     lambda: str(bench.issue(TRIGGER)),
                     lambda: bench.simulator.rename_project("WEB", "SITE"),
                     lambda key: bench.simulator.add_label(key.replace("WEB", "SITE"), "bug"),

@@ -13,29 +13,29 @@ from agentsmith.domain.tracker import Labelling
 from agentsmith.simulators import Fault
 from agentsmith.simulators.gitlab.simulator import GitLabSimulator
 from agentsmith.store import Store
-from tests.support.gitlab_bench import PROJECT, TRIGGER, Bench, bench
-from tests.support.stage_world import TRIGGERS, StageWorld, stage_world
+from tests.support.roles_on_simulator import TRIGGERS, RolesOnSimulator, roles_on_simulator
+from tests.support.simulated_gitlab import PROJECT, TRIGGER, SimulatedGitLab, simulated_gitlab
 
 
 @pytest.fixture
-async def gitlab() -> AsyncIterator[Bench]:
-    async with bench() as started:
+async def gitlab() -> AsyncIterator[SimulatedGitLab]:
+    async with simulated_gitlab() as started:
         yield started
 
 
 @pytest.fixture
-async def world(tmp_path: Path, store: Store, redis_url: str) -> AsyncIterator[StageWorld]:
-    async with stage_world("gitlab", tmp_path, store, redis_url) as world:
+async def world(tmp_path: Path, store: Store, redis_url: str) -> AsyncIterator[RolesOnSimulator]:
+    async with roles_on_simulator("gitlab", tmp_path, store, redis_url) as world:
         yield world
 
 
-async def setter(gitlab: Bench, page_size: int = 100) -> Labelling | None:
+async def setter(gitlab: SimulatedGitLab, page_size: int = 100) -> Labelling | None:
     """Who set the trigger on the first issue, for somebody who has never looked before."""
     tracker = gitlab.tracker(page_size=page_size)
     return await tracker.labelled_by(await tracker.get("1"), TRIGGER)
 
 
-async def test_P7_a_label_that_is_renamed_to_the_trigger_starts_nothing(world: StageWorld) -> None:
+async def test_P7_a_label_that_is_renamed_to_the_trigger_starts_nothing(world: RolesOnSimulator) -> None:
     """The ticket is not claimed, the gate tells the reason, and setting the trigger again is the way out."""
     simulator = world.stage.simulator
     assert isinstance(simulator, GitLabSimulator)
@@ -56,7 +56,9 @@ async def test_P7_a_label_that_is_renamed_to_the_trigger_starts_nothing(world: S
 
 
 @pytest.mark.parametrize("change", [{"name": "other"}, {"color": "#000000"}], ids=["a name", "a colour"])
-async def test_P7_nobody_has_set_a_label_that_was_changed_since(gitlab: Bench, change: dict[str, str]) -> None:
+async def test_P7_nobody_has_set_a_label_that_was_changed_since(
+    gitlab: SimulatedGitLab, change: dict[str, str]
+) -> None:
     """GitLab does not tell what was changed; whether the name came back does not matter either."""
     gitlab.issue(TRIGGER)
     gitlab.simulator.clock.advance(60)
@@ -67,7 +69,7 @@ async def test_P7_nobody_has_set_a_label_that_was_changed_since(gitlab: Bench, c
 
 
 @pytest.mark.parametrize(("between", "known"), [(0, False), (0.5, False), (2, True)])
-async def test_P7_in_the_same_second_the_change_came_last(gitlab: Bench, between: float, known: bool) -> None:
+async def test_P7_in_the_same_second_the_change_came_last(gitlab: SimulatedGitLab, between: float, known: bool) -> None:
     """GraphQL tells whole seconds."""
     gitlab.issue(TRIGGER)
     gitlab.simulator.clock.advance(60 - gitlab.simulator.clock.now() % 1)
@@ -78,7 +80,7 @@ async def test_P7_in_the_same_second_the_change_came_last(gitlab: Bench, between
     assert (await setter(gitlab) is not None) is known
 
 
-async def test_a_label_that_somebody_makes_by_setting_it_was_set_by_them(gitlab: Bench) -> None:
+async def test_a_label_that_somebody_makes_by_setting_it_was_set_by_them(gitlab: SimulatedGitLab) -> None:
     gitlab.issue()
     gitlab.simulator.add_label(PROJECT, 1, TRIGGER, "mona")
     found = await setter(gitlab)
@@ -86,7 +88,7 @@ async def test_a_label_that_somebody_makes_by_setting_it_was_set_by_them(gitlab:
     assert found.actor.name == "mona"
 
 
-async def test_the_label_is_found_among_any_number_of_them(gitlab: Bench) -> None:
+async def test_the_label_is_found_among_any_number_of_them(gitlab: SimulatedGitLab) -> None:
     gitlab.issue(*(f"label-{number}" for number in range(7)), TRIGGER, "zulu")
     assert await setter(gitlab, page_size=3) is not None
     gitlab.simulator.clock.advance(60)
@@ -94,7 +96,7 @@ async def test_the_label_is_found_among_any_number_of_them(gitlab: Bench) -> Non
     assert await setter(gitlab, page_size=3) is None
 
 
-async def test_a_trigger_set_on_a_waiting_ticket_by_a_new_name_is_nobodys(gitlab: Bench) -> None:
+async def test_a_trigger_set_on_a_waiting_ticket_by_a_new_name_is_nobodys(gitlab: SimulatedGitLab) -> None:
     """What happened after another label was set is told too: there a renamed label has nobody who set it either."""
     gitlab.issue("agent-smith:waiting")
     gitlab.simulator.clock.advance(60)
@@ -110,7 +112,7 @@ async def test_a_trigger_set_on_a_waiting_ticket_by_a_new_name_is_nobodys(gitlab
 @pytest.mark.parametrize(
     "fault", [Fault("no_label_dates", times=None), Fault("status", status=404, path="/graphql$", times=None)]
 )
-async def test_P7_where_gitlab_does_not_tell_nobody_has_set_anything(gitlab: Bench, fault: Fault) -> None:
+async def test_P7_where_gitlab_does_not_tell_nobody_has_set_anything(gitlab: SimulatedGitLab, fault: Fault) -> None:
     gitlab.issue(TRIGGER)
     gitlab.simulator.inject(fault)
     tracker = gitlab.tracker()

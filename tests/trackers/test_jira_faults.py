@@ -19,7 +19,19 @@ from agentsmith.store import Store
 from agentsmith.tickets.lock import LabelLocks
 from agentsmith.trackers.http import LocalGovernor, Pace, Shared
 from agentsmith.trackers.jira.moves import TRIES
-from tests.support.jira_bench import CLAIM, FAIL, FINISH, MEMO, PROJECT, START, TRIGGER, Bench, applied, bench, edge
+from tests.support.simulated_jira import (
+    CLAIM,
+    FAIL,
+    FINISH,
+    MEMO,
+    PROJECT,
+    START,
+    TRIGGER,
+    SimulatedJira,
+    applied,
+    edge,
+    simulated_jira,
+)
 from tests.support.stores import MakeStore
 
 BUSY = "agent-smith:in-progress"
@@ -30,15 +42,15 @@ STATUSES = {Status.IN_PROGRESS: "In Progress", Status.DONE: "Done"}
 
 
 @pytest.fixture
-async def jira() -> AsyncIterator[Bench]:
-    async with bench() as started:
+async def jira() -> AsyncIterator[SimulatedJira]:
+    async with simulated_jira() as started:
         yield started
 
 
 # --- limits -------------------------------------------------------------------------------------------------------
 
 
-async def test_a_limit_of_one_issue_holds_no_other_back(jira: Bench) -> None:
+async def test_a_limit_of_one_issue_holds_no_other_back(jira: SimulatedJira) -> None:
     tracker = jira.tracker()
     first, second = jira.issue(TRIGGER), jira.issue(TRIGGER)
     one, two = await tracker.get(first), await tracker.get(second)
@@ -54,7 +66,9 @@ async def test_a_limit_of_one_issue_holds_no_other_back(jira: Bench) -> None:
 
 
 @pytest.mark.parametrize(("kind", "reason"), [("burst_limit", "burst-based"), ("quota_limit", "quota-tenant-based")])
-async def test_a_limit_of_the_site_holds_everything_back_and_names_itself(jira: Bench, kind: str, reason: str) -> None:
+async def test_a_limit_of_the_site_holds_everything_back_and_names_itself(
+    jira: SimulatedJira, kind: str, reason: str
+) -> None:
     tracker = jira.tracker()
     jira.issue(TRIGGER)
     ticket = await tracker.get("WEB-1")
@@ -66,7 +80,7 @@ async def test_a_limit_of_the_site_holds_everything_back_and_names_itself(jira: 
     assert jira.sent() == []
 
 
-async def test_a_limit_without_a_time_is_stayed_away_from_for_a_minute(jira: Bench) -> None:
+async def test_a_limit_without_a_time_is_stayed_away_from_for_a_minute(jira: SimulatedJira) -> None:
     tracker = jira.tracker()
     jira.issue(TRIGGER)
     jira.fail("burst_limit", times=None)
@@ -78,7 +92,7 @@ async def test_a_limit_without_a_time_is_stayed_away_from_for_a_minute(jira: Ben
 
 
 async def test_our_own_life_of_a_ticket_keeps_within_the_limits_per_issue() -> None:
-    async with bench(issue_limits=True, clock=Clock(1_800_000_000.0)) as jira:
+    async with simulated_jira(issue_limits=True, clock=Clock(1_800_000_000.0)) as jira:
         tracker = jira.tracker()
         key = jira.issue(TRIGGER)
         for _ in range(3):  # three runs within the same two seconds
@@ -90,7 +104,7 @@ async def test_our_own_life_of_a_ticket_keeps_within_the_limits_per_issue() -> N
         assert not [line for line in jira.sent() if line.endswith("429")]
 
 
-async def test_a_busy_site_says_when_to_come_back(jira: Bench) -> None:
+async def test_a_busy_site_says_when_to_come_back(jira: SimulatedJira) -> None:
     slept: list[float] = []
 
     async def sleep(seconds: float) -> None:
@@ -106,7 +120,7 @@ async def test_a_busy_site_says_when_to_come_back(jira: Bench) -> None:
 # --- races --------------------------------------------------------------------------------------------------------
 
 
-async def test_a_conflict_is_read_and_written_again_while_the_ticket_shows_expect(jira: Bench) -> None:
+async def test_a_conflict_is_read_and_written_again_while_the_ticket_shows_expect(jira: SimulatedJira) -> None:
     tracker = jira.tracker()
     jira.issue(TRIGGER, QUEUED)
     ticket = await tracker.get("WEB-1")
@@ -116,7 +130,7 @@ async def test_a_conflict_is_read_and_written_again_while_the_ticket_shows_expec
     assert jira.sent() == ["PUT /issue/WEB-1 409", "GET /issue/WEB-1 200", "PUT /issue/WEB-1 200"]
 
 
-async def test_an_issue_that_never_rests_is_given_up_after_a_while(jira: Bench) -> None:
+async def test_an_issue_that_never_rests_is_given_up_after_a_while(jira: SimulatedJira) -> None:
     tracker = jira.tracker()
     jira.issue(TRIGGER, QUEUED, BUSY)
     ticket = await tracker.get("WEB-1")
@@ -127,7 +141,7 @@ async def test_an_issue_that_never_rests_is_given_up_after_a_while(jira: Bench) 
         await tracker.tidy(await tracker.get("WEB-1"), keep=Status.DONE, deadline=boottime() + 20)
 
 
-async def test_a_label_that_came_back_once_is_removed_again(jira: Bench) -> None:
+async def test_a_label_that_came_back_once_is_removed_again(jira: SimulatedJira) -> None:
     """Seen on the live service after edits in quick succession: what one removed stood there again."""
     tracker = jira.tracker()
     jira.issue(TRIGGER, QUEUED)
@@ -142,7 +156,7 @@ async def test_a_label_that_came_back_once_is_removed_again(jira: Bench) -> None
 @pytest.mark.parametrize("cloud", [True, False])
 async def test_whoever_overwrites_our_claim_wins(cloud: bool) -> None:
     """The property that travels with the labels is another's when it is read back: they wrote right after us."""
-    async with bench(cloud=cloud, returns_properties=True) as jira:
+    async with simulated_jira(cloud=cloud, returns_properties=True) as jira:
         tracker = jira.tracker()
         jira.issue(TRIGGER)
         ticket = await tracker.get("WEB-1")
@@ -167,7 +181,7 @@ async def test_whoever_overwrites_our_claim_wins(cloud: bool) -> None:
         assert isinstance(outcome, LostRace)
 
 
-async def test_a_person_who_fails_a_run_by_hand_wins(jira: Bench) -> None:
+async def test_a_person_who_fails_a_run_by_hand_wins(jira: SimulatedJira) -> None:
     """No read before the last edge: the answer shows what they did."""
     tracker = jira.tracker()
     jira.issue(TRIGGER, QUEUED)
@@ -181,7 +195,7 @@ async def test_a_person_who_fails_a_run_by_hand_wins(jira: Bench) -> None:
 
 
 @pytest.mark.parametrize("trust", [5.0, 0.0])
-async def test_a_label_of_a_person_between_read_and_write_survives(jira: Bench, trust: float) -> None:
+async def test_a_label_of_a_person_between_read_and_write_survives(jira: SimulatedJira, trust: float) -> None:
     tracker = jira.tracker(trust_reads=trust)
     jira.issue(TRIGGER)
     ticket = await tracker.get("WEB-1")
@@ -189,7 +203,7 @@ async def test_a_label_of_a_person_between_read_and_write_survives(jira: Bench, 
     assert applied(await tracker.move(ticket, edge(*CLAIM))).ticket.labels == {TRIGGER, "urgent", QUEUED}
 
 
-async def test_an_old_ticket_is_always_read_again(jira: Bench) -> None:
+async def test_an_old_ticket_is_always_read_again(jira: SimulatedJira) -> None:
     tracker = jira.tracker()
     jira.issue(TRIGGER, QUEUED)
     old = applied(await tracker.move(await tracker.get("WEB-1"), edge(*START))).ticket
@@ -200,7 +214,7 @@ async def test_an_old_ticket_is_always_read_again(jira: Bench) -> None:
     assert jira.sent() == ["GET /issue/WEB-1 200"]
 
 
-async def test_nothing_to_write_is_never_said_from_memory(jira: Bench) -> None:
+async def test_nothing_to_write_is_never_said_from_memory(jira: SimulatedJira) -> None:
     tracker = jira.tracker()
     jira.issue(TRIGGER, BUSY)
     ticket = await tracker.get("WEB-1")
@@ -209,7 +223,7 @@ async def test_nothing_to_write_is_never_said_from_memory(jira: Bench) -> None:
     assert jira.sent() == ["GET /issue/WEB-1 200"]
 
 
-async def test_a_hit_of_a_search_is_never_written_from(jira: Bench) -> None:
+async def test_a_hit_of_a_search_is_never_written_from(jira: SimulatedJira) -> None:
     tracker = jira.tracker()
     jira.issue(TRIGGER)
     (hit,) = [t async for t in tracker.find(TRIGGER)]
@@ -221,7 +235,7 @@ async def test_a_hit_of_a_search_is_never_written_from(jira: Bench) -> None:
 # --- the label lock -----------------------------------------------------------------------------------------------
 
 
-async def test_the_label_write_happens_under_the_stores_lock(jira: Bench, store: Store) -> None:
+async def test_the_label_write_happens_under_the_stores_lock(jira: SimulatedJira, store: Store) -> None:
     tracker = jira.tracker(shared=Shared(label_lock=LabelLocks(store)))
     jira.issue(TRIGGER)
     ticket = await tracker.get("WEB-1")
@@ -235,7 +249,7 @@ async def test_the_label_write_happens_under_the_stores_lock(jira: Bench, store:
     assert await store.redis.get(key) is None
 
 
-async def test_two_replicas_write_one_after_the_other(jira: Bench, make_store: MakeStore) -> None:
+async def test_two_replicas_write_one_after_the_other(jira: SimulatedJira, make_store: MakeStore) -> None:
     """With the label lock alone, and both having seen the ticket pending: the second looks again."""
     one, two = (jira.tracker(shared=Shared(label_lock=LabelLocks(make_store())), trust_reads=0) for _ in range(2))
     for _ in range(20):
@@ -244,7 +258,7 @@ async def test_two_replicas_write_one_after_the_other(jira: Bench, make_store: M
         assert {type(outcome) for outcome in outcomes} == {Applied, AlreadySo}
 
 
-async def test_nothing_is_written_past_the_locks_time(jira: Bench) -> None:
+async def test_nothing_is_written_past_the_locks_time(jira: SimulatedJira) -> None:
     class Short:
         """A lock that may be trusted for no time at all."""
 
@@ -262,7 +276,7 @@ async def test_nothing_is_written_past_the_locks_time(jira: Bench) -> None:
     assert jira.sent() == []
 
 
-async def test_a_lock_that_is_held_is_not_waited_for_beyond_the_deadline(jira: Bench, store: Store) -> None:
+async def test_a_lock_that_is_held_is_not_waited_for_beyond_the_deadline(jira: SimulatedJira, store: Store) -> None:
     lock = LabelLocks(store)
     tracker = jira.tracker(shared=Shared(label_lock=lock))
     jira.issue(TRIGGER)
@@ -277,7 +291,7 @@ async def test_a_lock_that_is_held_is_not_waited_for_beyond_the_deadline(jira: B
 # --- status mode --------------------------------------------------------------------------------------------------
 
 
-async def test_the_workflow_moves_first_and_the_label_follows(jira: Bench) -> None:
+async def test_the_workflow_moves_first_and_the_label_follows(jira: SimulatedJira) -> None:
     tracker = jira.tracker(statuses=STATUSES)
     jira.issue(TRIGGER, QUEUED)
     ticket = await tracker.get("WEB-1")
@@ -291,13 +305,13 @@ async def test_the_workflow_moves_first_and_the_label_follows(jira: Bench) -> No
     assert (jira.simulator.status("WEB-1"), jira.labels("WEB-1")) == ("In Progress", {TRIGGER, BUSY})
 
 
-def offered_id(jira: Bench, name: str) -> str:
+def offered_id(jira: SimulatedJira, name: str) -> str:
     """The id of a transition by its name."""
     ways = jira.simulator.hub.world.project(PROJECT).transitions
     return next(way.id for way in ways if way.name == name)
 
 
-async def test_of_two_transitions_at_once_one_is_told_409_and_has_lost(jira: Bench) -> None:
+async def test_of_two_transitions_at_once_one_is_told_409_and_has_lost(jira: SimulatedJira) -> None:
     tracker = jira.tracker(statuses=STATUSES)
     jira.issue(TRIGGER, QUEUED)
     ticket = await tracker.get("WEB-1")
@@ -306,7 +320,7 @@ async def test_of_two_transitions_at_once_one_is_told_409_and_has_lost(jira: Ben
     assert (jira.simulator.status("WEB-1"), jira.labels("WEB-1")) == ("To Do", {TRIGGER, QUEUED})
 
 
-async def test_a_transition_that_is_gone_because_somebody_was_faster_is_lost(jira: Bench) -> None:
+async def test_a_transition_that_is_gone_because_somebody_was_faster_is_lost(jira: SimulatedJira) -> None:
     jira.simulator.set_transitions(PROJECT, [("To Do", "In Progress"), ("In Progress", "Done"), ("To Do", "Done")])
     tracker = jira.tracker(statuses=STATUSES)
     jira.issue(TRIGGER, QUEUED)
@@ -317,7 +331,7 @@ async def test_a_transition_that_is_gone_because_somebody_was_faster_is_lost(jir
     assert jira.labels("WEB-1") == {TRIGGER, QUEUED}
 
 
-async def test_a_transition_that_jira_refuses_for_another_reason_is_forbidden_in_its_words(jira: Bench) -> None:
+async def test_a_transition_that_jira_refuses_for_another_reason_is_forbidden_in_its_words(jira: SimulatedJira) -> None:
     tracker = jira.tracker(statuses=STATUSES)
     jira.issue(TRIGGER, QUEUED)
     ticket = await tracker.get("WEB-1")
@@ -328,7 +342,7 @@ async def test_a_transition_that_jira_refuses_for_another_reason_is_forbidden_in
     assert "Story points" in outcome.reason
 
 
-async def test_a_workflow_without_the_way_is_told_with_what_there_is(jira: Bench) -> None:
+async def test_a_workflow_without_the_way_is_told_with_what_there_is(jira: SimulatedJira) -> None:
     jira.simulator.set_transitions(PROJECT, [("To Do", "Done")])
     tracker = jira.tracker(statuses=STATUSES)
     jira.issue(TRIGGER, QUEUED)
@@ -339,7 +353,7 @@ async def test_a_workflow_without_the_way_is_told_with_what_there_is(jira: Bench
     assert "Correct `statuses`" in outcome.reason
 
 
-async def test_a_transition_may_be_named_by_its_id(jira: Bench) -> None:
+async def test_a_transition_may_be_named_by_its_id(jira: SimulatedJira) -> None:
     ids = jira.simulator.set_transitions(PROJECT, [("To Do", "In Progress"), ("In Progress", "Done"), (None, "To Do")])
     tracker = jira.tracker(statuses={Status.IN_PROGRESS: ids["To Do to In Progress"]})
     for _ in range(2):
@@ -350,7 +364,9 @@ async def test_a_transition_may_be_named_by_its_id(jira: Bench) -> None:
         assert (jira.simulator.status(key), jira.labels(key)) == ("In Progress", {TRIGGER, DONE})
 
 
-async def test_a_run_that_died_between_transition_and_label_finishes_it_and_nobody_else_does(jira: Bench) -> None:
+async def test_a_run_that_died_between_transition_and_label_finishes_it_and_nobody_else_does(
+    jira: SimulatedJira,
+) -> None:
     tracker = jira.tracker(statuses=STATUSES)
     jira.issue(TRIGGER, QUEUED)
     ticket = await tracker.get("WEB-1")
@@ -366,7 +382,7 @@ async def test_a_run_that_died_between_transition_and_label_finishes_it_and_nobo
     assert jira.labels("WEB-1") == {TRIGGER, BUSY}
 
 
-async def test_a_person_who_dragged_the_card_themselves_is_in_nobodys_way(jira: Bench) -> None:
+async def test_a_person_who_dragged_the_card_themselves_is_in_nobodys_way(jira: SimulatedJira) -> None:
     tracker = jira.tracker(statuses=STATUSES)
     jira.issue(TRIGGER, QUEUED)
     jira.simulator.transition("WEB-1", "In Progress")
@@ -377,7 +393,7 @@ async def test_a_person_who_dragged_the_card_themselves_is_in_nobodys_way(jira: 
 
 async def test_many_writers_and_one_winner_by_the_workflow_alone() -> None:
     """Without any lock: the transition leads from the expected status only, so the second one finds it gone."""
-    async with bench() as jira:
+    async with simulated_jira() as jira:
         jira.simulator.set_transitions(PROJECT, [("To Do", "In Progress"), ("In Progress", "Done")])
         writers = [jira.tracker(statuses=STATUSES) for _ in range(3)]
         for _ in range(20):
@@ -397,7 +413,7 @@ async def test_many_writers_and_one_winner_by_the_workflow_alone() -> None:
 @pytest.mark.parametrize("cloud", [True, False])
 async def test_a_stranger_is_shown_an_empty_list_which_is_no_empty_list(cloud: bool) -> None:
     """P9: with a bad token Jira may answer like to anybody, with 200 and nothing in it."""
-    async with bench(cloud=cloud) as jira:
+    async with simulated_jira(cloud=cloud) as jira:
         jira.issue(TRIGGER)
         tracker = jira.tracker()
         jira.fail("anonymous", times=None)
@@ -407,7 +423,7 @@ async def test_a_stranger_is_shown_an_empty_list_which_is_no_empty_list(cloud: b
             await tracker.get("WEB-1")
 
 
-async def test_an_expired_token(jira: Bench) -> None:
+async def test_an_expired_token(jira: SimulatedJira) -> None:
     jira.simulator.add_token("ATATT-EXPIRING", user="smith-bot", expires_in=60)
     jira.issue(TRIGGER)
     tracker = jira.tracker(token="ATATT-EXPIRING")
@@ -417,7 +433,7 @@ async def test_an_expired_token(jira: Bench) -> None:
         await tracker.get("WEB-1")
 
 
-async def test_an_account_that_may_not_edit_is_told_in_jiras_words(jira: Bench) -> None:
+async def test_an_account_that_may_not_edit_is_told_in_jiras_words(jira: SimulatedJira) -> None:
     jira.simulator.set_role(PROJECT, "smith-bot", "read")
     jira.issue(TRIGGER)
     tracker = jira.tracker()
@@ -426,7 +442,7 @@ async def test_an_account_that_may_not_edit_is_told_in_jiras_words(jira: Bench) 
     assert "labels: Field 'labels' cannot be set" in outcome.reason
 
 
-async def test_labels_that_are_not_on_the_edit_screen(jira: Bench) -> None:
+async def test_labels_that_are_not_on_the_edit_screen(jira: SimulatedJira) -> None:
     jira.simulator.hide_labels(PROJECT)
     jira.issue(TRIGGER)
     tracker = jira.tracker()
@@ -435,7 +451,7 @@ async def test_labels_that_are_not_on_the_edit_screen(jira: Bench) -> None:
     assert "screen" in outcome.reason
 
 
-async def test_a_project_out_of_sight_is_no_empty_list(jira: Bench) -> None:
+async def test_a_project_out_of_sight_is_no_empty_list(jira: SimulatedJira) -> None:
     jira.issue(TRIGGER)
     tracker = jira.tracker()
     jira.simulator.hub.world.projects.pop(PROJECT)
@@ -443,7 +459,7 @@ async def test_a_project_out_of_sight_is_no_empty_list(jira: Bench) -> None:
         _ = [t async for t in tracker.find(TRIGGER)]
 
 
-async def test_a_moved_issue_is_another_ticket_and_is_left_alone(jira: Bench) -> None:
+async def test_a_moved_issue_is_another_ticket_and_is_left_alone(jira: SimulatedJira) -> None:
     jira.simulator.add_project("OPS")
     jira.simulator.set_role("OPS", "smith-bot", "admin")
     jira.issue(TRIGGER)
@@ -457,7 +473,7 @@ async def test_a_moved_issue_is_another_ticket_and_is_left_alone(jira: Bench) ->
     assert [t async for t in tracker.find(TRIGGER)] == []
 
 
-async def test_a_limit_is_over_when_its_time_is(jira: Bench) -> None:
+async def test_a_limit_is_over_when_its_time_is(jira: SimulatedJira) -> None:
     ahead = [0.0]
     tracker = jira.tracker(shared=Shared(governor=LocalGovernor(lambda: time.time() + ahead[0])))
     jira.issue(TRIGGER)

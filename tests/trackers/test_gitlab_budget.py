@@ -12,14 +12,25 @@ from agentsmith.domain.tracker import Sticky
 from agentsmith.trackers.gitlab.listing import FULL_EVERY
 from agentsmith.trackers.gitlab.tracker import GitLabTracker
 from agentsmith.trackers.http import LocalLedger, Pace, Shared, spending_for
-from tests.support.gitlab_bench import CLAIM, FINISH, MEMO, PROJECT, START, TRIGGER, Bench, applied, bench, edge
+from tests.support.simulated_gitlab import (
+    CLAIM,
+    FINISH,
+    MEMO,
+    PROJECT,
+    START,
+    TRIGGER,
+    SimulatedGitLab,
+    applied,
+    edge,
+    simulated_gitlab,
+)
 
 BUDGET = 8
 
 
 @pytest.fixture
-async def gitlab() -> AsyncIterator[Bench]:
-    async with bench() as started:
+async def gitlab() -> AsyncIterator[SimulatedGitLab]:
+    async with simulated_gitlab() as started:
         yield started
 
 
@@ -43,7 +54,7 @@ async def carry_through(tracker: GitLabTracker, iid: str) -> None:
         await say(tracker, ticket, "done", known)
 
 
-async def test_from_label_to_done_costs_eight_requests(gitlab: Bench) -> None:
+async def test_from_label_to_done_costs_eight_requests(gitlab: SimulatedGitLab) -> None:
     ledger = LocalLedger()
     tracker = gitlab.tracker(shared=Shared(ledger=ledger))
     iid = gitlab.issue(TRIGGER)
@@ -69,14 +80,14 @@ async def test_from_label_to_done_costs_eight_requests(gitlab: Bench) -> None:
 
 
 @pytest.mark.parametrize("explicit", ["agent-smith:pending", None])
-async def test_an_explicit_pending_label_costs_nothing_more(gitlab: Bench, explicit: str | None) -> None:
+async def test_an_explicit_pending_label_costs_nothing_more(gitlab: SimulatedGitLab, explicit: str | None) -> None:
     iid = gitlab.issue(TRIGGER, *([explicit] if explicit else []))
     await carry_through(gitlab.tracker(), iid)
     assert len(gitlab.simulator.counted_requests()) == BUDGET
     assert gitlab.labels(iid) == {TRIGGER, "agent-smith:done"}
 
 
-async def test_a_long_run_costs_the_same(gitlab: Bench) -> None:
+async def test_a_long_run_costs_the_same(gitlab: SimulatedGitLab) -> None:
     """What our own last write left behind is not read again, however long ago that was."""
     clock = [1000.0]
     tracker = gitlab.tracker(pace=Pace(now=lambda: clock[0]))
@@ -88,7 +99,7 @@ async def test_a_long_run_costs_the_same(gitlab: Bench) -> None:
     assert gitlab.sent() == [f"PUT /issues/{iid} 200"]
 
 
-async def test_a_read_that_is_some_seconds_old_is_read_again(gitlab: Bench) -> None:
+async def test_a_read_that_is_some_seconds_old_is_read_again(gitlab: SimulatedGitLab) -> None:
     clock = [1000.0]
     tracker = gitlab.tracker(pace=Pace(now=lambda: clock[0]))
     iid = gitlab.issue(TRIGGER)
@@ -99,7 +110,7 @@ async def test_a_read_that_is_some_seconds_old_is_read_again(gitlab: Bench) -> N
     assert gitlab.sent() == [f"GET /issues/{iid} 200", f"PUT /issues/{iid} 200"]
 
 
-async def test_the_order_in_which_the_daemon_settles_costs_the_same(gitlab: Bench) -> None:
+async def test_the_order_in_which_the_daemon_settles_costs_the_same(gitlab: SimulatedGitLab) -> None:
     """It writes the comment before the last label, from the ticket that the start of the run left."""
     tracker = gitlab.tracker()
     iid = gitlab.issue(TRIGGER)
@@ -113,7 +124,7 @@ async def test_the_order_in_which_the_daemon_settles_costs_the_same(gitlab: Benc
     assert len(gitlab.sent()) == 2
 
 
-async def test_an_issue_that_people_have_commented_on_costs_one_more(gitlab: Bench) -> None:
+async def test_an_issue_that_people_have_commented_on_costs_one_more(gitlab: SimulatedGitLab) -> None:
     """Our comment might be among theirs: one look. Who we are is asked only if something looks like ours."""
     iid = gitlab.issue(TRIGGER)
     gitlab.simulator.comment(PROJECT, int(iid), "any news?")
@@ -121,7 +132,7 @@ async def test_an_issue_that_people_have_commented_on_costs_one_more(gitlab: Ben
     assert len(gitlab.simulator.counted_requests()) == BUDGET + 1
 
 
-async def test_who_may_what_costs_five_requests_and_then_four(gitlab: Bench) -> None:
+async def test_who_may_what_costs_five_requests_and_then_four(gitlab: SimulatedGitLab) -> None:
     """Whether somebody is a program does not change; what they may do does."""
     tracker = gitlab.tracker()
     iid = gitlab.issue(TRIGGER)
@@ -139,7 +150,7 @@ async def test_who_may_what_costs_five_requests_and_then_four(gitlab: Bench) -> 
     assert len(gitlab.sent()) == 4
 
 
-async def test_an_idle_poll_of_one_page_costs_one_request(gitlab: Bench) -> None:
+async def test_an_idle_poll_of_one_page_costs_one_request(gitlab: SimulatedGitLab) -> None:
     tracker = gitlab.tracker()
     iids = [gitlab.issue(TRIGGER) for _ in range(8)]
     for _ in range(3):
@@ -148,7 +159,7 @@ async def test_an_idle_poll_of_one_page_costs_one_request(gitlab: Bench) -> None
         assert gitlab.sent() == ["GET /issues 200"]
 
 
-async def test_an_idle_poll_of_many_pages_costs_one_request_too(gitlab: Bench) -> None:
+async def test_an_idle_poll_of_many_pages_costs_one_request_too(gitlab: SimulatedGitLab) -> None:
     clock = [1000.0]
     tracker = gitlab.tracker(page_size=3, pace=Pace(now=lambda: clock[0]))
     iids = [gitlab.issue(TRIGGER) for _ in range(8)]

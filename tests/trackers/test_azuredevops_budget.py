@@ -11,20 +11,20 @@ from agentsmith.boottime import boottime
 from agentsmith.domain.tracker import Sticky
 from agentsmith.trackers.azuredevops.tracker import AzureDevOpsTracker
 from agentsmith.trackers.http import LocalLedger, Pace, Shared, spending_for
-from tests.support.azuredevops_bench import (
+from tests.support.azuredevops_judge import AzureDevOpsJudge
+from tests.support.simulated_azuredevops import (
     CLAIM,
     FAST,
     FINISH,
     START,
     TRIGGER,
-    Bench,
+    SimulatedAzureDevOps,
     applied,
-    bench,
     edge,
     say,
+    simulated_azuredevops,
     warm,
 )
-from tests.support.azuredevops_judge import AzureDevOpsJudge
 
 CALL_BY_CALL = 8
 """Eight calls of the contract, each of which must ask or be on record before the next begins: nothing to save."""
@@ -35,8 +35,8 @@ BUDGET = 6
 
 
 @pytest.fixture
-async def azure() -> AsyncIterator[Bench]:
-    async with bench() as started:
+async def azure() -> AsyncIterator[SimulatedAzureDevOps]:
+    async with simulated_azuredevops() as started:
         yield started
 
 
@@ -56,7 +56,7 @@ async def carry_through(tracker: AzureDevOpsTracker, number: str, *, words: bool
         await say(tracker, ticket, "done", known)
 
 
-async def test_from_label_to_done_costs_six_requests_and_five_revisions(azure: Bench) -> None:
+async def test_from_label_to_done_costs_six_requests_and_five_revisions(azure: SimulatedAzureDevOps) -> None:
     ledger = LocalLedger()
     tracker = azure.tracker(shared=Shared(ledger=ledger))
     await warm(tracker)
@@ -80,7 +80,7 @@ async def test_from_label_to_done_costs_six_requests_and_five_revisions(azure: B
 
 
 @pytest.mark.parametrize(("words", "cost"), [(False, CALL_BY_CALL), (True, WITH_WORDS)])
-async def test_call_by_call_no_request_is_wasted(azure: Bench, words: bool, cost: int) -> None:
+async def test_call_by_call_no_request_is_wasted(azure: SimulatedAzureDevOps, words: bool, cost: int) -> None:
     """Each comment changes the revision that the next move tests: that costs nothing either, once it was watched."""
     tracker = azure.tracker()
     await warm(tracker)
@@ -96,7 +96,7 @@ async def test_call_by_call_no_request_is_wasted(azure: Bench, words: bool, cost
         assert azure.simulator.item(int(number)).now.rev == cost - 1  # it had one, and two requests were reads
 
 
-async def test_the_order_in_which_the_daemon_settles_costs_the_same(azure: Bench) -> None:
+async def test_the_order_in_which_the_daemon_settles_costs_the_same(azure: SimulatedAzureDevOps) -> None:
     """It writes the comment before the last tag, from the ticket that the start of the run left."""
     tracker = azure.tracker()
     await carry_through(tracker, azure.item(TRIGGER))
@@ -110,7 +110,7 @@ async def test_the_order_in_which_the_daemon_settles_costs_the_same(azure: Bench
     assert len(azure.sent()) == BUDGET
 
 
-async def test_the_first_ticket_of_a_process_that_prepared_nothing_costs_one_more(azure: Bench) -> None:
+async def test_the_first_ticket_of_a_process_that_prepared_nothing_costs_one_more(azure: SimulatedAzureDevOps) -> None:
     tracker = azure.tracker()
     for expected in (BUDGET + 1, BUDGET):
         number = azure.item(TRIGGER)
@@ -119,7 +119,7 @@ async def test_the_first_ticket_of_a_process_that_prepared_nothing_costs_one_mor
         assert len(azure.sent()) == expected
 
 
-async def test_an_explicit_pending_tag_costs_nothing_more(azure: Bench) -> None:
+async def test_an_explicit_pending_tag_costs_nothing_more(azure: SimulatedAzureDevOps) -> None:
     tracker = azure.tracker()
     await warm(tracker)
     number = azure.item(TRIGGER, "agent-smith:pending")
@@ -129,7 +129,7 @@ async def test_an_explicit_pending_tag_costs_nothing_more(azure: Bench) -> None:
     assert azure.tags(number) == {TRIGGER, "agent-smith:done"}
 
 
-async def test_a_work_item_that_people_have_commented_on_costs_two_more(azure: Bench) -> None:
+async def test_a_work_item_that_people_have_commented_on_costs_two_more(azure: SimulatedAzureDevOps) -> None:
     """Our comment might be among theirs: one look; and ours cannot travel with the tags then."""
     tracker = azure.tracker()
     await warm(tracker)
@@ -141,7 +141,7 @@ async def test_a_work_item_that_people_have_commented_on_costs_two_more(azure: B
     assert len(azure.simulator.comments(int(number))) == 2
 
 
-async def test_an_idle_poll_costs_one_request(azure: Bench) -> None:
+async def test_an_idle_poll_costs_one_request(azure: SimulatedAzureDevOps) -> None:
     tracker = azure.tracker(page_size=3)
     numbers = [azure.item(TRIGGER) for _ in range(8)]
     assert [t.key async for t in tracker.find(TRIGGER)] == numbers
@@ -155,7 +155,7 @@ async def test_an_idle_poll_costs_one_request(azure: Bench) -> None:
     assert azure.sent() == ["POST /wit/wiql 200"] * 3
 
 
-async def test_an_idle_poll_of_an_empty_project_costs_one_request(azure: Bench) -> None:
+async def test_an_idle_poll_of_an_empty_project_costs_one_request(azure: SimulatedAzureDevOps) -> None:
     tracker = azure.tracker()
     await warm(tracker)
     azure.sent()
@@ -165,7 +165,7 @@ async def test_an_idle_poll_of_an_empty_project_costs_one_request(azure: Bench) 
 
 
 async def test_a_poll_that_catches_up_sees_what_was_tagged_untagged_closed_and_after_a_while_deleted(
-    azure: Bench,
+    azure: SimulatedAzureDevOps,
 ) -> None:
     at = [0.0]
     tracker = azure.tracker(pace=_paced(at))
@@ -185,7 +185,7 @@ def _paced(at: list[float]) -> Pace:
     return replace(FAST, now=lambda: boottime() + at[0])
 
 
-async def test_asking_who_may_what(azure: Bench) -> None:
+async def test_asking_who_may_what(azure: SimulatedAzureDevOps) -> None:
     tracker = azure.tracker()
     number = azure.item(TRIGGER)
     ticket = await tracker.get(number)
@@ -199,7 +199,7 @@ async def test_asking_who_may_what(azure: Bench) -> None:
     assert azure.sent() == sent  # who is in a team is never answered from what was kept
 
 
-async def test_everything_that_was_said_is_what_was_published(azure: Bench) -> None:
+async def test_everything_that_was_said_is_what_was_published(azure: SimulatedAzureDevOps) -> None:
     judge = AzureDevOpsJudge()
     tracker = azure.tracker(page_size=3)
     number = azure.item(TRIGGER, "agent-smith:pending", "bug")

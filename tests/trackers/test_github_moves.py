@@ -11,17 +11,17 @@ from agentsmith.boottime import boottime
 from agentsmith.domain.errors import Refused, TrackerUnavailable
 from agentsmith.domain.lifecycle import Status
 from agentsmith.domain.tracker import AlreadySo, Applied, Forbidden, LostRace, Unknown
-from tests.support.github_bench import (
+from tests.support.simulated_github import (
     CLAIM,
     FINISH,
     MEMO,
     REPOSITORY,
     START,
     TRIGGER,
-    Bench,
+    SimulatedGitHub,
     applied,
-    bench,
     edge,
+    simulated_github,
 )
 from tests.support.wait import wait_until
 
@@ -31,12 +31,12 @@ WRITE = "POST|DELETE|PATCH"
 
 
 @pytest.fixture
-async def github() -> AsyncIterator[Bench]:
-    async with bench() as started:
+async def github() -> AsyncIterator[SimulatedGitHub]:
+    async with simulated_github() as started:
         yield started
 
 
-async def test_a_write_that_is_dropped_in_silence_is_forbidden(github: Bench) -> None:
+async def test_a_write_that_is_dropped_in_silence_is_forbidden(github: SimulatedGitHub) -> None:
     tracker = github.tracker()
     github.issue(TRIGGER)
     ticket = await tracker.get("1")
@@ -51,7 +51,7 @@ async def test_a_write_that_is_dropped_in_silence_is_forbidden(github: Bench) ->
 
 
 @pytest.mark.parametrize("to", [Status.DONE, None])
-async def test_a_removal_that_is_dropped_in_silence_is_forbidden(github: Bench, to: Status | None) -> None:
+async def test_a_removal_that_is_dropped_in_silence_is_forbidden(github: SimulatedGitHub, to: Status | None) -> None:
     tracker = github.tracker()
     github.issue(BUSY)
     ticket = await tracker.get("1")
@@ -61,14 +61,14 @@ async def test_a_removal_that_is_dropped_in_silence_is_forbidden(github: Bench, 
     assert "is still there" in outcome.reason
 
 
-async def test_a_reader_is_forbidden_to_write(github: Bench) -> None:
+async def test_a_reader_is_forbidden_to_write(github: SimulatedGitHub) -> None:
     github.simulator.set_permission(REPOSITORY, "smith-bot", "read")
     tracker = github.tracker()
     github.issue(TRIGGER)
     assert isinstance(await tracker.move(await tracker.get("1"), edge(*CLAIM)), Forbidden)
 
 
-async def test_a_label_that_somebody_removes_under_our_hands_is_simply_gone(github: Bench) -> None:
+async def test_a_label_that_somebody_removes_under_our_hands_is_simply_gone(github: SimulatedGitHub) -> None:
     tracker = github.tracker()
     github.issue(BUSY)
     ticket = await tracker.get("1")
@@ -81,7 +81,7 @@ async def test_a_label_that_somebody_removes_under_our_hands_is_simply_gone(gith
 
 
 @pytest.mark.parametrize("kind", ["lenient_delete", ""])
-async def test_withdrawing_what_is_withdrawn_already(github: Bench, kind: str) -> None:
+async def test_withdrawing_what_is_withdrawn_already(github: SimulatedGitHub, kind: str) -> None:
     """Our own last write stands for a read here, so the removal meets a label that is gone."""
     tracker = github.tracker()
     github.issue(TRIGGER)
@@ -93,7 +93,7 @@ async def test_withdrawing_what_is_withdrawn_already(github: Bench, kind: str) -
     assert applied(outcome).ticket.labels == {TRIGGER}
 
 
-async def test_withdrawing_what_somebody_finished_meanwhile_is_a_lost_race(github: Bench) -> None:
+async def test_withdrawing_what_somebody_finished_meanwhile_is_a_lost_race(github: SimulatedGitHub) -> None:
     tracker = github.tracker()
     github.issue(TRIGGER)
     ticket = applied(await tracker.move(await tracker.get("1"), edge(*CLAIM))).ticket
@@ -104,7 +104,7 @@ async def test_withdrawing_what_somebody_finished_meanwhile_is_a_lost_race(githu
     assert github.labels("1") == {TRIGGER, DONE} == outcome.ticket.labels
 
 
-async def test_a_person_who_fails_a_run_by_hand_is_seen_in_the_answer(github: Bench) -> None:
+async def test_a_person_who_fails_a_run_by_hand_is_seen_in_the_answer(github: SimulatedGitHub) -> None:
     """No read before the last edge: the answer to the first write shows it, and nothing is removed."""
     tracker = github.tracker()
     github.issue(TRIGGER, "agent-smith:enqueued")
@@ -117,7 +117,7 @@ async def test_a_person_who_fails_a_run_by_hand_is_seen_in_the_answer(github: Be
     assert outcome.ticket.labels == {TRIGGER, BUSY, DONE, "agent-smith:failed"}
 
 
-async def test_a_person_who_removed_the_label_of_a_run_is_seen_in_the_answer(github: Bench) -> None:
+async def test_a_person_who_removed_the_label_of_a_run_is_seen_in_the_answer(github: SimulatedGitHub) -> None:
     tracker = github.tracker()
     github.issue(TRIGGER, "agent-smith:enqueued")
     ticket = applied(await tracker.move(await tracker.get("1"), edge(*START))).ticket
@@ -127,7 +127,7 @@ async def test_a_person_who_removed_the_label_of_a_run_is_seen_in_the_answer(git
     assert outcome.ticket.labels == {TRIGGER, DONE}
 
 
-async def test_an_old_ticket_is_always_read_again(github: Bench) -> None:
+async def test_an_old_ticket_is_always_read_again(github: SimulatedGitHub) -> None:
     """Only the newest thing that this process knows of an issue may stand for a read."""
     tracker = github.tracker()
     github.issue(TRIGGER, "agent-smith:enqueued")
@@ -140,7 +140,7 @@ async def test_an_old_ticket_is_always_read_again(github: Bench) -> None:
     assert isinstance(outcome, LostRace)
 
 
-async def test_after_an_unknown_outcome_the_issue_is_read_before_anything_is_written(github: Bench) -> None:
+async def test_after_an_unknown_outcome_the_issue_is_read_before_anything_is_written(github: SimulatedGitHub) -> None:
     tracker = github.tracker()
     github.issue(TRIGGER, "agent-smith:enqueued")
     ticket = applied(await tracker.move(await tracker.get("1"), edge(*START))).ticket
@@ -151,7 +151,7 @@ async def test_after_an_unknown_outcome_the_issue_is_read_before_anything_is_wri
     assert github.sent() == ["GET /repos/acme/web/issues/1 200"]
 
 
-async def test_a_move_that_was_cancelled_half_way_is_finished_after_a_read(github: Bench) -> None:
+async def test_a_move_that_was_cancelled_half_way_is_finished_after_a_read(github: SimulatedGitHub) -> None:
     tracker = github.tracker()
     github.issue(TRIGGER, "agent-smith:enqueued")
     ticket = applied(await tracker.move(await tracker.get("1"), edge(*START))).ticket
@@ -169,7 +169,7 @@ async def test_a_move_that_was_cancelled_half_way_is_finished_after_a_read(githu
     assert github.labels("1") == {TRIGGER, DONE}
 
 
-async def test_no_write_outlives_the_deadline(github: Bench) -> None:
+async def test_no_write_outlives_the_deadline(github: SimulatedGitHub) -> None:
     tracker = github.tracker()
     github.issue(TRIGGER)
     ticket = await tracker.get("1")

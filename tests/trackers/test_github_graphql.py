@@ -10,14 +10,14 @@ import pytest
 from agentsmith.domain.ticket import Ticket
 from agentsmith.domain.tracker import Applied, Limited, Unknown
 from agentsmith.trackers.github.tracker import GitHubTracker
-from tests.support.github_bench import (
+from tests.support.simulated_github import (
     REPOSITORY,
     START,
     TRIGGER,
-    Bench,
+    SimulatedGitHub,
     applied,
-    bench,
     edge,
+    simulated_github,
 )
 
 BUSY = "agent-smith:in-progress"
@@ -26,12 +26,12 @@ WRITE = "POST|DELETE|PATCH"
 
 
 @pytest.fixture
-async def github() -> AsyncIterator[Bench]:
-    async with bench() as started:
+async def github() -> AsyncIterator[SimulatedGitHub]:
+    async with simulated_github() as started:
         yield started
 
 
-async def _prepared(github: Bench) -> tuple[GitHubTracker, Ticket]:
+async def _prepared(github: SimulatedGitHub) -> tuple[GitHubTracker, Ticket]:
     tracker = github.tracker()
     await tracker.ensure_labels()
     github.issue(TRIGGER, "agent-smith:enqueued")
@@ -40,7 +40,7 @@ async def _prepared(github: Bench) -> tuple[GitHubTracker, Ticket]:
     return tracker, ticket
 
 
-async def test_a_label_that_was_made_anew_is_added_all_the_same(github: Bench) -> None:
+async def test_a_label_that_was_made_anew_is_added_all_the_same(github: SimulatedGitHub) -> None:
     """Its id is stale: GitHub removes one label and fails to add the other. It is added at once, by name."""
     tracker, ticket = await _prepared(github)
     repository = github.simulator.repository(REPOSITORY)
@@ -60,7 +60,7 @@ async def test_a_label_that_was_made_anew_is_added_all_the_same(github: Bench) -
         {"kind": "status", "status": 200, "body": {"errors": [{"message": "Field 'x' doesn't exist"}]}},
     ],
 )
-async def test_a_server_without_graphql_is_asked_once(github: Bench, fault: dict[str, Any]) -> None:
+async def test_a_server_without_graphql_is_asked_once(github: SimulatedGitHub, fault: dict[str, Any]) -> None:
     tracker, ticket = await _prepared(github)
     github.fail(**fault, path="graphql", times=None)
     applied(await tracker.move(ticket, edge(*START)))
@@ -80,13 +80,15 @@ async def test_a_server_without_graphql_is_asked_once(github: Bench, fault: dict
         ({"data": {"add": None, "remove": None}, "errors": [{"type": "FORBIDDEN", "message": "no"}]}, Applied),
     ],
 )
-async def test_what_graphql_answers_in_its_own_way(github: Bench, body: dict[str, Any], outcome: type) -> None:
+async def test_what_graphql_answers_in_its_own_way(
+    github: SimulatedGitHub, body: dict[str, Any], outcome: type
+) -> None:
     tracker, ticket = await _prepared(github)
     github.fail("status", status=200, body=body, path="graphql", times=None)
     assert isinstance(await tracker.move(ticket, edge(*START)), outcome)
 
 
-async def test_a_removal_that_failed_inside_graphql_is_made_up_for(github: Bench) -> None:
+async def test_a_removal_that_failed_inside_graphql_is_made_up_for(github: SimulatedGitHub) -> None:
     tracker, ticket = await _prepared(github)
     names = (TRIGGER, "agent-smith:enqueued", BUSY)
     here = [{"id": f"LA_{n}", "name": name} for n, name in enumerate(names)]

@@ -11,22 +11,22 @@ from agentsmith.domain.errors import Refused
 from agentsmith.domain.webhook import Incoming, TicketEvent
 from agentsmith.trackers.github.site import Site
 from agentsmith.trackers.github.webhook import GitHubWebhooks
-from tests.support.github_bench import REPOSITORY, Bench, bench
 from tests.support.receiver import Receiver, receiving
+from tests.support.simulated_github import REPOSITORY, SimulatedGitHub, simulated_github
 from tests.support.wait import wait_until
 
 SECRET = "shared"
 
 
 @pytest.fixture
-async def github() -> AsyncIterator[Bench]:
-    async with bench() as made:
+async def github() -> AsyncIterator[SimulatedGitHub]:
+    async with simulated_github() as made:
         made.simulator.set_permission(REPOSITORY, "smith-bot", "admin")
         yield made
 
 
 @pytest.fixture
-async def receiver(github: Bench) -> AsyncIterator[Receiver]:
+async def receiver(github: SimulatedGitHub) -> AsyncIterator[Receiver]:
     async with receiving() as made:
         url = made.url.replace("/hook", "/webhooks/web")
         github.simulator.register_webhook(REPOSITORY, url, secret=SECRET, events=["issues", "issue_comment"])
@@ -37,15 +37,15 @@ async def arrived(receiver: Receiver, count: int) -> None:
     await wait_until(lambda: len(receiver.requests) >= count, what=f"{count} deliveries")
 
 
-def failures(github: Bench) -> int:
+def failures(github: SimulatedGitHub) -> int:
     return sum(1 for d in github.simulator.outbox.log if d.delivered_at and not 200 <= d.status_code < 300)
 
 
-def _failed(github: Bench, count: int) -> bool:
+def _failed(github: SimulatedGitHub, count: int) -> bool:
     return failures(github) >= count
 
 
-async def test_what_failed_is_sent_again_under_its_name_and_signed(github: Bench, receiver: Receiver) -> None:
+async def test_what_failed_is_sent_again_under_its_name_and_signed(github: SimulatedGitHub, receiver: Receiver) -> None:
     receiver.status = 503
     number = github.issue("bug")
     github.simulator.add_label(REPOSITORY, int(number), "agent-smith", "mona")
@@ -63,7 +63,7 @@ async def test_what_failed_is_sent_again_under_its_name_and_signed(github: Bench
     assert await tracker.redeliver_failed("web", None) == 0, "what arrived is not asked for again"
 
 
-async def test_what_keeps_failing_is_left_to_polling(github: Bench, receiver: Receiver) -> None:
+async def test_what_keeps_failing_is_left_to_polling(github: SimulatedGitHub, receiver: Receiver) -> None:
     receiver.status = 401
     github.issue()
     await wait_until(lambda: failures(github) == 1, what="the delivery to fail")
@@ -74,7 +74,7 @@ async def test_what_keeps_failing_is_left_to_polling(github: Bench, receiver: Re
     assert asked == [1, 1, 0, 0]
 
 
-async def test_other_hooks_and_other_events_are_not_ours(github: Bench) -> None:
+async def test_other_hooks_and_other_events_are_not_ours(github: SimulatedGitHub) -> None:
     async with receiving() as other:
         other.status = 500
         github.simulator.register_webhook(REPOSITORY, other.url, secret=SECRET, events=["issues"], ping=True)
@@ -84,7 +84,7 @@ async def test_other_hooks_and_other_events_are_not_ours(github: Bench) -> None:
         assert await github.tracker().redeliver_failed("web", "https://agentsmith.example") == 0
 
 
-async def test_whoever_may_not_see_hooks_is_refused(github: Bench, receiver: Receiver) -> None:
+async def test_whoever_may_not_see_hooks_is_refused(github: SimulatedGitHub, receiver: Receiver) -> None:
     github.simulator.set_permission(REPOSITORY, "smith-bot", "write")
     with pytest.raises(Refused):
         await github.tracker().redeliver_failed("web", None)

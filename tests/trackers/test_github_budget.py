@@ -12,14 +12,24 @@ from agentsmith.domain.tracker import Sticky
 from agentsmith.trackers.github.tracker import GitHubTracker
 from agentsmith.trackers.http import LocalLedger, Shared, spending_for
 from tests.support.contracts import ContractJudge
-from tests.support.github_bench import CLAIM, FINISH, MEMO, START, TRIGGER, Bench, applied, bench, edge
+from tests.support.simulated_github import (
+    CLAIM,
+    FINISH,
+    MEMO,
+    START,
+    TRIGGER,
+    SimulatedGitHub,
+    applied,
+    edge,
+    simulated_github,
+)
 
 BUDGET = 9
 
 
 @pytest.fixture
-async def github() -> AsyncIterator[Bench]:
-    async with bench() as started:
+async def github() -> AsyncIterator[SimulatedGitHub]:
+    async with simulated_github() as started:
         yield started
 
 
@@ -43,7 +53,7 @@ async def carry_through(tracker: GitHubTracker, number: str) -> None:
         await say(tracker, ticket, "done", known)
 
 
-async def test_from_label_to_done_costs_at_most_nine_requests(github: Bench) -> None:
+async def test_from_label_to_done_costs_at_most_nine_requests(github: SimulatedGitHub) -> None:
     ledger = LocalLedger()
     tracker = github.tracker(shared=Shared(ledger=ledger))
     await tracker.ensure_labels()
@@ -74,7 +84,7 @@ async def test_from_label_to_done_costs_at_most_nine_requests(github: Bench) -> 
     assert spent == {"other": (7, 0), "claim": (3, 1), "run": (3, 1), "settle": (3, 0)}
 
 
-async def test_the_order_in_which_the_daemon_settles_costs_the_same(github: Bench) -> None:
+async def test_the_order_in_which_the_daemon_settles_costs_the_same(github: SimulatedGitHub) -> None:
     """It writes the comment before the last label, from the ticket that the start of the run left."""
     tracker = github.tracker()
     await tracker.ensure_labels()
@@ -89,7 +99,7 @@ async def test_the_order_in_which_the_daemon_settles_costs_the_same(github: Benc
     assert len(github.simulator.counted_requests()) == 3
 
 
-async def test_the_first_ticket_of_a_process_that_prepared_nothing_costs_one_more(github: Bench) -> None:
+async def test_the_first_ticket_of_a_process_that_prepared_nothing_costs_one_more(github: SimulatedGitHub) -> None:
     tracker = github.tracker()
     for expected in (BUDGET + 1, BUDGET):
         number = github.issue(TRIGGER)
@@ -99,7 +109,7 @@ async def test_the_first_ticket_of_a_process_that_prepared_nothing_costs_one_mor
 
 
 @pytest.mark.parametrize("explicit", ["agent-smith:pending", None])
-async def test_an_explicit_pending_label_costs_nothing_more(github: Bench, explicit: str | None) -> None:
+async def test_an_explicit_pending_label_costs_nothing_more(github: SimulatedGitHub, explicit: str | None) -> None:
     tracker = github.tracker()
     await tracker.ensure_labels()
     number = github.issue(TRIGGER, *([explicit] if explicit else []))
@@ -109,7 +119,7 @@ async def test_an_explicit_pending_label_costs_nothing_more(github: Bench, expli
     assert github.labels(number) == {TRIGGER, "agent-smith:done"}
 
 
-async def test_an_issue_that_people_have_commented_on_costs_one_more(github: Bench) -> None:
+async def test_an_issue_that_people_have_commented_on_costs_one_more(github: SimulatedGitHub) -> None:
     """Our comment might be among theirs: one look. Who we are is asked only if something looks like ours."""
     tracker = github.tracker()
     await tracker.ensure_labels()
@@ -120,7 +130,7 @@ async def test_an_issue_that_people_have_commented_on_costs_one_more(github: Ben
     assert len(github.simulator.counted_requests()) == BUDGET + 1
 
 
-async def test_an_idle_poll_costs_nothing(github: Bench) -> None:
+async def test_an_idle_poll_costs_nothing(github: SimulatedGitHub) -> None:
     tracker = github.tracker(page_size=3)
     numbers = [github.issue(TRIGGER) for _ in range(8)]
     assert [t.key async for t in tracker.find(TRIGGER)] == numbers
@@ -132,7 +142,7 @@ async def test_an_idle_poll_costs_nothing(github: Bench) -> None:
     assert github.sent().count("GET /repos/acme/web/issues 304") == 3 * 3 + 2
 
 
-async def test_replicas_share_what_they_have_read(github: Bench) -> None:
+async def test_replicas_share_what_they_have_read(github: SimulatedGitHub) -> None:
     shared = Shared()
     one, two = github.tracker(shared=shared), github.tracker(shared=shared)
     number = github.issue(TRIGGER)
@@ -141,7 +151,7 @@ async def test_replicas_share_what_they_have_read(github: Bench) -> None:
     assert len(github.simulator.counted_requests()) == 1
 
 
-async def test_asking_who_did_what_is_booked_apart_and_never_answered_from_a_cache(github: Bench) -> None:
+async def test_asking_who_did_what_is_booked_apart_and_never_answered_from_a_cache(github: SimulatedGitHub) -> None:
     ledger = LocalLedger()
     tracker = github.tracker(shared=Shared(ledger=ledger))
     number = github.issue(TRIGGER)
@@ -160,7 +170,7 @@ async def test_asking_who_did_what_is_booked_apart_and_never_answered_from_a_cac
     assert not any("if-none-match" in entry.headers for entry in asked)
 
 
-async def test_an_idle_poll_of_full_pages_costs_nothing(github: Bench) -> None:
+async def test_an_idle_poll_of_full_pages_costs_nothing(github: SimulatedGitHub) -> None:
     """The page behind a full one is looked at, because a 304 does not tell whether there is one; that is free too."""
     tracker = github.tracker(page_size=3)
     numbers = [github.issue(TRIGGER) for _ in range(6)]
@@ -171,7 +181,7 @@ async def test_an_idle_poll_of_full_pages_costs_nothing(github: Bench) -> None:
     assert github.sent() == ["GET /repos/acme/web/issues 304"] * 3
 
 
-async def test_everything_that_was_said_is_what_github_published(github: Bench) -> None:
+async def test_everything_that_was_said_is_what_github_published(github: SimulatedGitHub) -> None:
     judge = ContractJudge("github")
     tracker = github.tracker(page_size=3)
     await tracker.ensure_labels()

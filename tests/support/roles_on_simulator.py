@@ -34,7 +34,7 @@ TRIGGERS: Final = ("agent-smith", "agent-smith:fix-bug")
 
 
 @dataclass(slots=True)
-class StageWorld:
+class RolesOnSimulator:
     """Everything between a simulated project and a consumer."""
 
     stage: Playground
@@ -95,7 +95,7 @@ class StageWorld:
 
 
 @contextlib.asynccontextmanager
-async def stage_world(
+async def roles_on_simulator(
     platform: str,
     folder: Path,
     store: Store,
@@ -103,7 +103,7 @@ async def stage_world(
     *,
     sections: Mapping[str, Any] | None = None,
     **settings: Any,
-) -> AsyncIterator[StageWorld]:
+) -> AsyncIterator[RolesOnSimulator]:
     """The platform's simulator with the roles on it; every request must have been one that it knows.
 
     `settings` are the tracker's own, `sections` those of the rest of the configuration.
@@ -123,7 +123,7 @@ async def stage_world(
         async with open_trackers(config, store) as trackers, open_forges(config, store) as forges:
             parts = assemble(config, store, trackers)
             context = run_context(config, Opened(store, redis_url, None, "test"), trackers, parts, forges)
-            yield StageWorld(
+            yield RolesOnSimulator(
                 stage=stage,
                 tracker=trackers["web"],
                 store=store,

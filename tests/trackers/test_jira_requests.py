@@ -17,20 +17,30 @@ from agentsmith.trackers.http import Pace
 from agentsmith.trackers.jira.auth import Login
 from agentsmith.trackers.jira.listing import jql
 from agentsmith.trackers.jira.tracker import JiraTracker
-from tests.support.jira_bench import CLAIM, FINISH, MEMO, PROJECT, TRIGGER, Bench, applied, bench, edge
+from tests.support.simulated_jira import (
+    CLAIM,
+    FINISH,
+    MEMO,
+    PROJECT,
+    TRIGGER,
+    SimulatedJira,
+    applied,
+    edge,
+    simulated_jira,
+)
 
 ISSUE = "/rest/api/3/issue/WEB-1"
 
 
 @pytest.fixture
-async def jira() -> AsyncIterator[Bench]:
-    async with bench() as started:
+async def jira() -> AsyncIterator[SimulatedJira]:
+    async with simulated_jira() as started:
         yield started
 
 
 @pytest.fixture(params=[True, False], ids=["cloud", "data-center"])
-async def either(request: pytest.FixtureRequest) -> AsyncIterator[Bench]:
-    async with bench(cloud=request.param) as started:
+async def either(request: pytest.FixtureRequest) -> AsyncIterator[SimulatedJira]:
+    async with simulated_jira(cloud=request.param) as started:
         yield started
 
 
@@ -42,7 +52,7 @@ async def say(tracker: JiraTracker, ticket: Ticket, text: str, known: Sticky | N
 # --- login --------------------------------------------------------------------------------------------------------
 
 
-async def test_cloud_takes_email_and_token_and_data_center_a_bearer(either: Bench) -> None:
+async def test_cloud_takes_email_and_token_and_data_center_a_bearer(either: SimulatedJira) -> None:
     tracker = either.tracker()
     either.issue(TRIGGER)
     ticket = applied(await tracker.move(await tracker.get("WEB-1"), edge(*CLAIM))).ticket
@@ -82,7 +92,7 @@ def test_an_email_that_is_none_is_heard_of_at_once(email: str) -> None:
 
 
 @pytest.mark.parametrize("label", ['say"what', "back\\slash", "ünï/漢字", "a=b,c(d)"])
-async def test_any_label_can_be_looked_for(either: Bench, label: str) -> None:
+async def test_any_label_can_be_looked_for(either: SimulatedJira, label: str) -> None:
     either.issue(label)
     either.issue("other")
     assert [t.key async for t in either.tracker().find(label)] == ["WEB-1"]
@@ -95,12 +105,12 @@ def test_a_label_that_jira_cannot_have_is_a_configuration_error(label: str) -> N
 
 
 @pytest.mark.parametrize("prefix", ["my smith", "tab\tbed", "x" * 250])
-async def test_a_prefix_that_jira_does_not_take_is_a_configuration_error(jira: Bench, prefix: str) -> None:
+async def test_a_prefix_that_jira_does_not_take_is_a_configuration_error(jira: SimulatedJira, prefix: str) -> None:
     with pytest.raises(ConfigError, match="labels that begin with"):
         jira.tracker(labels=LabelSet(prefix))
 
 
-async def test_cloud_pages_by_token_with_an_explicit_field_list(jira: Bench) -> None:
+async def test_cloud_pages_by_token_with_an_explicit_field_list(jira: SimulatedJira) -> None:
     keys = [jira.issue(TRIGGER) for _ in range(7)]
     tracker = jira.tracker(page_size=3)
     assert [t.key async for t in tracker.find(TRIGGER)] == keys
@@ -114,14 +124,14 @@ async def test_cloud_pages_by_token_with_an_explicit_field_list(jira: Bench) -> 
 
 
 async def test_data_center_pages_by_number() -> None:
-    async with bench(cloud=False) as jira:
+    async with simulated_jira(cloud=False) as jira:
         keys = [jira.issue(TRIGGER) for _ in range(7)]
         assert [t.key async for t in jira.tracker(page_size=3).find(TRIGGER)] == keys
         searches = [r.body["startAt"] for r in jira.recorded() if r.path.endswith("/search")]
         assert searches == [0, 3, 6]
 
 
-async def test_a_page_of_malformed_hits_does_not_end_the_search(either: Bench) -> None:
+async def test_a_page_of_malformed_hits_does_not_end_the_search(either: SimulatedJira) -> None:
     """P9: what cannot be read is skipped; what comes after it is not."""
     keys = [either.issue(TRIGGER) for _ in range(5)]
     tracker = either.tracker(page_size=2)
@@ -130,12 +140,12 @@ async def test_a_page_of_malformed_hits_does_not_end_the_search(either: Bench) -
     assert [t.key async for t in tracker.find(TRIGGER)] == keys[2:]
 
 
-def _token(key: str, jira: Bench) -> str:
+def _token(key: str, jira: SimulatedJira) -> str:
     """What Cloud calls the page after an issue."""
     return base64.urlsafe_b64encode(f"after {jira.simulator.issue(key).id}".encode()).decode()
 
 
-async def test_what_we_have_written_is_reconciled_and_nothing_older(jira: Bench) -> None:
+async def test_what_we_have_written_is_reconciled_and_nothing_older(jira: SimulatedJira) -> None:
     clock = [1000.0]
     tracker = jira.tracker(pace=Pace(now=lambda: clock[0]))
     jira.issue(TRIGGER)
@@ -148,7 +158,7 @@ async def test_what_we_have_written_is_reconciled_and_nothing_older(jira: Bench)
         assert search.get("reconcileIssues") == expected
 
 
-async def test_no_more_than_fifty_are_reconciled(jira: Bench) -> None:
+async def test_no_more_than_fifty_are_reconciled(jira: SimulatedJira) -> None:
     tracker = jira.tracker()
     for _ in range(60):
         key = jira.issue(TRIGGER)
@@ -159,7 +169,7 @@ async def test_no_more_than_fifty_are_reconciled(jira: Bench) -> None:
     assert len(search["reconcileIssues"]) == 50
 
 
-async def test_a_lagging_index_shows_old_hits_but_never_old_tickets(either: Bench) -> None:
+async def test_a_lagging_index_shows_old_hits_but_never_old_tickets(either: SimulatedJira) -> None:
     """Every hit is read by key: a label that is gone, or a closed issue, is not taken from the index."""
     first, second, third = (either.issue(TRIGGER) for _ in range(3))
     either.simulator.refresh_index()
@@ -176,7 +186,7 @@ async def test_a_lagging_index_shows_old_hits_but_never_old_tickets(either: Benc
 # --- labels -------------------------------------------------------------------------------------------------------
 
 
-async def test_a_move_is_one_edit_that_adds_and_removes_everything(jira: Bench) -> None:
+async def test_a_move_is_one_edit_that_adds_and_removes_everything(jira: SimulatedJira) -> None:
     tracker = jira.tracker(labels=LabelSet(former_prefixes=("old",)))
     jira.issue(TRIGGER, "bug", "agent-smith:in-progress", "old:in-progress")
     ticket = await tracker.get("WEB-1")
@@ -191,7 +201,7 @@ async def test_a_move_is_one_edit_that_adds_and_removes_everything(jira: Bench) 
     assert jira.labels("WEB-1") == {TRIGGER, "bug", "agent-smith:done"}
 
 
-async def test_the_property_says_on_whose_behalf(jira: Bench) -> None:
+async def test_the_property_says_on_whose_behalf(jira: SimulatedJira) -> None:
     tracker = jira.tracker()
     jira.issue(TRIGGER)
     ticket = applied(await tracker.move(await tracker.get("WEB-1"), edge(*CLAIM, run="run-9", fence=2**53))).ticket
@@ -203,7 +213,7 @@ async def test_the_property_says_on_whose_behalf(jira: Bench) -> None:
 
 
 async def test_silence_is_asked_for_and_where_it_is_refused_not_again() -> None:
-    async with bench(cloud=False) as jira:
+    async with simulated_jira(cloud=False) as jira:
         jira.simulator.set_role(PROJECT, "smith-bot", "write")  # who administers nothing
         tracker = jira.tracker()
         jira.issue(TRIGGER)
@@ -213,7 +223,7 @@ async def test_silence_is_asked_for_and_where_it_is_refused_not_again() -> None:
         assert edits == [("notifyUsers=false", 403), ("", 204), ("", 204)]
 
 
-async def test_noise_is_made_where_it_is_wanted(jira: Bench) -> None:
+async def test_noise_is_made_where_it_is_wanted(jira: SimulatedJira) -> None:
     tracker = jira.tracker(quiet=False)
     jira.issue(TRIGGER)
     applied(await tracker.move(await tracker.get("WEB-1"), edge(*CLAIM)))
@@ -223,7 +233,7 @@ async def test_noise_is_made_where_it_is_wanted(jira: Bench) -> None:
 # --- comments -----------------------------------------------------------------------------------------------------
 
 
-async def test_the_memo_is_in_a_property_that_people_do_not_see(either: Bench) -> None:
+async def test_the_memo_is_in_a_property_that_people_do_not_see(either: SimulatedJira) -> None:
     tracker = either.tracker()
     either.issue(TRIGGER)
     made = await say(tracker, await tracker.get("WEB-1"), "queued")
@@ -236,7 +246,7 @@ async def test_the_memo_is_in_a_property_that_people_do_not_see(either: Bench) -
 
 @pytest.mark.parametrize("cloud", [True, False])
 async def test_where_a_list_does_not_show_properties_ours_is_asked_for(cloud: bool) -> None:
-    async with bench(cloud=cloud, lists_comment_properties=False) as jira:
+    async with simulated_jira(cloud=cloud, lists_comment_properties=False) as jira:
         tracker = jira.tracker()
         jira.issue(TRIGGER)
         ticket = await tracker.get("WEB-1")
@@ -248,7 +258,7 @@ async def test_where_a_list_does_not_show_properties_ours_is_asked_for(cloud: bo
         assert asked == [f"GET /comment/{made.ref.split('@')[0]}/properties/agent-smith.status 200"]
 
 
-async def test_only_the_reference_is_enough_to_edit(either: Bench) -> None:
+async def test_only_the_reference_is_enough_to_edit(either: SimulatedJira) -> None:
     one, two = either.tracker(), either.tracker()
     either.issue(TRIGGER)
     made = await say(one, await one.get("WEB-1"), "queued")
@@ -261,7 +271,7 @@ async def test_only_the_reference_is_enough_to_edit(either: Bench) -> None:
 
 
 @pytest.mark.parametrize("forged", ["{id}", "{id}@somebody", "nonsense", "99999999", "1" * 40, "{id}@"])
-async def test_a_reference_to_somebody_elses_comment_is_not_followed(jira: Bench, forged: str) -> None:
+async def test_a_reference_to_somebody_elses_comment_is_not_followed(jira: SimulatedJira, forged: str) -> None:
     tracker = jira.tracker()
     jira.issue(TRIGGER)
     theirs = jira.simulator.comment("WEB-1", "mine!")
@@ -271,7 +281,7 @@ async def test_a_reference_to_somebody_elses_comment_is_not_followed(jira: Bench
     assert [c["body"] for c in jira.simulator.comments("WEB-1")] == ["mine!", "y"]
 
 
-async def test_a_deleted_comment_is_made_again(either: Bench) -> None:
+async def test_a_deleted_comment_is_made_again(either: SimulatedJira) -> None:
     tracker = either.tracker()
     either.issue(TRIGGER)
     ticket = await tracker.get("WEB-1")
@@ -282,7 +292,7 @@ async def test_a_deleted_comment_is_made_again(either: Bench) -> None:
     assert [c["body"] for c in either.simulator.comments("WEB-1")] == ["two"]
 
 
-async def test_our_comment_is_looked_for_on_all_pages(jira: Bench) -> None:
+async def test_our_comment_is_looked_for_on_all_pages(jira: SimulatedJira) -> None:
     jira.issue(TRIGGER)
     for n in range(5):
         jira.simulator.comment("WEB-1", f"comment {n}")
@@ -299,7 +309,7 @@ async def test_our_comment_is_looked_for_on_all_pages(jira: Bench) -> None:
 # --- people -------------------------------------------------------------------------------------------------------
 
 
-async def test_who_labelled_is_read_from_the_end_of_the_history(jira: Bench) -> None:
+async def test_who_labelled_is_read_from_the_end_of_the_history(jira: SimulatedJira) -> None:
     tracker = jira.tracker(page_size=3)
     jira.issue("bug", actor="first")
     jira.simulator.add_label("WEB-1", "early", "robin")
@@ -321,7 +331,7 @@ async def test_who_labelled_is_read_from_the_end_of_the_history(jira: Bench) -> 
     assert await tracker.labelled_by(ticket, "never") is None
 
 
-async def test_who_set_the_label_last_counts_not_who_set_it_first(either: Bench) -> None:
+async def test_who_set_the_label_last_counts_not_who_set_it_first(either: SimulatedJira) -> None:
     either.simulator.set_role(PROJECT, "robin", "read")
     either.issue(TRIGGER)
     either.simulator.remove_label("WEB-1", TRIGGER)
@@ -333,7 +343,7 @@ async def test_who_set_the_label_last_counts_not_who_set_it_first(either: Bench)
 
 
 async def test_P7_a_history_with_less_than_it_counts_names_nobody() -> None:
-    async with bench(cloud=False) as jira:
+    async with simulated_jira(cloud=False) as jira:
         jira.issue()
         jira.simulator.add_label("WEB-1", TRIGGER, "mona")
         tracker = jira.tracker()
@@ -346,7 +356,7 @@ async def test_P7_a_history_with_less_than_it_counts_names_nobody() -> None:
         assert await tracker.labelled_by(ticket, TRIGGER) is None
 
 
-async def test_P7_what_is_new_in_a_history_while_it_is_read_is_seen(jira: Bench) -> None:
+async def test_P7_what_is_new_in_a_history_while_it_is_read_is_seen(jira: SimulatedJira) -> None:
     jira.issue(TRIGGER)
     for n in range(5):
         jira.simulator.add_label("WEB-1", f"label-{n}", "noise")
@@ -373,7 +383,7 @@ async def test_P7_what_is_new_in_a_history_while_it_is_read_is_seen(jira: Bench)
         ("none", Access.NONE),
     ],
 )
-async def test_roles(either: Bench, role: str, access: Access) -> None:
+async def test_roles(either: SimulatedJira, role: str, access: Access) -> None:
     either.simulator.set_role(PROJECT, "robin", role)
     either.issue()
     either.simulator.add_label("WEB-1", TRIGGER, "robin")
@@ -384,7 +394,7 @@ async def test_roles(either: Bench, role: str, access: Access) -> None:
 
 
 async def test_a_name_that_only_begins_alike_is_somebody_else() -> None:
-    async with bench(cloud=False) as jira:
+    async with simulated_jira(cloud=False) as jira:
         jira.simulator.set_role(PROJECT, "robinson", "admin")
         jira.issue()
         jira.simulator.add_label("WEB-1", TRIGGER, "robin")
@@ -394,7 +404,9 @@ async def test_a_name_that_only_begins_alike_is_somebody_else() -> None:
         assert (by.actor.name, by.access) == ("robin", Access.NONE)
 
 
-async def test_an_account_that_may_not_ask_lets_nobody_in(either: Bench, capsys: pytest.CaptureFixture[str]) -> None:
+async def test_an_account_that_may_not_ask_lets_nobody_in(
+    either: SimulatedJira, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Fails closed, and says what to do; `allow.users` still works, for it compares names."""
     either.simulator.set_role(PROJECT, "smith-bot", "write")
     either.issue(TRIGGER)
@@ -405,12 +417,12 @@ async def test_an_account_that_may_not_ask_lets_nobody_in(either: Bench, capsys:
     assert "let our account administer the project" in capsys.readouterr().out
 
 
-async def test_people_who_cannot_be_named_may_nothing(jira: Bench) -> None:
+async def test_people_who_cannot_be_named_may_nothing(jira: SimulatedJira) -> None:
     assert await jira.tracker().access_of(Actor("", "mona")) is Access.NONE
     assert await jira.tracker().access_of(Actor("no-such-account", "x")) is Access.NONE
 
 
-async def test_programs_are_known_by_their_account_type(jira: Bench) -> None:
+async def test_programs_are_known_by_their_account_type(jira: SimulatedJira) -> None:
     jira.simulator.add_user("automation", type="app")
     jira.issue()
     jira.simulator.add_label("WEB-1", TRIGGER, "automation")
@@ -420,7 +432,7 @@ async def test_programs_are_known_by_their_account_type(jira: Bench) -> None:
     assert by.actor.bot
 
 
-async def test_me_is_asked_once(either: Bench) -> None:
+async def test_me_is_asked_once(either: SimulatedJira) -> None:
     tracker = either.tracker()
     assert await tracker.me() == await tracker.me()
     assert either.sent() == ["GET /myself 200", "GET /project/WEB 200"]
@@ -429,7 +441,7 @@ async def test_me_is_asked_once(either: Bench) -> None:
 # --- links --------------------------------------------------------------------------------------------------------
 
 
-async def test_blockers_in_any_project_and_by_the_sites_own_word(jira: Bench) -> None:
+async def test_blockers_in_any_project_and_by_the_sites_own_word(jira: SimulatedJira) -> None:
     jira.simulator.add_project("OPS")
     other = jira.simulator.open_issue("OPS")
     waiting, blocked = jira.issue(), jira.issue()

@@ -24,17 +24,17 @@ from agentsmith.simulators import Clock
 from agentsmith.trackers.gitlab.spelling import LabelStyle
 from agentsmith.trackers.gitlab.tracker import GitLabTracker
 from agentsmith.trackers.http import OutcomeUnknown, Pace
-from tests.support.gitlab_bench import (
+from tests.support.simulated_gitlab import (
     CLAIM,
     FINISH,
     MEMO,
     PROJECT,
     START,
     TRIGGER,
-    Bench,
+    SimulatedGitLab,
     applied,
-    bench,
     edge,
+    simulated_gitlab,
 )
 
 BUSY = "agent-smith:in-progress"
@@ -45,8 +45,8 @@ PACE = Pace(first_delay=0.001, longest_delay=0.002, largest_body=1_000_000)
 
 
 @pytest.fixture
-async def gitlab() -> AsyncIterator[Bench]:
-    async with bench() as started:
+async def gitlab() -> AsyncIterator[SimulatedGitLab]:
+    async with simulated_gitlab() as started:
         yield started
 
 
@@ -54,7 +54,7 @@ async def _find(tracker: GitLabTracker) -> list[Ticket]:
     return [t async for t in tracker.find(TRIGGER)]
 
 
-async def test_an_expired_token_says_so(gitlab: Bench) -> None:
+async def test_an_expired_token_says_so(gitlab: SimulatedGitLab) -> None:
     gitlab.simulator.add_token("glpat-EXPIRINGEXPIRING", expires_in=60)
     tracker = gitlab.tracker(token="glpat-EXPIRINGEXPIRING")
     gitlab.issue(TRIGGER)
@@ -64,7 +64,7 @@ async def test_an_expired_token_says_so(gitlab: Bench) -> None:
         await tracker.get("1")
 
 
-async def test_a_token_that_may_only_read(gitlab: Bench) -> None:
+async def test_a_token_that_may_only_read(gitlab: SimulatedGitLab) -> None:
     gitlab.simulator.add_token("glpat-READONLYREADONLY", scopes=["read_api"])
     tracker = gitlab.tracker(token="glpat-READONLYREADONLY")
     gitlab.issue(TRIGGER)
@@ -73,7 +73,7 @@ async def test_a_token_that_may_only_read(gitlab: Bench) -> None:
     assert "insufficient_scope; The request requires higher privileges" in outcome.reason
 
 
-async def test_a_limit_for_comments_holds_no_labels_back(gitlab: Bench) -> None:
+async def test_a_limit_for_comments_holds_no_labels_back(gitlab: SimulatedGitLab) -> None:
     tracker = gitlab.tracker(pace=PACE)
     gitlab.issue(TRIGGER)
     ticket = applied(await tracker.move(await tracker.get("1"), edge(*CLAIM))).ticket
@@ -85,7 +85,7 @@ async def test_a_limit_for_comments_holds_no_labels_back(gitlab: Bench) -> None:
 
 async def test_the_announced_quota_is_kept() -> None:
     # An hour ahead, so that the minute never ends while the test runs.
-    async with bench(rate_limit=3, clock=Clock(time.time() + 3600)) as gitlab:
+    async with simulated_gitlab(rate_limit=3, clock=Clock(time.time() + 3600)) as gitlab:
         tracker = gitlab.tracker()
         gitlab.issue(TRIGGER)
         for _ in range(3):
@@ -98,7 +98,7 @@ async def test_the_announced_quota_is_kept() -> None:
 # --- what others do at the same time -------------------------------------------------------------------------------
 
 
-async def test_a_guest_who_opened_the_issue_is_not_told_that_labels_are_not_theirs(gitlab: Bench) -> None:
+async def test_a_guest_who_opened_the_issue_is_not_told_that_labels_are_not_theirs(gitlab: SimulatedGitLab) -> None:
     gitlab.simulator.set_access(PROJECT, "smith-bot", "guest")
     tracker = gitlab.tracker()
     mine, theirs = gitlab.issue(TRIGGER, actor="smith-bot"), gitlab.issue(TRIGGER)
@@ -110,7 +110,7 @@ async def test_a_guest_who_opened_the_issue_is_not_told_that_labels_are_not_thei
 
 
 @pytest.mark.parametrize("to", [Status.DONE, None])
-async def test_a_removal_that_is_dropped_in_silence_is_forbidden(gitlab: Bench, to: Status | None) -> None:
+async def test_a_removal_that_is_dropped_in_silence_is_forbidden(gitlab: SimulatedGitLab, to: Status | None) -> None:
     tracker = gitlab.tracker()
     gitlab.issue(BUSY)
     ticket = await tracker.get("1")
@@ -121,7 +121,7 @@ async def test_a_removal_that_is_dropped_in_silence_is_forbidden(gitlab: Bench, 
 
 
 @pytest.mark.parametrize("style", LabelStyle)
-async def test_a_label_that_came_back_once_is_removed_again(gitlab: Bench, style: LabelStyle) -> None:
+async def test_a_label_that_came_back_once_is_removed_again(gitlab: SimulatedGitLab, style: LabelStyle) -> None:
     tracker = gitlab.tracker(style=style)
     gitlab.issue(TRIGGER)
     ticket = applied(await tracker.move(await tracker.get("1"), edge(*CLAIM))).ticket
@@ -132,7 +132,7 @@ async def test_a_label_that_came_back_once_is_removed_again(gitlab: Bench, style
     assert len(gitlab.labels("1")) == 2
 
 
-async def test_a_person_who_fails_a_run_by_hand_wins(gitlab: Bench) -> None:
+async def test_a_person_who_fails_a_run_by_hand_wins(gitlab: SimulatedGitLab) -> None:
     """No read before the last edge: the answer shows what they did, and our label goes again."""
     tracker = gitlab.tracker()
     gitlab.issue(TRIGGER, "agent-smith:enqueued")
@@ -145,7 +145,7 @@ async def test_a_person_who_fails_a_run_by_hand_wins(gitlab: Bench) -> None:
     assert outcome.ticket.labels == {TRIGGER, FAILED} == gitlab.labels("1")
 
 
-async def test_a_withdrawal_of_our_label_that_fails_leaves_both_for_repair(gitlab: Bench) -> None:
+async def test_a_withdrawal_of_our_label_that_fails_leaves_both_for_repair(gitlab: SimulatedGitLab) -> None:
     tracker = gitlab.tracker()
     gitlab.issue(TRIGGER)
     ticket = await tracker.get("1")
@@ -158,7 +158,7 @@ async def test_a_withdrawal_of_our_label_that_fails_leaves_both_for_repair(gitla
     assert tidied.labels == {TRIGGER, DONE}
 
 
-async def test_a_claim_that_somebody_finished_since_the_read_is_lost(gitlab: Bench) -> None:
+async def test_a_claim_that_somebody_finished_since_the_read_is_lost(gitlab: SimulatedGitLab) -> None:
     tracker = gitlab.tracker()
     gitlab.issue(TRIGGER)
     ticket = await tracker.get("1")
@@ -167,9 +167,9 @@ async def test_a_claim_that_somebody_finished_since_the_read_is_lost(gitlab: Ben
     assert gitlab.labels("1") == {TRIGGER, DONE}
 
 
-async def test_on_a_paid_tier_a_scoped_label_pushes_out_what_a_person_set(gitlab: Bench) -> None:
+async def test_on_a_paid_tier_a_scoped_label_pushes_out_what_a_person_set(gitlab: SimulatedGitLab) -> None:
     """What GitLab itself does we cannot prevent; the profile page says so."""
-    async with bench(premium=True) as gitlab:
+    async with simulated_gitlab(premium=True) as gitlab:
         tracker = gitlab.tracker(style=LabelStyle.SCOPED)
         gitlab.issue(TRIGGER, "agent-smith::enqueued")
         ticket = applied(await tracker.move(await tracker.get("1"), edge(*START))).ticket
@@ -179,7 +179,7 @@ async def test_on_a_paid_tier_a_scoped_label_pushes_out_what_a_person_set(gitlab
 
 
 @pytest.mark.parametrize("trust", [5.0, 0.0])
-async def test_a_label_of_a_person_between_read_and_write_survives(gitlab: Bench, trust: float) -> None:
+async def test_a_label_of_a_person_between_read_and_write_survives(gitlab: SimulatedGitLab, trust: float) -> None:
     tracker = gitlab.tracker(trust_reads=trust)
     gitlab.issue(TRIGGER)
     ticket = await tracker.get("1")
@@ -191,7 +191,7 @@ async def test_a_label_of_a_person_between_read_and_write_survives(gitlab: Bench
     }
 
 
-async def test_what_gitlab_loses_between_its_own_read_and_write_we_cannot_prevent(gitlab: Bench) -> None:
+async def test_what_gitlab_loses_between_its_own_read_and_write_we_cannot_prevent(gitlab: SimulatedGitLab) -> None:
     tracker = gitlab.tracker()
     gitlab.issue(TRIGGER)
     ticket = await tracker.get("1")
@@ -200,7 +200,7 @@ async def test_what_gitlab_loses_between_its_own_read_and_write_we_cannot_preven
     assert applied(await tracker.move(ticket, edge(*CLAIM))).ticket.labels == {TRIGGER, "agent-smith:enqueued"}
 
 
-async def test_an_old_ticket_is_always_read_again(gitlab: Bench) -> None:
+async def test_an_old_ticket_is_always_read_again(gitlab: SimulatedGitLab) -> None:
     """Only the newest thing that this process knows of an issue may stand for a read."""
     tracker = gitlab.tracker()
     gitlab.issue(TRIGGER, "agent-smith:enqueued")
@@ -212,7 +212,7 @@ async def test_an_old_ticket_is_always_read_again(gitlab: Bench) -> None:
     assert gitlab.sent() == ["GET /issues/1 200"]
 
 
-async def test_nothing_to_write_is_never_said_from_memory(gitlab: Bench) -> None:
+async def test_nothing_to_write_is_never_said_from_memory(gitlab: SimulatedGitLab) -> None:
     tracker = gitlab.tracker()
     gitlab.issue(TRIGGER, BUSY)
     ticket = await tracker.get("1")
@@ -221,7 +221,7 @@ async def test_nothing_to_write_is_never_said_from_memory(gitlab: Bench) -> None
     assert gitlab.sent() == ["GET /issues/1 200"]
 
 
-async def test_a_hit_of_a_list_is_never_written_from(gitlab: Bench) -> None:
+async def test_a_hit_of_a_list_is_never_written_from(gitlab: SimulatedGitLab) -> None:
     tracker = gitlab.tracker()
     gitlab.issue(TRIGGER)
     (hit,) = await _find(tracker)
@@ -230,7 +230,7 @@ async def test_a_hit_of_a_list_is_never_written_from(gitlab: Bench) -> None:
     assert gitlab.sent() == ["GET /issues/1 200", "PUT /issues/1 200"]
 
 
-async def test_after_an_unknown_outcome_the_issue_is_read_before_anything_is_written(gitlab: Bench) -> None:
+async def test_after_an_unknown_outcome_the_issue_is_read_before_anything_is_written(gitlab: SimulatedGitLab) -> None:
     tracker = gitlab.tracker()
     gitlab.issue(TRIGGER, "agent-smith:enqueued")
     ticket = applied(await tracker.move(await tracker.get("1"), edge(*START))).ticket
@@ -241,7 +241,7 @@ async def test_after_an_unknown_outcome_the_issue_is_read_before_anything_is_wri
     assert gitlab.sent() == ["GET /issues/1 200"]
 
 
-async def test_no_write_outlives_the_deadline(gitlab: Bench) -> None:
+async def test_no_write_outlives_the_deadline(gitlab: SimulatedGitLab) -> None:
     tracker = gitlab.tracker()
     gitlab.issue(TRIGGER)
     ticket = await tracker.get("1")
@@ -251,7 +251,9 @@ async def test_no_write_outlives_the_deadline(gitlab: Bench) -> None:
         await tracker.write_sticky(ticket, "x", MEMO, known=None, deadline=boottime() + 0.1)
 
 
-async def test_two_replicas_without_a_common_lock_leave_one_status_or_say_that_they_lost(gitlab: Bench) -> None:
+async def test_two_replicas_without_a_common_lock_leave_one_status_or_say_that_they_lost(
+    gitlab: SimulatedGitLab,
+) -> None:
     """GitLab arbitrates nothing: both may win with one aim, and with two aims the later one yields."""
     for _ in range(10):
         iid = gitlab.issue(TRIGGER, BUSY)
@@ -270,7 +272,7 @@ async def test_two_replicas_without_a_common_lock_leave_one_status_or_say_that_t
 # --- our comment ---------------------------------------------------------------------------------------------------
 
 
-async def test_a_comment_that_was_refused_half_way_stays_unwritten(gitlab: Bench) -> None:
+async def test_a_comment_that_was_refused_half_way_stays_unwritten(gitlab: SimulatedGitLab) -> None:
     tracker = gitlab.tracker()
     gitlab.issue(TRIGGER)
     ticket = applied(await tracker.move(await tracker.get("1"), edge(*CLAIM))).ticket
@@ -280,7 +282,7 @@ async def test_a_comment_that_was_refused_half_way_stays_unwritten(gitlab: Bench
     assert gitlab.notes() == []
 
 
-async def test_a_locked_discussion_is_closed_to_strangers(gitlab: Bench) -> None:
+async def test_a_locked_discussion_is_closed_to_strangers(gitlab: SimulatedGitLab) -> None:
     gitlab.simulator.set_access(PROJECT, "smith-bot", "none")
     tracker = gitlab.tracker()
     gitlab.issue(TRIGGER)
@@ -292,7 +294,7 @@ async def test_a_locked_discussion_is_closed_to_strangers(gitlab: Bench) -> None
 # --- issues that are not where they were ---------------------------------------------------------------------------
 
 
-async def test_a_deleted_issue(gitlab: Bench) -> None:
+async def test_a_deleted_issue(gitlab: SimulatedGitLab) -> None:
     tracker = gitlab.tracker()
     gitlab.issue(TRIGGER)
     ticket = applied(await tracker.move(await tracker.get("1"), edge(*CLAIM))).ticket
@@ -306,7 +308,7 @@ async def test_a_deleted_issue(gitlab: Bench) -> None:
         await tracker.blockers(ticket)
 
 
-async def test_a_moved_issue_is_closed_here_and_untouched_there(gitlab: Bench) -> None:
+async def test_a_moved_issue_is_closed_here_and_untouched_there(gitlab: SimulatedGitLab) -> None:
     gitlab.simulator.add_project("acme/api")
     tracker = gitlab.tracker()
     gitlab.issue(TRIGGER)
@@ -318,7 +320,7 @@ async def test_a_moved_issue_is_closed_here_and_untouched_there(gitlab: Bench) -
     assert gitlab.simulator.labels("acme/api", there) == []
 
 
-async def test_a_renamed_project_is_followed_and_tickets_keep_their_names(gitlab: Bench) -> None:
+async def test_a_renamed_project_is_followed_and_tickets_keep_their_names(gitlab: SimulatedGitLab) -> None:
     tracker = gitlab.tracker()
     gitlab.issue(TRIGGER)
     first = await tracker.get("1")
@@ -332,7 +334,7 @@ async def test_a_renamed_project_is_followed_and_tickets_keep_their_names(gitlab
     assert set(gitlab.simulator.labels("acme/site", 1)) == {TRIGGER, "agent-smith:enqueued"}
 
 
-async def test_a_project_that_is_renamed_during_a_run_is_found_again_by_the_write(gitlab: Bench) -> None:
+async def test_a_project_that_is_renamed_during_a_run_is_found_again_by_the_write(gitlab: SimulatedGitLab) -> None:
     tracker = gitlab.tracker()
     gitlab.issue(TRIGGER, "agent-smith:enqueued")
     ticket = applied(await tracker.move(await tracker.get("1"), edge(*START))).ticket
@@ -343,7 +345,7 @@ async def test_a_project_that_is_renamed_during_a_run_is_found_again_by_the_writ
 
 @pytest.mark.parametrize("keyset", ["yes", "refused"])
 async def test_a_project_out_of_sight_is_no_empty_list(keyset: str) -> None:
-    async with bench(keyset=keyset) as gitlab:
+    async with simulated_gitlab(keyset=keyset) as gitlab:
         tracker = gitlab.tracker()
         gitlab.issue(TRIGGER)
         assert len(await _find(tracker)) == 1
@@ -356,7 +358,7 @@ async def test_a_project_out_of_sight_is_no_empty_list(keyset: str) -> None:
 
 
 @pytest.mark.parametrize("link", ['<https://evil.example/api/v4/x?page=2>; rel="next"', '<?x=1>; rel="next"'])
-async def test_a_link_never_leads_elsewhere(gitlab: Bench, link: str) -> None:
+async def test_a_link_never_leads_elsewhere(gitlab: SimulatedGitLab, link: str) -> None:
     tracker = gitlab.tracker()
     gitlab.issue(TRIGGER)
     gitlab.fail("status", status=200, body=[], headers={"Link": link}, path="/issues$", times=None)

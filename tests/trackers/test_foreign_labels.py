@@ -10,7 +10,7 @@ from agentsmith.boottime import boottime
 from agentsmith.domain.errors import ConfigError, Refused
 from agentsmith.simulators import Recorded
 from agentsmith.trackers.gitlab.spelling import LabelStyle
-from tests.support import azuredevops_bench, github_bench, gitlab_bench, jira_bench
+from tests.support import simulated_azuredevops, simulated_github, simulated_gitlab, simulated_jira
 
 
 def soon() -> float:
@@ -23,7 +23,7 @@ def written(requests: list[Recorded]) -> list[tuple[str, str, Any]]:
 
 
 async def test_github_adds_all_at_once_and_removes_one_by_one() -> None:
-    async with github_bench.bench() as github:
+    async with simulated_github.simulated_github() as github:
         tracker = github.tracker()
         ticket = await tracker.get(github.issue("old", "Older", "bug"))
         await tracker.relabel(ticket, add=["a b", "c"], remove=["old", "older", "gone"], deadline=soon())
@@ -39,7 +39,7 @@ async def test_github_adds_all_at_once_and_removes_one_by_one() -> None:
 
 
 async def test_gitlab_sends_one_put_and_takes_the_teeth_out_of_commands() -> None:
-    async with gitlab_bench.bench() as gitlab:
+    async with simulated_gitlab.simulated_gitlab() as gitlab:
         tracker = gitlab.tracker()
         ticket = await tracker.get(gitlab.issue("old", "bug"))
         await tracker.relabel(ticket, add=["a b", "c"], remove=["old", "Bug"], deadline=soon())
@@ -53,7 +53,7 @@ async def test_gitlab_sends_one_put_and_takes_the_teeth_out_of_commands() -> Non
 
 
 async def test_azure_writes_all_tags_under_the_test_of_the_revision() -> None:
-    async with azuredevops_bench.bench() as azure:
+    async with simulated_azuredevops.simulated_azuredevops() as azure:
         tracker = azure.tracker()
         ticket = await tracker.get(azure.item("old", "bug", "agent-smith:done"))
         await tracker.relabel(ticket, add=["a b"], remove=["OLD"], deadline=soon())
@@ -78,7 +78,7 @@ async def test_azure_writes_all_tags_under_the_test_of_the_revision() -> None:
 
 @pytest.mark.parametrize("cloud", [True, False])
 async def test_jira_sends_one_edit_and_plain_text(cloud: bool) -> None:
-    async with jira_bench.bench(cloud=cloud) as jira:
+    async with simulated_jira.simulated_jira(cloud=cloud) as jira:
         tracker = jira.tracker()
         ticket = await tracker.get(jira.issue("old", "bug"))
         await tracker.relabel(ticket, add=["a", "b"], remove=["old"], deadline=soon())
@@ -92,26 +92,26 @@ async def test_jira_sends_one_edit_and_plain_text(cloud: bool) -> None:
 
 
 async def test_a_write_that_is_dropped_in_silence_is_a_refusal() -> None:
-    async with github_bench.bench() as github:
+    async with simulated_github.simulated_github() as github:
         tracker = github.tracker()
         ticket = await tracker.get(github.issue("bug"))
         github.fail("silent_permission_loss", times=None)
         for change in ({"add": ["x"]}, {"remove": ["bug"]}):
             with pytest.raises(Refused, match="label"):
                 await tracker.relabel(ticket, **change, deadline=soon())
-    async with gitlab_bench.bench() as gitlab:
+    async with simulated_gitlab.simulated_gitlab() as gitlab:
         other = gitlab.tracker()
         ticket = await other.get(gitlab.issue("bug"))
         gitlab.fail("silent_permission_loss")
         with pytest.raises(Refused, match="may not write labels"):
             await other.relabel(ticket, add=["x"], deadline=soon())
-    async with azuredevops_bench.bench() as azure:
+    async with simulated_azuredevops.simulated_azuredevops() as azure:
         third = azure.tracker()
         ticket = await third.get(azure.item("bug"))
         azure.fail("silent_permission_loss")
         with pytest.raises(Refused, match="may not write"):
             await third.relabel(ticket, add=["x"], deadline=soon())
-    async with jira_bench.bench() as jira:
+    async with simulated_jira.simulated_jira() as jira:
         fourth = jira.tracker()
         ticket = await fourth.get(jira.issue("bug"))
         jira.fail("silent_permission_loss")
@@ -120,7 +120,7 @@ async def test_a_write_that_is_dropped_in_silence_is_a_refusal() -> None:
 
 
 async def test_gitlab_labels_that_share_our_scope_are_refused() -> None:
-    async with gitlab_bench.bench(premium=True) as gitlab:
+    async with simulated_gitlab.simulated_gitlab(premium=True) as gitlab:
         tracker = gitlab.tracker(style=LabelStyle.SCOPED)
         ticket = await tracker.get(gitlab.issue("agent-smith::done"))
         for label in ("agent-smith::failed", "agent-smith:failed", "agent-smith::anything", "Agent-Smith::x"):
@@ -131,7 +131,7 @@ async def test_gitlab_labels_that_share_our_scope_are_refused() -> None:
 
 
 async def test_gitlab_a_label_that_another_write_took_away_is_written_again() -> None:
-    async with gitlab_bench.bench() as gitlab:
+    async with simulated_gitlab.simulated_gitlab() as gitlab:
         tracker = gitlab.tracker()
         ticket = await tracker.get(gitlab.issue("bug", "old"))
         gitlab.fail("label_survives")
@@ -140,7 +140,7 @@ async def test_gitlab_a_label_that_another_write_took_away_is_written_again() ->
 
 
 async def test_azure_a_race_is_tried_again_and_a_bad_tag_is_told() -> None:
-    async with azuredevops_bench.bench() as azure:
+    async with simulated_azuredevops.simulated_azuredevops() as azure:
         tracker = azure.tracker()
         ticket = await tracker.get(azure.item("bug"))
         azure.fail("revision_race", times=2)
@@ -152,7 +152,7 @@ async def test_azure_a_race_is_tried_again_and_a_bad_tag_is_told() -> None:
 
 
 async def test_jira_a_conflict_is_tried_again_and_a_space_is_told() -> None:
-    async with jira_bench.bench() as jira:
+    async with simulated_jira.simulated_jira() as jira:
         tracker = jira.tracker()
         ticket = await tracker.get(jira.issue("bug"))
         jira.fail("label_conflict", times=2)

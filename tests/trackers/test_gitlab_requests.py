@@ -23,7 +23,18 @@ from agentsmith.trackers.gitlab.sticky import GUARD, harmless
 from agentsmith.trackers.gitlab.tracker import GitLabTracker
 from agentsmith.trackers.http import Shared
 from agentsmith.trackers.http.connection import connect
-from tests.support.gitlab_bench import CLAIM, FINISH, MEMO, PROJECT, START, TRIGGER, Bench, applied, bench, edge
+from tests.support.simulated_gitlab import (
+    CLAIM,
+    FINISH,
+    MEMO,
+    PROJECT,
+    START,
+    TRIGGER,
+    SimulatedGitLab,
+    applied,
+    edge,
+    simulated_gitlab,
+)
 
 ROOT = "/api/v4/projects/acme%2Fapps%2Fweb"
 ISSUE = f"{ROOT}/issues/1"
@@ -31,8 +42,8 @@ SCOPED = LabelStyle.SCOPED
 
 
 @pytest.fixture
-async def gitlab() -> AsyncIterator[Bench]:
-    async with bench() as started:
+async def gitlab() -> AsyncIterator[SimulatedGitLab]:
+    async with simulated_gitlab() as started:
         yield started
 
 
@@ -46,7 +57,7 @@ async def say(tracker: GitLabTracker, ticket: Ticket, text: str, known: Sticky |
     return await tracker.write_sticky(ticket, text, MEMO, known=known, deadline=boottime() + 30)
 
 
-async def test_every_request_has_gitlabs_headers_and_none_is_conditional(gitlab: Bench) -> None:
+async def test_every_request_has_gitlabs_headers_and_none_is_conditional(gitlab: SimulatedGitLab) -> None:
     tracker = gitlab.tracker()
     ticket = await tracker.get(gitlab.issue(TRIGGER))
     await tracker.get(ticket.key)
@@ -64,7 +75,7 @@ async def test_every_request_has_gitlabs_headers_and_none_is_conditional(gitlab:
             assert request.headers["content-type"] == "application/json"
 
 
-async def test_an_oauth_token_is_a_bearer(gitlab: Bench) -> None:
+async def test_an_oauth_token_is_a_bearer(gitlab: SimulatedGitLab) -> None:
     gitlab.simulator.add_token("oauth-token-0123456789", username="smith-bot", oauth=True)
     tracker = gitlab.tracker(token="oauth-token-0123456789", header=TokenHeader.BEARER)
     gitlab.issue(TRIGGER)
@@ -80,7 +91,7 @@ def test_a_token_that_is_none_is_heard_of_at_once(token: str) -> None:
         Token(token, host="gitlab.com")
 
 
-async def test_get(gitlab: Bench) -> None:
+async def test_get(gitlab: SimulatedGitLab) -> None:
     tracker = gitlab.tracker()
     gitlab.issue(TRIGGER)
     first, second = await tracker.get("1"), await tracker.get("1")
@@ -90,7 +101,7 @@ async def test_get(gitlab: Bench) -> None:
     assert second == first
 
 
-async def test_find(gitlab: Bench) -> None:
+async def test_find(gitlab: SimulatedGitLab) -> None:
     tracker = gitlab.tracker()
     gitlab.issue("agent-smith:fix bug/ü&co")
     assert [t.key async for t in tracker.find("agent-smith:fix bug/ü&co")] == ["1"]
@@ -108,7 +119,7 @@ async def test_find(gitlab: Bench) -> None:
 
 async def test_find_pages_by_the_cursor_at_our_own_address() -> None:
     """GitLab names its pages by the address that it believes to have; we stay where we were sent."""
-    async with bench(external_url="https://gitlab.people.example") as gitlab:
+    async with simulated_gitlab(external_url="https://gitlab.people.example") as gitlab:
         tracker = gitlab.tracker(page_size=3)
         iids = [gitlab.issue(TRIGGER) for _ in range(7)]
         tickets = [t async for t in tracker.find(TRIGGER)]
@@ -124,7 +135,7 @@ async def test_find_pages_by_the_cursor_at_our_own_address() -> None:
 
 @pytest.mark.parametrize(("keyset", "requests"), [("ignored", 3), ("refused", 4)])
 async def test_find_pages_by_number_where_gitlab_knows_no_keyset(keyset: str, requests: int) -> None:
-    async with bench(keyset=keyset) as gitlab:
+    async with simulated_gitlab(keyset=keyset) as gitlab:
         tracker = gitlab.tracker(page_size=3)
         iids = [gitlab.issue(TRIGGER) for _ in range(7)]
         assert [t.key async for t in tracker.find(TRIGGER)] == iids
@@ -135,7 +146,7 @@ async def test_find_pages_by_number_where_gitlab_knows_no_keyset(keyset: str, re
         assert len(gitlab.recorded()) == 1  # a refusal is remembered
 
 
-async def test_a_long_list_is_asked_only_for_what_changed(gitlab: Bench) -> None:
+async def test_a_long_list_is_asked_only_for_what_changed(gitlab: SimulatedGitLab) -> None:
     tracker = gitlab.tracker(page_size=3)
     iids = [gitlab.issue(TRIGGER) for _ in range(7)]
     assert [t.key async for t in tracker.find(TRIGGER)] == iids
@@ -163,7 +174,7 @@ async def test_a_long_list_is_asked_only_for_what_changed(gitlab: Bench) -> None
     }
 
 
-async def test_what_was_updated_just_before_the_last_look_is_seen_by_the_overlap(gitlab: Bench) -> None:
+async def test_what_was_updated_just_before_the_last_look_is_seen_by_the_overlap(gitlab: SimulatedGitLab) -> None:
     """A database replica may show a change late: it is asked for again for two minutes."""
     tracker = gitlab.tracker(page_size=3)
     iids = [gitlab.issue(TRIGGER) for _ in range(4)]
@@ -178,7 +189,7 @@ async def test_what_was_updated_just_before_the_last_look_is_seen_by_the_overlap
     assert [t.key async for t in tracker.find(TRIGGER)] == iids[1:]
 
 
-async def test_a_list_that_changed_more_than_it_is_long_is_read_again(gitlab: Bench) -> None:
+async def test_a_list_that_changed_more_than_it_is_long_is_read_again(gitlab: SimulatedGitLab) -> None:
     tracker = gitlab.tracker(page_size=3)
     iids = [gitlab.issue(TRIGGER) for _ in range(4)]
     for _ in range(20):
@@ -188,7 +199,7 @@ async def test_a_list_that_changed_more_than_it_is_long_is_read_again(gitlab: Be
     assert [t.key async for t in tracker.find(TRIGGER)] == iids[1:]
 
 
-async def test_find_filters_again_what_gitlab_filtered_wrongly(gitlab: Bench) -> None:
+async def test_find_filters_again_what_gitlab_filtered_wrongly(gitlab: SimulatedGitLab) -> None:
     gitlab.issue("bug")
     gitlab.issue("bug", TRIGGER)
     gitlab.issue(TRIGGER.upper())
@@ -197,12 +208,12 @@ async def test_find_filters_again_what_gitlab_filtered_wrongly(gitlab: Bench) ->
 
 
 @pytest.mark.parametrize("label", ["a,b", "None", "any", "No Label"])
-async def test_find_cannot_look_for_words_of_gitlabs_own(gitlab: Bench, label: str) -> None:
+async def test_find_cannot_look_for_words_of_gitlabs_own(gitlab: SimulatedGitLab, label: str) -> None:
     with pytest.raises(ConfigError, match="meaning of its own"):
         _ = [t async for t in gitlab.tracker().find(label)]
 
 
-async def test_a_move_is_one_request_that_adds_and_removes(gitlab: Bench) -> None:
+async def test_a_move_is_one_request_that_adds_and_removes(gitlab: SimulatedGitLab) -> None:
     tracker = gitlab.tracker(labels=LabelSet(former_prefixes=("old",)))
     gitlab.issue(TRIGGER, "bug", "agent-smith:in-progress", "old:in-progress", "agent-smith::in-progress")
     ticket = await tracker.get("1")
@@ -217,7 +228,7 @@ async def test_a_move_is_one_request_that_adds_and_removes(gitlab: Bench) -> Non
     assert gitlab.labels("1") == {TRIGGER, "bug", "agent-smith:done"}
 
 
-async def test_claim_only_adds_and_withdrawal_only_removes(gitlab: Bench) -> None:
+async def test_claim_only_adds_and_withdrawal_only_removes(gitlab: SimulatedGitLab) -> None:
     tracker = gitlab.tracker()
     gitlab.issue(TRIGGER)
     ticket = applied(await tracker.move(await tracker.get("1"), edge(*CLAIM))).ticket
@@ -230,7 +241,7 @@ async def test_claim_only_adds_and_withdrawal_only_removes(gitlab: Bench) -> Non
 @pytest.mark.parametrize("premium", [False, True])
 async def test_scoped_labels(premium: bool) -> None:
     """The core sees `agent-smith:done` and GitLab `agent-smith::done`; siblings are removed by name on every tier."""
-    async with bench(premium=premium) as gitlab:
+    async with simulated_gitlab(premium=premium) as gitlab:
         tracker = gitlab.tracker(style=SCOPED)
         gitlab.issue(TRIGGER, "team::web")
         ticket = applied(await tracker.move(await tracker.get("1"), edge(*CLAIM))).ticket
@@ -252,7 +263,7 @@ async def test_scoped_labels(premium: bool) -> None:
 
 
 @pytest.mark.parametrize(("style", "other", "own"), [("scoped", ":", "::"), ("plain", "::", ":")])
-async def test_changing_the_style_reruns_nothing(gitlab: Bench, style: str, other: str, own: str) -> None:
+async def test_changing_the_style_reruns_nothing(gitlab: SimulatedGitLab, style: str, other: str, own: str) -> None:
     """The other spelling still is the status, and is replaced when the ticket moves on."""
     tracker = gitlab.tracker(style=LabelStyle(style))
     gitlab.issue(TRIGGER, f"agent-smith{other}done")
@@ -263,7 +274,7 @@ async def test_changing_the_style_reruns_nothing(gitlab: Bench, style: str, othe
     assert gitlab.labels("1") == {TRIGGER, f"agent-smith{own}pending"}
 
 
-async def test_comment_and_edit(gitlab: Bench) -> None:
+async def test_comment_and_edit(gitlab: SimulatedGitLab) -> None:
     tracker = gitlab.tracker()
     gitlab.issue(TRIGGER)
     ticket = applied(await tracker.move(await tracker.get("1"), edge(*CLAIM))).ticket
@@ -301,7 +312,7 @@ COMMANDS = "\n".join(["/close", "/label ~forged", '/unlabel ~"agent-smith:fix-bu
         f"-->\n{COMMANDS}",
     ],
 )
-async def test_no_text_of_ours_is_a_command(gitlab: Bench, text: str) -> None:
+async def test_no_text_of_ours_is_a_command(gitlab: SimulatedGitLab, text: str) -> None:
     """Quick actions run with the bot's rights, in a new comment and in an edited one."""
     tracker = gitlab.tracker()
     gitlab.issue(TRIGGER, title="before")
@@ -320,7 +331,7 @@ async def test_no_text_of_ours_is_a_command(gitlab: Bench, text: str) -> None:
     assert [r.method for r in gitlab.recorded()] == ["GET"]
 
 
-async def test_the_commands_of_that_test_do_harm_where_nothing_guards_them(gitlab: Bench) -> None:
+async def test_the_commands_of_that_test_do_harm_where_nothing_guards_them(gitlab: SimulatedGitLab) -> None:
     gitlab.issue(TRIGGER, title="before")
     gitlab.simulator.comment(PROJECT, 1, f"an error:\n{COMMANDS}\nend", "smith-bot")
     issue = gitlab.simulator.issue(PROJECT, 1)
@@ -335,7 +346,7 @@ def test_guarding_leaves_other_slashes_alone_and_guards_once() -> None:
     assert harmless(guarded) == guarded
 
 
-async def test_only_the_reference_is_enough_to_edit(gitlab: Bench) -> None:
+async def test_only_the_reference_is_enough_to_edit(gitlab: SimulatedGitLab) -> None:
     """What the store keeps of a comment is its reference; another replica edits with it, once it knows itself."""
     one, two = gitlab.tracker(), gitlab.tracker()
     gitlab.issue(TRIGGER)
@@ -351,7 +362,7 @@ async def test_only_the_reference_is_enough_to_edit(gitlab: Bench) -> None:
 
 
 @pytest.mark.parametrize("forged", ["{id}", "{id}.999", "nonsense", "99999999", "1" * 40])
-async def test_a_reference_to_somebody_elses_comment_is_not_followed(gitlab: Bench, forged: str) -> None:
+async def test_a_reference_to_somebody_elses_comment_is_not_followed(gitlab: SimulatedGitLab, forged: str) -> None:
     gitlab.simulator.set_access(PROJECT, "smith-bot", "maintainer")  # who might edit anybody's comment
     tracker = gitlab.tracker()
     gitlab.issue(TRIGGER)
@@ -362,7 +373,7 @@ async def test_a_reference_to_somebody_elses_comment_is_not_followed(gitlab: Ben
     assert gitlab.notes() == ["indeed", "y"]
 
 
-async def test_a_deleted_comment_is_made_again(gitlab: Bench) -> None:
+async def test_a_deleted_comment_is_made_again(gitlab: SimulatedGitLab) -> None:
     tracker = gitlab.tracker()
     gitlab.issue(TRIGGER)
     ticket = await tracker.get("1")
@@ -373,7 +384,7 @@ async def test_a_deleted_comment_is_made_again(gitlab: Bench) -> None:
     assert gitlab.notes() == ["two"]
 
 
-async def test_comments_are_looked_for_on_all_pages_and_the_newest_run_counts(gitlab: Bench) -> None:
+async def test_comments_are_looked_for_on_all_pages_and_the_newest_run_counts(gitlab: SimulatedGitLab) -> None:
     tracker = gitlab.tracker(page_size=2)
     gitlab.issue(TRIGGER)
     for fence, text in ((3, "old"), (9, "new"), (5, "middle")):
@@ -393,7 +404,7 @@ async def test_comments_are_looked_for_on_all_pages_and_the_newest_run_counts(gi
     }
 
 
-async def test_who_labelled_is_read_from_the_end_of_the_history(gitlab: Bench) -> None:
+async def test_who_labelled_is_read_from_the_end_of_the_history(gitlab: SimulatedGitLab) -> None:
     tracker = gitlab.tracker(page_size=3)
     gitlab.issue("bug")
     gitlab.simulator.add_label(PROJECT, 1, "early", "mona")
@@ -421,7 +432,9 @@ async def test_who_labelled_is_read_from_the_end_of_the_history(gitlab: Bench) -
     assert await tracker.labelled_by(ticket, TRIGGER) is None  # its events name no label any more
 
 
-async def test_P7_the_oldest_page_of_a_history_that_gitlab_does_not_count_is_not_its_newest(gitlab: Bench) -> None:
+async def test_P7_the_oldest_page_of_a_history_that_gitlab_does_not_count_is_not_its_newest(
+    gitlab: SimulatedGitLab,
+) -> None:
     tracker = gitlab.tracker()
     gitlab.issue(TRIGGER)  # by mona
     ticket = await tracker.get("1")
@@ -442,7 +455,7 @@ async def test_P7_the_oldest_page_of_a_history_that_gitlab_does_not_count_is_not
 
 
 @pytest.mark.parametrize("how", ["move_issue", "clone_issue"])
-async def test_P7_who_labelled_an_issue_has_not_labelled_its_copies(gitlab: Bench, how: str) -> None:
+async def test_P7_who_labelled_an_issue_has_not_labelled_its_copies(gitlab: SimulatedGitLab, how: str) -> None:
     gitlab.simulator.add_project("acme/api")
     for member in ("mona", "robin"):
         gitlab.simulator.set_access("acme/api", member, "developer")
@@ -462,7 +475,7 @@ async def test_P7_who_labelled_an_issue_has_not_labelled_its_copies(gitlab: Benc
     assert by.actor.name == "robin"
 
 
-async def test_who_set_the_label_last_counts_not_who_set_it_first(gitlab: Bench) -> None:
+async def test_who_set_the_label_last_counts_not_who_set_it_first(gitlab: SimulatedGitLab) -> None:
     gitlab.simulator.set_access(PROJECT, "robin", "guest")
     gitlab.issue(TRIGGER)
     gitlab.simulator.remove_label(PROJECT, 1, TRIGGER)
@@ -487,7 +500,7 @@ async def test_who_set_the_label_last_counts_not_who_set_it_first(gitlab: Bench)
         ("none", Access.NONE),
     ],
 )
-async def test_access_levels(gitlab: Bench, level: str | int, access: Access) -> None:
+async def test_access_levels(gitlab: SimulatedGitLab, level: str | int, access: Access) -> None:
     gitlab.simulator.set_access(PROJECT, "robin", level)
     gitlab.issue()
     gitlab.simulator.add_label(PROJECT, 1, TRIGGER, "robin")
@@ -497,14 +510,14 @@ async def test_access_levels(gitlab: Bench, level: str | int, access: Access) ->
     assert (by.actor.name, by.access) == ("robin", access)
 
 
-async def test_people_who_cannot_be_looked_up_may_nothing(gitlab: Bench) -> None:
+async def test_people_who_cannot_be_looked_up_may_nothing(gitlab: SimulatedGitLab) -> None:
     tracker = gitlab.tracker()
     for actor in (Actor("", "mona"), Actor("abc", "mona"), Actor("4711", "mona"), Actor("1/../2", "x")):
         assert await tracker.access_of(actor) is Access.NONE
 
 
 @pytest.mark.parametrize("username", ["project_1_bot_0a1b2c", "group_42_bot", "renovate"])
-async def test_programs_are_known_by_name_or_by_asking(gitlab: Bench, username: str) -> None:
+async def test_programs_are_known_by_name_or_by_asking(gitlab: SimulatedGitLab, username: str) -> None:
     gitlab.simulator.hub.world.user(username, bot=True)
     gitlab.issue()
     gitlab.simulator.add_label(PROJECT, 1, TRIGGER, username)
@@ -514,7 +527,7 @@ async def test_programs_are_known_by_name_or_by_asking(gitlab: Bench, username: 
     assert by.actor.bot
 
 
-async def test_me(gitlab: Bench) -> None:
+async def test_me(gitlab: SimulatedGitLab) -> None:
     tracker = gitlab.tracker()
     assert await tracker.me() == await tracker.me()
     assert (await tracker.me()).name == "smith-bot"
@@ -522,7 +535,7 @@ async def test_me(gitlab: Bench) -> None:
 
 
 async def test_blockers() -> None:
-    async with bench(premium=True) as gitlab:
+    async with simulated_gitlab(premium=True) as gitlab:
         gitlab.simulator.add_project("acme/api")
         gitlab.simulator.open_issue("acme/api")
         for _ in range(5):
@@ -543,14 +556,14 @@ async def test_blockers() -> None:
 
 
 @pytest.mark.parametrize("status", [403, 404])
-async def test_a_tier_without_links_blocks_nothing(gitlab: Bench, status: int) -> None:
+async def test_a_tier_without_links_blocks_nothing(gitlab: SimulatedGitLab, status: int) -> None:
     tracker = gitlab.tracker()
     gitlab.issue()
     gitlab.fail("no_links", status=status, times=None)
     assert await tracker.blockers(await tracker.get("1")) == ()
 
 
-async def test_labels_are_made_once_with_their_looks(gitlab: Bench) -> None:
+async def test_labels_are_made_once_with_their_looks(gitlab: SimulatedGitLab) -> None:
     tracker = gitlab.tracker()
     gitlab.issue("Agent-Smith:DONE")
     made = await tracker.ensure_labels()
@@ -565,12 +578,12 @@ async def test_labels_are_made_once_with_their_looks(gitlab: Bench) -> None:
     assert len(gitlab.recorded()) == 1
 
 
-async def test_two_who_make_the_labels_at_once_do_not_mind(gitlab: Bench) -> None:
+async def test_two_who_make_the_labels_at_once_do_not_mind(gitlab: SimulatedGitLab) -> None:
     gitlab.fail("status", status=409, body={"message": "Label already exists"}, method="POST", times=None)
     assert len(await gitlab.tracker().ensure_labels()) == 6
 
 
-async def test_a_project_by_its_id(gitlab: Bench) -> None:
+async def test_a_project_by_its_id(gitlab: SimulatedGitLab) -> None:
     number = str(gitlab.simulator.project(PROJECT).id)
     tracker = gitlab.tracker(project=number)
     gitlab.issue(TRIGGER)

@@ -9,7 +9,7 @@ import pytest
 
 from agentsmith.domain.tracker import AlreadySo, Applied
 from agentsmith.trackers.http import LocalGovernor, Pace, Shared
-from tests.support.github_bench import REPOSITORY, START, TOKEN, TRIGGER, Bench, bench, edge
+from tests.support.simulated_github import REPOSITORY, START, TOKEN, TRIGGER, SimulatedGitHub, edge, simulated_github
 from tests.support.wire_faults import FAULTS
 
 BUSY = "agent-smith:in-progress"
@@ -17,15 +17,15 @@ PACE = Pace(first_delay=0.001, longest_delay=0.002, largest_body=1_000_000)
 
 
 @pytest.fixture
-async def github() -> AsyncIterator[Bench]:
-    async with bench() as started:
+async def github() -> AsyncIterator[SimulatedGitHub]:
+    async with simulated_github() as started:
         yield started
 
 
 @pytest.mark.parametrize(("prepared", "which"), [(True, "POST"), (False, "DELETE")], ids=["both at once", "removals"])
 @pytest.mark.parametrize("fault", FAULTS)
 async def test_a_swap_under_every_fault_ends_in_an_outcome_and_the_same_move_later_ends_well(
-    github: Bench, fault: str, which: str, prepared: bool
+    github: SimulatedGitHub, fault: str, which: str, prepared: bool
 ) -> None:
     clock = [0.0]
     tracker = github.tracker(pace=PACE, shared=Shared(governor=LocalGovernor(lambda: time.time() + clock[0])))

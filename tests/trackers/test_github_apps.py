@@ -16,7 +16,16 @@ from agentsmith.simulators.clock import Clock
 from agentsmith.trackers.github.auth import AppKey, Token
 from agentsmith.trackers.github.login import AppLogin
 from agentsmith.trackers.http import LocalLedger, Pace, Shared
-from tests.support.github_bench import CLAIM, MEMO, REPOSITORY, TRIGGER, Bench, applied, bench, edge
+from tests.support.simulated_github import (
+    CLAIM,
+    MEMO,
+    REPOSITORY,
+    TRIGGER,
+    SimulatedGitHub,
+    applied,
+    edge,
+    simulated_github,
+)
 
 
 def new_key() -> tuple[str, str]:
@@ -35,7 +44,7 @@ PRIVATE, PUBLIC = new_key()
 class Registered:
     """An App on the simulator, and a boot-time clock that jumps with the simulated one."""
 
-    def __init__(self, github: Bench) -> None:
+    def __init__(self, github: SimulatedGitHub) -> None:
         self.github = github
         self.app = github.simulator.apps.add("smith", PUBLIC, "acme")
         self.installation = github.simulator.apps.install(self.app, None, None)
@@ -54,11 +63,11 @@ class Registered:
 
 @pytest.fixture
 async def app() -> AsyncIterator[Registered]:
-    async with bench(clock=Clock()) as github:
+    async with simulated_github(clock=Clock()) as github:
         yield Registered(github)
 
 
-def exchanges(github: Bench) -> int:
+def exchanges(github: SimulatedGitHub) -> int:
     """How many tokens were fetched."""
     return sum(line.startswith("POST /app/installations/") for line in github.sent())
 

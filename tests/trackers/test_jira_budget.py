@@ -12,15 +12,25 @@ from agentsmith.domain.ticket import Ticket
 from agentsmith.domain.tracker import Sticky
 from agentsmith.trackers.http import LocalLedger, Shared, spending_for
 from agentsmith.trackers.jira.tracker import JiraTracker
-from tests.support.jira_bench import CLAIM, FINISH, MEMO, START, TRIGGER, Bench, applied, bench, edge
 from tests.support.jira_judge import JiraJudge
+from tests.support.simulated_jira import (
+    CLAIM,
+    FINISH,
+    MEMO,
+    START,
+    TRIGGER,
+    SimulatedJira,
+    applied,
+    edge,
+    simulated_jira,
+)
 
 BUDGET = 8
 
 
 @pytest.fixture
-async def jira() -> AsyncIterator[Bench]:
-    async with bench() as started:
+async def jira() -> AsyncIterator[SimulatedJira]:
+    async with simulated_jira() as started:
         yield started
 
 
@@ -45,7 +55,7 @@ async def carry_through(tracker: JiraTracker, key: str) -> None:
 
 
 @pytest.mark.parametrize("explicit", [(), ("agent-smith:pending",)], ids=["implicit", "explicit"])
-async def test_from_label_to_done_costs_eight_requests(jira: Bench, explicit: tuple[str, ...]) -> None:
+async def test_from_label_to_done_costs_eight_requests(jira: SimulatedJira, explicit: tuple[str, ...]) -> None:
     ledger = LocalLedger()
     tracker = jira.tracker(shared=Shared(ledger=ledger))
     key = jira.issue(TRIGGER, *explicit)
@@ -69,7 +79,7 @@ async def test_from_label_to_done_costs_eight_requests(jira: Bench, explicit: tu
     assert spent == {"claim": 3, "run": 3, "settle": 2}
 
 
-async def test_the_order_in_which_the_daemon_settles_costs_the_same(jira: Bench) -> None:
+async def test_the_order_in_which_the_daemon_settles_costs_the_same(jira: SimulatedJira) -> None:
     """It writes the comment before the last label, from the ticket that the start of the run left."""
     tracker = jira.tracker()
     key = jira.issue(TRIGGER)
@@ -83,7 +93,7 @@ async def test_the_order_in_which_the_daemon_settles_costs_the_same(jira: Bench)
     assert len(jira.sent()) == 2
 
 
-async def test_an_issue_that_people_have_commented_on_costs_one_more(jira: Bench) -> None:
+async def test_an_issue_that_people_have_commented_on_costs_one_more(jira: SimulatedJira) -> None:
     tracker = jira.tracker()
     key = jira.issue(TRIGGER)
     jira.simulator.comment(key, "any news?")
@@ -92,13 +102,13 @@ async def test_an_issue_that_people_have_commented_on_costs_one_more(jira: Bench
 
 
 async def test_a_cloud_that_does_not_show_what_it_edited_costs_a_look_per_move() -> None:
-    async with bench(returns_issue=False) as jira:
+    async with simulated_jira(returns_issue=False) as jira:
         key = jira.issue(TRIGGER)
         await carry_through(jira.tracker(), key)
         assert len(jira.sent()) == BUDGET + 3
 
 
-async def test_status_mode_costs_a_transition_and_a_look_per_move(jira: Bench) -> None:
+async def test_status_mode_costs_a_transition_and_a_look_per_move(jira: SimulatedJira) -> None:
     tracker = jira.tracker(statuses={Status.IN_PROGRESS: "In Progress", Status.DONE: "Done"})
     for ways in (2, 0):  # which transitions there are is asked once per status
         key = jira.issue(TRIGGER)
@@ -108,7 +118,7 @@ async def test_status_mode_costs_a_transition_and_a_look_per_move(jira: Bench) -
 
 
 async def test_data_center_reads_each_label_write_back() -> None:
-    async with bench(cloud=False) as jira:
+    async with simulated_jira(cloud=False) as jira:
         key = jira.issue(TRIGGER)
         await carry_through(jira.tracker(), key)
         issue = f"/issue/{key}"
@@ -120,7 +130,7 @@ async def test_data_center_reads_each_label_write_back() -> None:
         assert jira.labels(key) == {TRIGGER, "agent-smith:done"}
 
 
-async def test_an_idle_poll_costs_one_request(jira: Bench) -> None:
+async def test_an_idle_poll_costs_one_request(jira: SimulatedJira) -> None:
     tracker = jira.tracker()
     await tracker.me()  # which a process asks once; the project's number comes with it
     jira.sent()
@@ -134,7 +144,7 @@ async def test_an_idle_poll_costs_one_request(jira: Bench) -> None:
     assert jira.sent() == ["POST /search/jql 200"]
 
 
-async def test_a_poll_reads_again_only_what_changed(jira: Bench) -> None:
+async def test_a_poll_reads_again_only_what_changed(jira: SimulatedJira) -> None:
     tracker = jira.tracker()
     keys = [jira.issue(TRIGGER) for _ in range(3)]
     assert len([t async for t in tracker.find(TRIGGER)]) == 3
@@ -145,7 +155,7 @@ async def test_a_poll_reads_again_only_what_changed(jira: Bench) -> None:
     assert fetched.body["issueIdsOrKeys"] == [str(jira.simulator.issue(keys[1]).id)]
 
 
-async def test_everything_that_was_said_is_what_atlassian_published(jira: Bench) -> None:
+async def test_everything_that_was_said_is_what_atlassian_published(jira: SimulatedJira) -> None:
     judge = JiraJudge()
     tracker = jira.tracker(page_size=3, statuses={Status.IN_PROGRESS: "In Progress"})
     key = jira.issue(TRIGGER, "agent-smith:pending", "bug", description="Some *text*\n\nand more")

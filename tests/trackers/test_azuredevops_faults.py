@@ -23,7 +23,7 @@ from agentsmith.simulators import Clock
 from agentsmith.trackers.azuredevops.moves import TRIES
 from agentsmith.trackers.azuredevops.tracker import AzureDevOpsTracker
 from agentsmith.trackers.http import LocalGovernor, Pace, Shared
-from tests.support.azuredevops_bench import (
+from tests.support.simulated_azuredevops import (
     BOT,
     CLAIM,
     FAST,
@@ -32,11 +32,11 @@ from tests.support.azuredevops_bench import (
     START,
     TOKEN,
     TRIGGER,
-    Bench,
+    SimulatedAzureDevOps,
     applied,
-    bench,
     edge,
     say,
+    simulated_azuredevops,
 )
 
 BUSY = "agent-smith:in-progress"
@@ -47,8 +47,8 @@ PACE = Pace(first_delay=0.001, longest_delay=0.002, largest_body=1_000_000)
 
 
 @pytest.fixture
-async def azure() -> AsyncIterator[Bench]:
-    async with bench() as started:
+async def azure() -> AsyncIterator[SimulatedAzureDevOps]:
+    async with simulated_azuredevops() as started:
         yield started
 
 
@@ -56,7 +56,7 @@ async def _find(tracker: AzureDevOpsTracker) -> list[Ticket]:
     return [t async for t in tracker.find(TRIGGER)]
 
 
-async def test_somebody_who_may_only_read_is_told_so_in_azures_words(azure: Bench) -> None:
+async def test_somebody_who_may_only_read_is_told_so_in_azures_words(azure: SimulatedAzureDevOps) -> None:
     azure.simulator.take_rights(BOT)
     azure.item(TRIGGER)
     tracker = azure.tracker()
@@ -65,7 +65,7 @@ async def test_somebody_who_may_only_read_is_told_so_in_azures_words(azure: Benc
     assert "TF401289" in outcome.reason
 
 
-async def test_what_we_may_not_see_is_not_there(azure: Bench) -> None:
+async def test_what_we_may_not_see_is_not_there(azure: SimulatedAzureDevOps) -> None:
     tracker = azure.tracker()
     azure.item(TRIGGER)
     ticket = await tracker.get("1")
@@ -75,7 +75,7 @@ async def test_what_we_may_not_see_is_not_there(azure: Bench) -> None:
     assert isinstance(await tracker.move(ticket, edge(*CLAIM)), Gone)
 
 
-async def test_a_rule_of_the_process_is_told_in_its_own_words(azure: Bench) -> None:
+async def test_a_rule_of_the_process_is_told_in_its_own_words(azure: SimulatedAzureDevOps) -> None:
     tracker = azure.tracker()
     azure.item(TRIGGER)
     body = {"message": "TF401320: Rule Error for field Reviewed By.", "typeKey": "RuleValidationException"}
@@ -86,7 +86,7 @@ async def test_a_rule_of_the_process_is_told_in_its_own_words(azure: Bench) -> N
 
 
 async def test_a_work_item_at_the_end_of_its_revisions_is_forbidden_ground() -> None:
-    async with bench(most_revisions=1) as azure:
+    async with simulated_azuredevops(most_revisions=1) as azure:
         tracker = azure.tracker()
         azure.item(TRIGGER)
         outcome = await tracker.move(await tracker.get("1"), edge(*CLAIM))
@@ -98,7 +98,9 @@ async def test_a_work_item_at_the_end_of_its_revisions_is_forbidden_ground() -> 
 
 
 @pytest.mark.parametrize("kind", ["revision_race", "stale"])
-async def test_a_conflict_is_read_and_written_again_while_the_ticket_shows_expect(azure: Bench, kind: str) -> None:
+async def test_a_conflict_is_read_and_written_again_while_the_ticket_shows_expect(
+    azure: SimulatedAzureDevOps, kind: str
+) -> None:
     tracker = azure.tracker()
     azure.item(TRIGGER, QUEUED)
     ticket = await tracker.get("1")
@@ -113,7 +115,9 @@ async def test_a_conflict_is_read_and_written_again_while_the_ticket_shows_expec
     assert azure.tags("1") == {TRIGGER, BUSY}
 
 
-async def test_a_work_item_that_never_rests_is_given_up_after_a_while_and_with_jitter(azure: Bench) -> None:
+async def test_a_work_item_that_never_rests_is_given_up_after_a_while_and_with_jitter(
+    azure: SimulatedAzureDevOps,
+) -> None:
     slept: list[float] = []
 
     async def sleep(seconds: float) -> None:
@@ -131,7 +135,7 @@ async def test_a_work_item_that_never_rests_is_given_up_after_a_while_and_with_j
 
 
 @pytest.mark.parametrize("status", [409, 412])
-async def test_another_conflict_is_no_race_and_is_not_repeated(azure: Bench, status: int) -> None:
+async def test_another_conflict_is_no_race_and_is_not_repeated(azure: SimulatedAzureDevOps, status: int) -> None:
     tracker = azure.tracker()
     azure.item(TRIGGER, QUEUED)
     ticket = await tracker.get("1")
@@ -152,7 +156,7 @@ async def test_another_conflict_is_no_race_and_is_not_repeated(azure: Bench, sta
         {"value": {"Message": "TF26071: changed by someone else"}},
     ],
 )
-async def test_a_race_is_known_by_its_name_or_by_its_number(azure: Bench, body: dict[str, Any]) -> None:
+async def test_a_race_is_known_by_its_name_or_by_its_number(azure: SimulatedAzureDevOps, body: dict[str, Any]) -> None:
     tracker = azure.tracker()
     azure.item(TRIGGER, QUEUED)
     ticket = await tracker.get("1")
@@ -160,7 +164,7 @@ async def test_a_race_is_known_by_its_name_or_by_its_number(azure: Bench, body: 
     applied(await tracker.move(ticket, edge(*START)))
 
 
-async def test_a_tag_that_a_person_adds_after_our_comment_survives_the_next_move(azure: Bench) -> None:
+async def test_a_tag_that_a_person_adds_after_our_comment_survives_the_next_move(azure: SimulatedAzureDevOps) -> None:
     """The revision after our own comment is worked out, not read: whoever wrote meanwhile must show all the same."""
     tracker = azure.tracker()
     await _run(tracker, azure.item(TRIGGER))  # by now it is known what an edit does to the revision
@@ -176,7 +180,9 @@ async def test_a_tag_that_a_person_adds_after_our_comment_survives_the_next_move
     assert [line.split()[-1] for line in azure.sent()] == ["412", "200", "200"]
 
 
-async def test_an_edit_that_makes_no_revision_hides_nobody(azure: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_edit_that_makes_no_revision_hides_nobody(
+    azure: SimulatedAzureDevOps, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """On a service whose edits made no revision, somebody's change must not be taken for our edit."""
 
     def quietly(item: Any, by: Any, comments: Any, touched: int) -> None:
@@ -204,7 +210,7 @@ async def _run(tracker: AzureDevOpsTracker, number: str) -> None:
     applied(await tracker.move(ticket, edge(*FINISH)))
 
 
-async def test_the_second_of_two_claims_is_lost_or_already_so(azure: Bench) -> None:
+async def test_the_second_of_two_claims_is_lost_or_already_so(azure: SimulatedAzureDevOps) -> None:
     one, two = azure.tracker(), azure.tracker()
     azure.item(TRIGGER)
     first, second = await one.get("1"), await two.get("1")
@@ -218,7 +224,7 @@ async def test_the_second_of_two_claims_is_lost_or_already_so(azure: Bench) -> N
 # --- limits, time, places ---------------------------------------------------------------------------------------------
 
 
-async def test_retry_after_is_honoured_even_on_success(azure: Bench) -> None:
+async def test_retry_after_is_honoured_even_on_success(azure: SimulatedAzureDevOps) -> None:
     slept: list[float] = []
     clock = [1_800_000_000.0]
 
@@ -237,7 +243,7 @@ async def test_retry_after_is_honoured_even_on_success(azure: Bench) -> None:
     assert slept == [17.0]
 
 
-async def test_a_used_up_allowance_alone_holds_nobody_back(azure: Bench) -> None:
+async def test_a_used_up_allowance_alone_holds_nobody_back(azure: SimulatedAzureDevOps) -> None:
     """It is counted in load and refills all the time; Retry-After is what counts."""
     shared = Shared(governor=LocalGovernor())
     tracker = azure.tracker(shared=shared)
@@ -251,7 +257,7 @@ async def test_a_used_up_allowance_alone_holds_nobody_back(azure: Bench) -> None
 
 
 async def test_an_expired_or_revoked_token_is_unauthorized() -> None:
-    async with bench(clock=Clock(1_800_000_000.0)) as azure:
+    async with simulated_azuredevops(clock=Clock(1_800_000_000.0)) as azure:
         azure.simulator.add_token("short-lived-token-0123456789", user=BOT, expires_in=60)
         azure.item(TRIGGER)
         tracker = azure.tracker(token="short-lived-token-0123456789")
@@ -264,7 +270,7 @@ async def test_an_expired_or_revoked_token_is_unauthorized() -> None:
             _ = [t async for t in azure.tracker().find(TRIGGER)]
 
 
-async def test_a_work_item_that_was_moved_to_another_project_is_not_ours(azure: Bench) -> None:
+async def test_a_work_item_that_was_moved_to_another_project_is_not_ours(azure: SimulatedAzureDevOps) -> None:
     azure.simulator.add_project("Other")
     azure.item(TRIGGER)
     tracker = azure.tracker()
@@ -276,7 +282,7 @@ async def test_a_work_item_that_was_moved_to_another_project_is_not_ours(azure: 
     assert await _find(tracker) == []
 
 
-async def test_a_renamed_project_is_followed_and_its_tickets_keep_their_names(azure: Bench) -> None:
+async def test_a_renamed_project_is_followed_and_its_tickets_keep_their_names(azure: SimulatedAzureDevOps) -> None:
     azure.item(TRIGGER)
     tracker = azure.tracker()
     before = await tracker.get("1")
@@ -288,7 +294,9 @@ async def test_a_renamed_project_is_followed_and_its_tickets_keep_their_names(az
     assert azure.recorded()[-1].raw_path == "/acme/Web%20Two/_apis/wit/workitems/1"
 
 
-async def test_a_state_that_the_process_does_not_know_is_a_bad_answer_and_asked_for_once_a_minute(azure: Bench) -> None:
+async def test_a_state_that_the_process_does_not_know_is_a_bad_answer_and_asked_for_once_a_minute(
+    azure: SimulatedAzureDevOps,
+) -> None:
     at = [0.0]
     tracker = azure.tracker(pace=Pace(first_delay=0.001, now=lambda: boottime() + at[0]))
     azure.item(TRIGGER)
@@ -306,7 +314,7 @@ async def test_a_state_that_the_process_does_not_know_is_a_bad_answer_and_asked_
     assert azure.sent() == ["GET /wit/workitems/1 200", "GET /wit/workitemtypes 200"]
 
 
-async def test_a_wrong_project_is_refused_and_never_an_empty_list(azure: Bench) -> None:
+async def test_a_wrong_project_is_refused_and_never_an_empty_list(azure: SimulatedAzureDevOps) -> None:
     tracker = azure.tracker(project="Nowhere", pace=FAST)
     with pytest.raises(Refused, match="TF200016"):
         await _find(tracker)
