@@ -54,7 +54,7 @@ echo "attempt $AGENTSMITH_ATTEMPT" >> {FILE}
 
 
 @dataclass(slots=True)
-class Bench:
+class KilledAtSteps:
     """A project on GitHub with its code, what daemons need to work on it, and a hand that claims tickets for them."""
 
     folder: Path
@@ -138,7 +138,7 @@ def write_config(folder: Path, machine: str, stage: GitHubPlayground, redis: dic
 
 
 @pytest.fixture
-async def bench(tmp_path: Path, store: Store, redis_url: str, namespace: str) -> AsyncIterator[Bench]:
+async def bench(tmp_path: Path, store: Store, redis_url: str, namespace: str) -> AsyncIterator[KilledAtSteps]:
     stage, redis = GitHubPlayground(), {"url": redis_url, "namespace": namespace}
     async with serve(stage.simulator), Daemons(tmp_path, "tests.e2e.daemon_that_dies") as daemons:
         file = write_config(tmp_path, "victim", stage, redis)
@@ -146,13 +146,13 @@ async def bench(tmp_path: Path, store: Store, redis_url: str, namespace: str) ->
         config = load(file, platforms=models, hosts=hosts, environ={})
         async with open_trackers(config, store) as trackers:
             looks = assemble(config, store, trackers).looks
-            yield Bench(tmp_path, redis, stage, daemons, trackers["web"], looks)
+            yield KilledAtSteps(tmp_path, redis, stage, daemons, trackers["web"], looks)
     stage.simulator.assert_understood()
 
 
 @pytest.mark.long
 @pytest.mark.timeout(300)
-async def test_another_machine_goes_on_from_what_was_pushed(bench: Bench) -> None:
+async def test_another_machine_goes_on_from_what_was_pushed(bench: KilledAtSteps) -> None:
     keys = {boundary: await bench.victim(*boundary) for boundary in BOUNDARIES}
     pushed = {boundary for boundary, key in keys.items() if bench.heads[key]}
     assert pushed == set(BOUNDARIES) & set(PUSHED)
@@ -165,7 +165,7 @@ async def test_another_machine_goes_on_from_what_was_pushed(bench: Bench) -> Non
 
 @pytest.mark.long
 @pytest.mark.timeout(300)
-async def test_the_same_machine_goes_on_from_what_was_not_pushed_yet(bench: Bench) -> None:
+async def test_the_same_machine_goes_on_from_what_was_not_pushed_yet(bench: KilledAtSteps) -> None:
     keys = [await bench.victim(*boundary) for boundary in (UNPUSHED if FULL else [("agent", AFTER), ("commit", AFTER)])]
     assert not any(bench.heads[key] for key in keys)
     await bench.recover(*keys, machine="victim")
