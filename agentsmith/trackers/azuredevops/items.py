@@ -142,14 +142,14 @@ class Items:
         """Whether that is the name of this project; one that we do not know may be its new one."""
         if self._site.here(name):
             return True
-        if not await self.look(deadline=deadline):
+        if not await self.learn_project(deadline=deadline):
             raise Refused(
                 f"Azure DevOps: work items of {self._site.project!r} are in a project {name[:64]!r}, and the token may "
                 "not ask whether it was renamed: put its name into `project`, or let the token read projects"
             )
         return self._site.here(name)
 
-    async def look(self, *, deadline: float | None = None) -> bool:
+    async def learn_project(self, *, deadline: float | None = None) -> bool:
         """Ask for the project: its id, by which its webhooks are known, and what it is called today. False: untold."""
         path = self._site.above(f"/projects/{self._site.id or self._site.path('').split('/')[2]}")
         params = {"api-version": API_VERSION}

@@ -69,7 +69,7 @@ class Moves:
                 if after is not None:
                     return after
                 await self._pause(failures, deadline)
-            raise TrackerUnavailable(_restless(number))
+            raise TrackerUnavailable(_kept_changing(number))
 
     async def relabel(self, ticket: Ticket, wanted: Foreign, *, deadline: float) -> Ticket:
         """Add and remove tags that are not ours, under the test of the revision (T17)."""
@@ -85,7 +85,7 @@ class Moves:
                 if after is not None:
                     return after
                 await self._pause(failures, deadline)
-            raise TrackerUnavailable(_restless(number))
+            raise TrackerUnavailable(_kept_changing(number))
 
     async def _publish(self, ticket: Ticket, move: Move, comment: CommentInMove | None) -> MoveOutcome:
         seen, shown, rev = await self._start(ticket, move)
@@ -100,7 +100,7 @@ class Moves:
                 await self._pause(failures - 1, move.deadline)
             seen, shown = await self._look(seen, move.deadline)
             rev = shown.rev
-        raise TrackerUnavailable(_restless(ticket.key))
+        raise TrackerUnavailable(_kept_changing(ticket.key))
 
     async def _start(self, ticket: Ticket, move: Move) -> tuple[Ticket, Snapshot, int]:
         """The ticket to start from and its revision: as the caller read it, wherever a write can follow from that."""
@@ -128,5 +128,5 @@ class Moves:
             await self._pace.sleep(delay)
 
 
-def _restless(number: str) -> str:
+def _kept_changing(number: str) -> str:
     return f"Azure DevOps: work item {number} kept changing; it was not written in {TRIES} tries"

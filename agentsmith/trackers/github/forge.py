@@ -156,7 +156,7 @@ class GitHubForge(HostedForge[Pull]):
         self, answer: Answer, wanted: WantedPullRequest, fields: Mapping[str, Any]
     ) -> AlreadyThere | NotYet | OtherFields:
         """See HostedForge."""
-        refusal = payloads.said(answer.data)
+        refusal = payloads.error_message(answer.data)
         if _EXISTS in refusal.lower():
             return AlreadyThere(refusal)
         if _NO_DRAFTS in refusal.lower() and fields["draft"]:

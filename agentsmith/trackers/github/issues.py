@@ -61,7 +61,7 @@ class Issues:
             self._memory.remember(fresh)
         return ticket
 
-    async def look(self) -> None:
+    async def learn_project(self) -> None:
         """Learn the repository's number, by which its webhooks are known whatever it is called."""
         answer = await self._client.get(self._site.path(), allow=WITHHELD, missing=Refused)
         repository: Repository | None = None

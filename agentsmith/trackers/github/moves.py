@@ -93,7 +93,7 @@ class Moves:
             todo = only(self._labels, seen.labels, keep)
             if todo.nothing:
                 if keep in _ENDED:
-                    await self._let_go(number, deadline)
+                    await self._release_claim(number, deadline)
                 return seen
             self._memory.forget_state(number)  # until an answer says otherwise
             shown = _ids(seen)
@@ -103,7 +103,7 @@ class Moves:
                 left = await self._writer.remove(number, label, deadline=deadline)
                 shown = _without(shown, label) if left is None else left
             if keep not in _HELD:
-                await self._let_go(number, deadline)
+                await self._release_claim(number, deadline)
             return self._after(seen, shown)
 
     async def relabel(self, ticket: Ticket, wanted: Foreign, *, deadline: float) -> Ticket:
@@ -139,7 +139,7 @@ class Moves:
             todo = plan(self._labels, seen.labels, move)
             if isinstance(todo, type):
                 if todo is AlreadySo and move.to in _ENDED:
-                    await self._let_go(number, move.deadline)
+                    await self._release_claim(number, move.deadline)
                 return todo(seen)
             if self._claims is not None and (move.expect, move.to) == CLAIM:
                 taken = await self._claims.take(number, move)
@@ -152,13 +152,13 @@ class Moves:
         except TrackerError as error:
             outcome = outcome_of(error)
             if taken and not isinstance(outcome, Unknown):
-                await self._let_go(number, move.deadline)
+                await self._release_claim(number, move.deadline)
             return outcome
         if move.to not in _HELD:
-            await self._let_go(number, move.deadline)
+            await self._release_claim(number, move.deadline)
         return Applied(self._after(seen, shown))
 
-    async def _let_go(self, number: str, deadline: float) -> None:
+    async def _release_claim(self, number: str, deadline: float) -> None:
         """Strict mode: the claim on the issue is over."""
         if self._claims is not None:
             await self._claims.release(number, deadline=deadline)
@@ -185,7 +185,7 @@ class Moves:
                 shown = _without(shown, label) if left is None else left
             if any(name.casefold() == label.casefold() for name in shown):
                 raise IgnoredWrite(f"GitHub answered 200, but the label {label} is still there")
-            self._check_strangers(shown, move)
+            self._check_other_statuses(shown, move)
             answered = True
         return shown
 
@@ -198,16 +198,16 @@ class Moves:
             swapped = await self._writer.swap(snapshot, todo.add, todo.remove, deadline=move.deadline)
             if swapped is not None and swapped.added is not None:
                 left = swapped.added if swapped.removed is None else swapped.removed
-                self._check_strangers(self._verified(todo.add, swapped.added), move, gone_is_lost=True, now=left)
+                self._check_other_statuses(self._verified(todo.add, swapped.added), move, gone_is_lost=True, now=left)
                 return left
             if swapped is not None:
                 log.warning("GitHub removed a label and failed to add the next; adding it now", ticket=seen.id)
                 return self._verified(todo.add, await self._writer.add(number, todo.add, deadline=move.deadline))
         shown = self._verified(todo.add, await self._writer.add(number, todo.add, deadline=move.deadline))
-        self._check_strangers(shown, move, gone_is_lost=True)
+        self._check_other_statuses(shown, move, gone_is_lost=True)
         return shown
 
-    def _check_strangers(
+    def _check_other_statuses(
         self, shown: Labels, move: Move, *, gone_is_lost: bool = False, now: Labels | None = None
     ) -> None:
         """Raise Overtaken when the labels show a status that this move knows nothing of, or `expect` no more."""

@@ -266,7 +266,7 @@ class Branch(Record):
 T = TypeVar("T")
 
 
-def said(data: object) -> str:
+def error_message(data: object) -> str:
     """GitHub's own words in an error body, short."""
     return excerpt(message(data))
 

@@ -90,7 +90,9 @@ class GitHubTracker(HostedTracker):
             if page.status == 404:
                 if _too_old(page.headers):
                     return ()
-                raise TicketNotFound(f"GitHub: {self.ticket_id(number)} is not there: {payloads.said(page.data)}")
+                raise TicketNotFound(
+                    f"GitHub: {self.ticket_id(number)} is not there: {payloads.error_message(page.data)}"
+                )
             issues: list[Issue] = payloads.read(list[Issue], page.data, "a list of issues")
             found += [self._blocker(issue) for issue in issues]
         return tuple(found)

@@ -48,7 +48,7 @@ class Issues:
         answer = await self._client.get(self._site.path(iid), deadline=deadline)
         return self._taken_in(iid, answer, read_at=read_at, verified=False)
 
-    async def look(self) -> None:
+    async def learn_project(self) -> None:
         """Learn the project's id, by which its webhooks are known whatever its path is."""
         answer = await self._client.get(self._site.path(), allow=WITHHELD)
         known = answer.status == 200

@@ -92,7 +92,7 @@ class Moves:
         if isinstance(todo, type):
             return todo(seen)
         after = await self._write(iid, seen, todo, move.deadline, move)
-        if self._strangers(after, move):
+        if self._shows_other_status(after, move):
             return LostRace(await self._withdrawn(iid, after, todo, move))
         return Applied(after)
 
@@ -109,7 +109,7 @@ class Moves:
     async def _write(self, iid: str, seen: Ticket, todo: Relabel, deadline: float, move: Move | None = None) -> Ticket:
         """Write and verify; a label that survived its removal is removed once more. A 200 in vain: IgnoredWrite."""
         after = await self._issues.write_labels(iid, todo.adding, todo.remove, deadline=deadline)
-        if move is not None and self._strangers(after, move):
+        if move is not None and self._shows_other_status(after, move):
             return after
         if todo.add is not None and not _has(after, todo.add):
             raise IgnoredWrite(
@@ -128,7 +128,7 @@ class Moves:
             )
         return after
 
-    def _strangers(self, after: Ticket, move: Move) -> bool:
+    def _shows_other_status(self, after: Ticket, move: Move) -> bool:
         """Whether the labels show a status that this move knows nothing of."""
         return bool(self._spelling.statuses(_shown(after)) - {move.expect, move.to})
 

@@ -82,7 +82,7 @@ class ApiClient:
         shorten = self._dialect.reusable(url.path)
         loaded = await if_possible(self._shared.etags.load(self._credential.name, str(url))) if shorten else None
         cached = Cached(*loaded) if loaded else None
-        call = self._call("GET", url, deadline, etag=cached.etag if cached else etag)
+        call = replace(self._call("GET", url, deadline), etag=cached.etag if cached else etag)
         reply = await self._send(call, allow=allow, missing=missing)
         if reply.status == 304:
             body, link = (cached.body, cached.link) if cached else (b"", "")
@@ -119,8 +119,13 @@ class ApiClient:
         """
         content = None if body is None else json.dumps(body).encode()
         url = self._url(path, None)
-        call = self._call(method, url, deadline, content=content, repeatable=repeatable, bucket=bucket)
-        call = replace(call, content_type=content_type)
+        call = replace(
+            self._call(method, url, deadline),
+            content=content,
+            repeatable=repeatable,
+            bucket=bucket,
+            content_type=content_type,
+        )
         return self._answer(call, await self._send(call, allow=allow, missing=missing), missing)
 
     async def pages(
@@ -256,20 +261,10 @@ class ApiClient:
 
     # --- texts and URLs ---------------------------------------------------------------------------------------
 
-    def _call(
-        self,
-        method: str,
-        url: httpx.URL,
-        deadline: float | None,
-        *,
-        content: bytes | None = None,
-        repeatable: bool = True,
-        bucket: str = "core",
-        etag: str | None = None,
-    ) -> Call:
+    def _call(self, method: str, url: httpx.URL, deadline: float | None) -> Call:
         finish = self._pace.now() + self._pace.call if deadline is None else deadline
         summary = f"{self._dialect.name}: {method} {excerpt(url.path)}"
-        return Call(method, url, finish, summary, content, repeatable, bucket, etag)
+        return Call(method, url, finish, summary)
 
     def _url(self, path: str, params: Mapping[str, str] | None) -> httpx.URL:
         """An address under the API root; one that a page's answer names must be on the same host."""

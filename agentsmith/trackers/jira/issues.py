@@ -6,7 +6,6 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
-from urllib.parse import urlencode
 
 import structlog
 
@@ -118,7 +117,7 @@ class Issues:
         read_at = self._now()
         answer = await self._client.get(self._site.issue(key), params=params, deadline=deadline)
         ticket = self.ticket(answer.data, f"issue {key}", read_at=read_at)
-        if ticket.key != key and await self.look(deadline=deadline):
+        if ticket.key != key and await self.learn_project(deadline=deadline):
             ticket = self.ticket(answer.data, f"issue {key}", read_at=read_at)
         if ticket.key != key:
             # Jira answers for an issue that was moved to another project, under its new key.
@@ -128,7 +127,7 @@ class Issues:
             self._memory.remember(snapshot)
         return ticket
 
-    async def look(self, *, deadline: float | None = None) -> bool:
+    async def learn_project(self, *, deadline: float | None = None) -> bool:
         """Ask Jira for the project: its number, and whether its key has changed since we last knew."""
         path = self._site.api(f"/project/{self._site.id or self._site.project}")
         answer = await self._client.get(path, deadline=deadline, missing=Refused)
@@ -164,10 +163,10 @@ class Issues:
         old = snapshot_of(seen)
         if old is not None:
             self._recent.wrote(old.id)
-        query = {"returnIssue": "true"} if self._site.cloud else {}
+        path = self._site.issue(key, "?returnIssue=true" if self._site.cloud else "")
         # Not repeatable: what may have been carried out is for the caller to look at, perhaps under a newer fence.
         conflict = frozenset({409})
-        answer = await self.edit(self._site.issue(key), key, query, body, deadline=deadline, allow=conflict)
+        answer = await self.edit(path, key, body, deadline=deadline, allow=conflict)
         if answer.status == 409:
             return None
         after = self._edited(seen, answer)
@@ -180,7 +179,6 @@ class Issues:
         self,
         path: str,
         key: str,
-        query: Mapping[str, str],
         body: Mapping[str, Any],
         *,
         deadline: float,
@@ -189,18 +187,17 @@ class Issues:
     ) -> Answer:
         """A PUT that sends no mail, where the account may ask for that; else one that does."""
 
-        async def put(query: Mapping[str, str], allow: frozenset[int]) -> Answer:
-            url = f"{path}?{urlencode(query)}" if query else path
+        async def put(path: str, allow: frozenset[int]) -> Answer:
             return await self._client.write(
-                "PUT", url, body, deadline=deadline, repeatable=repeatable, bucket=bucket(key), allow=allow
+                "PUT", path, body, deadline=deadline, repeatable=repeatable, bucket=bucket(key), allow=allow
             )
 
         if not self._quiet:
-            return await put(query, allow)
-        answer = await put({**query, "notifyUsers": "false"}, allow | {403})
+            return await put(path, allow)
+        answer = await put(f"{path}{'&' if '?' in path else '?'}notifyUsers=false", allow | {403})
         if answer.status == 403:
             # Data Center refuses the whole edit when somebody who is no admin asks for silence; Cloud ignores it.
-            answer = await put(query, allow)
+            answer = await put(path, allow)
             self._quiet = False
             log.info("the account may not suppress Jira's mails", tracker=self._tracker)
         return answer

@@ -48,7 +48,7 @@ class Listing:
         if not wanted:
             return
         if not self._site.id:
-            await self._issues.look()
+            await self._issues.learn_project()
         seen: set[str] = set()
         # By its number, because a search for a key that the project no longer has finds nothing (P9).
         async for hits in self._pages(jql(self._site.id or "", *labels)):
@@ -151,7 +151,7 @@ class Listing:
     async def _recognise(self, keys: Iterable[object]) -> None:
         """Look at the project again where a key is none of it: the project may be called so now."""
         if any(isinstance(key, str) and self._site.key(key) is None for key in keys):
-            await self._issues.look()
+            await self._issues.learn_project()
 
     async def _one_by_one(self, hits: Sequence[Hit]) -> dict[str, Ticket | None]:
         found: dict[str, Ticket | None] = {}

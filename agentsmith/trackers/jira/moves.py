@@ -89,7 +89,7 @@ class Moves:
                 if after is not None and after.labels == seen.labels:
                     raise _ignored(todo.add or todo.remove[0])
                 seen = after or await self._issues.read(key, deadline=deadline)
-            raise _restless(key)
+            raise _kept_changing(key)
 
     async def relabel(self, ticket: Ticket, wanted: Foreign, *, deadline: float) -> Ticket:
         """Add and remove labels that are not ours (T17); what is so already is not written."""
@@ -106,7 +106,7 @@ class Moves:
                 seen = after or await self._issues.read(key, deadline=deadline)
             if wanted.left(seen.labels, exact=True).nothing:
                 return seen
-            raise _restless(key)
+            raise _kept_changing(key)
 
     async def _publish(self, key: str, ticket: Ticket, move: Move) -> MoveOutcome:
         known = self._memory.is_current(snapshot_of(ticket), self._now())
@@ -130,7 +130,7 @@ class Moves:
             # A conflict, or an answer in which somebody else's edit is half mixed with ours: look, and decide anew.
             log.warning("Jira mixed our label write with another edit; trying again", ticket=seen.id)
             seen = after or await self._issues.read(key, deadline=move.deadline)
-        raise _restless(key)
+        raise _kept_changing(key)
 
     def _outcome(
         self, seen: Ticket, after: Ticket, todo: Relabel, move: Move, claim: Claim
@@ -159,5 +159,5 @@ def _ignored(label: str) -> IgnoredWrite:
     )
 
 
-def _restless(key: str) -> TrackerUnavailable:
+def _kept_changing(key: str) -> TrackerUnavailable:
     return TrackerUnavailable(f"Jira: {key} kept changing; its labels were not written in {TRIES} tries")

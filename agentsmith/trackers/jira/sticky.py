@@ -91,7 +91,7 @@ class Stickies(StickyComments):
         """See StickyComments."""
         path, body = self._site.issue(key, f"/comment/{comment}"), self._form.body(fitted, memo)
         if self._site.cloud:
-            answer = await self._issues.edit(path, key, {}, body, deadline=deadline, repeatable=True)
+            answer = await self._issues.edit(path, key, body, deadline=deadline, repeatable=True)
         else:  # which knows no `notifyUsers` here
             answer = await self._client.write("PUT", path, body, deadline=deadline, repeatable=True, bucket=bucket(key))
         return await self._written(key, answer.data, fitted, memo, deadline)

@@ -22,6 +22,17 @@ class Writer:
     fence: int | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Event:
+    """What the record of a ticket tells of one change."""
+
+    by: Writer
+    kind: str
+    detail: str = ""
+    at: str | None = None
+    """None: now."""
+
+
 class Change:
     """One change of one ticket, inside a write transaction: all that it does has the same new revision."""
 
@@ -93,7 +104,7 @@ class Change:
         self._record("unblocked", key)
 
     def _record(self, kind: str, detail: str = "") -> None:
-        _event(self._con, self._row, self._revision, self._by, kind, detail)
+        _event(self._con, self._row, self._revision, Event(self._by, kind, detail))
 
 
 def open_ticket(con: sqlite3.Connection, rows: Rows, *, title: str, body: str, labels: list[str], by: Writer) -> Ticket:
@@ -109,19 +120,18 @@ def open_ticket(con: sqlite3.Connection, rows: Rows, *, title: str, body: str, l
         (title, body, by.actor.name, at, at, rows.project),
     )
     row = int(made.lastrowid or 0)
-    _event(con, row, 1, by, "opened", at=at)
+    _event(con, row, 1, Event(by, "opened", at=at))
     for label in {fold(name): name for name in reversed(labels)}.values():
         con.execute("INSERT INTO labels VALUES (?, ?, ?)", (row, fold(label), label))
-        _event(con, row, 1, by, "labelled", label, at=at)
+        _event(con, row, 1, Event(by, "labelled", label, at))
     (number,) = con.execute("SELECT number FROM tickets WHERE id = ?", (row,)).fetchone()
     return rows.read(con, str(number))
 
 
-def _event(
-    con: sqlite3.Connection, row: int, revision: int, by: Writer, kind: str, detail: str = "", *, at: str | None = None
-) -> None:
+def _event(con: sqlite3.Connection, row: int, revision: int, event: Event) -> None:
+    by = event.by
     con.execute(
         "INSERT INTO events (ticket, revision, at, actor, bot, kind, detail, run, fence)"
         " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        (row, revision, at or now(), by.actor.name, by.actor.bot, kind, detail, by.run, by.fence),
+        (row, revision, event.at or now(), by.actor.name, by.actor.bot, event.kind, event.detail, by.run, by.fence),
     )

@@ -52,7 +52,7 @@ class Tickets(Protocol):
     async def read(self, text: str, /) -> Ticket:
         """The ticket as it is now (T1, T3)."""
 
-    async def look(self) -> object:
+    async def learn_project(self) -> object:
         """Learn the project's number, by which its webhooks are known whatever it is called."""
 
 
@@ -177,7 +177,7 @@ class HostedTracker(ABC):
         """The account of the credential. The project's number is learned with it: webhooks are known by that."""
         me = await self._parts.people.me()
         if self._parts.site.id is None:
-            await self._parts.tickets.look()
+            await self._parts.tickets.learn_project()
         return me
 
     async def labelled_by(self, ticket: Ticket, label: str) -> Labelling | None:
