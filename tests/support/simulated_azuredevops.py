@@ -7,29 +7,21 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any, Final
 
 from agentsmith.boottime import boottime
-from agentsmith.domain.lifecycle import LabelSet, Status
-from agentsmith.domain.memo import Memo
+from agentsmith.domain.lifecycle import LabelSet
 from agentsmith.domain.ticket import Ticket
-from agentsmith.domain.tracker import Applied, Move, MoveOutcome, Sticky, Words
+from agentsmith.domain.tracker import Sticky
 from agentsmith.simulators import Fault, Recorded, Running, serve
 from agentsmith.simulators.azuredevops import AzureDevOpsSimulator
 from agentsmith.trackers.azuredevops.settings import AzureDevOpsSettings
 from agentsmith.trackers.azuredevops.tracker import AzureDevOpsTracker
 from agentsmith.trackers.http import Pace, Shared
-from tests.support.loopback import to_loopback
+from tests.support.edges import LABELS, MEMO
+from tests.support.loopback import FAST, to_loopback
 
 PROJECT: Final = "Web"
 BOT: Final = "smith-bot@example.com"
 MONA: Final = "mona@example.com"
 TOKEN: Final = "benchbenchbenchbenchbenchbenchbenchbenchbenchbench52"
-LABELS: Final = LabelSet()
-TRIGGER: Final = "agent-smith:fix-bug"
-MEMO: Final = Memo(run="run-1", fence=7)
-FAST: Final = Pace(first_delay=0.001, longest_delay=0.002)
-
-CLAIM: Final = (Status.PENDING, Status.ENQUEUED)
-START: Final = (Status.ENQUEUED, Status.IN_PROGRESS)
-FINISH: Final = (Status.IN_PROGRESS, Status.DONE)
 
 
 class SimulatedAzureDevOps:
@@ -102,21 +94,9 @@ async def simulated_azuredevops(**options: Any) -> AsyncIterator[SimulatedAzureD
     simulator.assert_understood()
 
 
-def edge(expect: Status, to: Status | None, *, within: float = 30.0, say: str | None = None) -> Move:
-    """A move with time enough."""
-    words = None if say is None else Words(say, MEMO)
-    return Move(expect, to, run="run-1", fence=7, deadline=boottime() + within, say=words)
-
-
 async def warm(tracker: AzureDevOpsTracker) -> None:
     """Let the tracker learn what the states of the project mean, which it asks once."""
     assert [t async for t in tracker.find("no-such-tag")] == []
-
-
-def applied(outcome: MoveOutcome) -> Applied:
-    """The outcome, which must be Applied."""
-    assert isinstance(outcome, Applied), outcome
-    return outcome
 
 
 async def say(tracker: AzureDevOpsTracker, ticket: Ticket, text: str, known: Sticky | None) -> Sticky:

@@ -7,24 +7,18 @@ from collections.abc import AsyncIterator, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any, Final
 
-from agentsmith.boottime import boottime
-from agentsmith.domain.lifecycle import LabelSet, Status
-from agentsmith.domain.memo import Memo
-from agentsmith.domain.tracker import Applied, Move, MoveOutcome
+from agentsmith.domain.lifecycle import LabelSet
 from agentsmith.simulators import Fault, Recorded, Running, serve
 from agentsmith.simulators.github import GitHubSimulator
 from agentsmith.trackers.github.login import AppLogin, log_in
 from agentsmith.trackers.github.site import Site
 from agentsmith.trackers.github.tracker import GitHubTracker
 from agentsmith.trackers.http import Pace, Shared
-from tests.support.loopback import to_loopback
+from tests.support.edges import LABELS
+from tests.support.loopback import FAST, to_loopback
 
 REPOSITORY: Final = "acme/web"
 TOKEN: Final = "github_pat_11BENCH0000_benchbenchbenchbench"
-LABELS: Final = LabelSet()
-TRIGGER: Final = "agent-smith:fix-bug"
-MEMO: Final = Memo(run="run-1", fence=7)
-FAST: Final = Pace(first_delay=0.001, longest_delay=0.002)
 
 
 class SimulatedGitHub:
@@ -88,23 +82,6 @@ async def simulated_github(**options: Any) -> AsyncIterator[SimulatedGitHub]:
     async with serve(simulator) as running, AsyncExitStack() as trackers:
         yield SimulatedGitHub(running, simulator, trackers)
     simulator.assert_understood()
-
-
-def edge(expect: Status, to: Status | None, *, run: str = "run-1", fence: int = 7, within: float = 30.0) -> Move:
-    """A move with time enough."""
-    return Move(expect, to, run=run, fence=fence, deadline=boottime() + within)
-
-
-CLAIM: Final = (Status.PENDING, Status.ENQUEUED)
-START: Final = (Status.ENQUEUED, Status.IN_PROGRESS)
-FINISH: Final = (Status.IN_PROGRESS, Status.DONE)
-FAIL: Final = (Status.IN_PROGRESS, Status.FAILED)
-
-
-def applied(outcome: MoveOutcome) -> Applied:
-    """The outcome, which must be Applied."""
-    assert isinstance(outcome, Applied), outcome
-    return outcome
 
 
 def mutations(requests: Iterable[Recorded]) -> list[dict[str, Any]]:

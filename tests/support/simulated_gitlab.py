@@ -6,10 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any, Final
 
-from agentsmith.boottime import boottime
-from agentsmith.domain.lifecycle import LabelSet, Status
-from agentsmith.domain.memo import Memo
-from agentsmith.domain.tracker import Applied, Move, MoveOutcome
+from agentsmith.domain.lifecycle import LabelSet
 from agentsmith.simulators import Fault, Recorded, Running, serve
 from agentsmith.simulators.gitlab import GitLabSimulator
 from agentsmith.trackers.gitlab.auth import TokenHeader
@@ -17,19 +14,11 @@ from agentsmith.trackers.gitlab.settings import GitLabSettings
 from agentsmith.trackers.gitlab.spelling import LabelStyle
 from agentsmith.trackers.gitlab.tracker import TRUST_READS, GitLabTracker
 from agentsmith.trackers.http import Pace, Shared
-from tests.support.loopback import to_loopback
+from tests.support.edges import LABELS
+from tests.support.loopback import FAST, to_loopback
 
 PROJECT: Final = "acme/apps/web"
 TOKEN: Final = "glpat-BENCHBENCHBENCHBENCH00"
-LABELS: Final = LabelSet()
-TRIGGER: Final = "agent-smith:fix-bug"
-MEMO: Final = Memo(run="run-1", fence=7)
-FAST: Final = Pace(first_delay=0.001, longest_delay=0.002)
-
-CLAIM: Final = (Status.PENDING, Status.ENQUEUED)
-START: Final = (Status.ENQUEUED, Status.IN_PROGRESS)
-FINISH: Final = (Status.IN_PROGRESS, Status.DONE)
-FAIL: Final = (Status.IN_PROGRESS, Status.FAILED)
 
 
 class SimulatedGitLab:
@@ -109,14 +98,3 @@ async def simulated_gitlab(**options: Any) -> AsyncIterator[SimulatedGitLab]:
     async with serve(simulator) as running, AsyncExitStack() as trackers:
         yield SimulatedGitLab(running, simulator, trackers)
     simulator.assert_understood()
-
-
-def edge(expect: Status, to: Status | None, *, run: str = "run-1", fence: int = 7, within: float = 30.0) -> Move:
-    """A move with time enough."""
-    return Move(expect, to, run=run, fence=fence, deadline=boottime() + within)
-
-
-def applied(outcome: MoveOutcome) -> Applied:
-    """The outcome, which must be Applied."""
-    assert isinstance(outcome, Applied), outcome
-    return outcome

@@ -6,28 +6,17 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any, Final
 
-from agentsmith.boottime import boottime
 from agentsmith.domain.lifecycle import LabelSet, Status
-from agentsmith.domain.memo import Memo
-from agentsmith.domain.tracker import Applied, Move, MoveOutcome
 from agentsmith.simulators import Fault, Recorded, Running, serve
 from agentsmith.simulators.jira import JiraSimulator
 from agentsmith.trackers.http import Pace, Shared
 from agentsmith.trackers.jira.settings import JiraSettings
 from agentsmith.trackers.jira.tracker import TRUST_READS, JiraTracker
-from tests.support.loopback import to_loopback
+from tests.support.edges import LABELS
+from tests.support.loopback import FAST, to_loopback
 
 PROJECT: Final = "WEB"
 TOKEN: Final = "ATATT3xBENCHBENCHBENCHBENCH00"
-LABELS: Final = LabelSet()
-TRIGGER: Final = "agent-smith:fix-bug"
-MEMO: Final = Memo(run="run-1", fence=7)
-FAST: Final = Pace(first_delay=0.001, longest_delay=0.002)
-
-CLAIM: Final = (Status.PENDING, Status.ENQUEUED)
-START: Final = (Status.ENQUEUED, Status.IN_PROGRESS)
-FINISH: Final = (Status.IN_PROGRESS, Status.DONE)
-FAIL: Final = (Status.IN_PROGRESS, Status.FAILED)
 
 
 def jira_settings(*, email: str | None, statuses: Mapping[Status, str] | None, **fields: Any) -> JiraSettings:
@@ -120,14 +109,3 @@ async def simulated_jira(**options: Any) -> AsyncIterator[SimulatedJira]:
     async with serve(simulator) as running, AsyncExitStack() as trackers:
         yield SimulatedJira(running, simulator, email, trackers)
     simulator.assert_understood()
-
-
-def edge(expect: Status, to: Status | None, *, run: str = "run-1", fence: int = 7, within: float = 30.0) -> Move:
-    """A move with time enough."""
-    return Move(expect, to, run=run, fence=fence, deadline=boottime() + within)
-
-
-def applied(outcome: MoveOutcome) -> Applied:
-    """The outcome, which must be Applied."""
-    assert isinstance(outcome, Applied), outcome
-    return outcome

@@ -12,19 +12,9 @@ from agentsmith.domain.tracker import Sticky
 from agentsmith.trackers.azuredevops.tracker import AzureDevOpsTracker
 from agentsmith.trackers.http import LocalLedger, Pace, Shared, spending_for
 from tests.support.azuredevops_judge import AzureDevOpsJudge
-from tests.support.simulated_azuredevops import (
-    CLAIM,
-    FAST,
-    FINISH,
-    START,
-    TRIGGER,
-    SimulatedAzureDevOps,
-    applied,
-    edge,
-    say,
-    simulated_azuredevops,
-    warm,
-)
+from tests.support.edges import CLAIM, FINISH, START, TRIGGER, applied, edge
+from tests.support.loopback import FAST
+from tests.support.simulated_azuredevops import SimulatedAzureDevOps, say, simulated_azuredevops, warm
 
 CALL_BY_CALL = 8
 """Eight calls of the contract, each of which must ask or be on record before the next begins: nothing to save."""

@@ -23,21 +23,9 @@ from agentsmith.simulators import Clock
 from agentsmith.trackers.azuredevops.moves import TRIES
 from agentsmith.trackers.azuredevops.tracker import AzureDevOpsTracker
 from agentsmith.trackers.http import LocalGovernor, Pace, Shared
-from tests.support.simulated_azuredevops import (
-    BOT,
-    CLAIM,
-    FAST,
-    FINISH,
-    PROJECT,
-    START,
-    TOKEN,
-    TRIGGER,
-    SimulatedAzureDevOps,
-    applied,
-    edge,
-    say,
-    simulated_azuredevops,
-)
+from tests.support.edges import CLAIM, FINISH, START, TRIGGER, applied, edge
+from tests.support.loopback import FAST
+from tests.support.simulated_azuredevops import BOT, PROJECT, TOKEN, SimulatedAzureDevOps, say, simulated_azuredevops
 
 BUSY = "agent-smith:in-progress"
 QUEUED = "agent-smith:enqueued"

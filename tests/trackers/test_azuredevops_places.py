@@ -24,7 +24,8 @@ from agentsmith.trackers.azuredevops.site import Site
 from agentsmith.trackers.azuredevops.webhook import AzureDevOpsWebhooks
 from agentsmith.trackers.http import Shared
 from agentsmith.trackers.http.connection import connect
-from tests.support.simulated_azuredevops import MEMO, MONA, TRIGGER, simulated_azuredevops
+from tests.support.edges import MEMO, TRIGGER
+from tests.support.simulated_azuredevops import MONA, simulated_azuredevops
 
 SECRET = "a-long-webhook-secret"
 

@@ -18,20 +18,14 @@ from agentsmith.domain.tracker import Access, Applied, Sticky
 from agentsmith.simulators import Recorded
 from agentsmith.trackers.azuredevops.listing import _WANTED, FULL_EVERY
 from agentsmith.trackers.azuredevops.states import CONFIRM_AFTER, KEPT
+from tests.support.edges import CLAIM, FINISH, MEMO, START, TRIGGER, applied, edge
+from tests.support.loopback import FAST
 from tests.support.simulated_azuredevops import (
     BOT,
-    CLAIM,
-    FAST,
-    FINISH,
-    MEMO,
     MONA,
     PROJECT,
-    START,
     TOKEN,
-    TRIGGER,
     SimulatedAzureDevOps,
-    applied,
-    edge,
     say,
     simulated_azuredevops,
     warm,

@@ -16,16 +16,8 @@ from agentsmith.simulators.clock import Clock
 from agentsmith.trackers.github.auth import AppKey, Token
 from agentsmith.trackers.github.login import AppLogin
 from agentsmith.trackers.http import LocalLedger, Pace, Shared
-from tests.support.simulated_github import (
-    CLAIM,
-    MEMO,
-    REPOSITORY,
-    TRIGGER,
-    SimulatedGitHub,
-    applied,
-    edge,
-    simulated_github,
-)
+from tests.support.edges import CLAIM, MEMO, TRIGGER, applied, edge
+from tests.support.simulated_github import REPOSITORY, SimulatedGitHub, simulated_github
 
 
 def new_key() -> tuple[str, str]:

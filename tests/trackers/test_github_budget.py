@@ -12,17 +12,8 @@ from agentsmith.domain.tracker import Sticky
 from agentsmith.trackers.github.tracker import GitHubTracker
 from agentsmith.trackers.http import LocalLedger, Shared, spending_for
 from tests.support.contracts import ContractJudge
-from tests.support.simulated_github import (
-    CLAIM,
-    FINISH,
-    MEMO,
-    START,
-    TRIGGER,
-    SimulatedGitHub,
-    applied,
-    edge,
-    simulated_github,
-)
+from tests.support.edges import CLAIM, FINISH, MEMO, START, TRIGGER, applied, edge
+from tests.support.simulated_github import SimulatedGitHub, simulated_github
 
 BUDGET = 9
 

@@ -9,16 +9,8 @@ import pytest
 from agentsmith.boottime import boottime
 from agentsmith.domain.errors import Refused, TrackerUnavailable
 from agentsmith.trackers.http import OutcomeUnknown
-from tests.support.simulated_github import (
-    CLAIM,
-    MEMO,
-    REPOSITORY,
-    TRIGGER,
-    SimulatedGitHub,
-    applied,
-    edge,
-    simulated_github,
-)
+from tests.support.edges import CLAIM, MEMO, TRIGGER, applied, edge
+from tests.support.simulated_github import REPOSITORY, SimulatedGitHub, simulated_github
 
 BUSY = "agent-smith:in-progress"
 DONE = "agent-smith:done"

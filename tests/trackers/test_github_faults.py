@@ -9,7 +9,8 @@ import pytest
 
 from agentsmith.domain.tracker import AlreadySo, Applied
 from agentsmith.trackers.http import LocalGovernor, Pace, Shared
-from tests.support.simulated_github import REPOSITORY, START, TOKEN, TRIGGER, SimulatedGitHub, edge, simulated_github
+from tests.support.edges import START, TRIGGER, edge
+from tests.support.simulated_github import REPOSITORY, TOKEN, SimulatedGitHub, simulated_github
 from tests.support.wire_faults import FAULTS
 
 BUSY = "agent-smith:in-progress"

@@ -10,15 +10,8 @@ import pytest
 from agentsmith.domain.ticket import Ticket
 from agentsmith.domain.tracker import Applied, Limited, Unknown
 from agentsmith.trackers.github.tracker import GitHubTracker
-from tests.support.simulated_github import (
-    REPOSITORY,
-    START,
-    TRIGGER,
-    SimulatedGitHub,
-    applied,
-    edge,
-    simulated_github,
-)
+from tests.support.edges import START, TRIGGER, applied, edge
+from tests.support.simulated_github import REPOSITORY, SimulatedGitHub, simulated_github
 
 BUSY = "agent-smith:in-progress"
 DONE = "agent-smith:done"

@@ -11,18 +11,8 @@ from agentsmith.boottime import boottime
 from agentsmith.domain.errors import Refused, TrackerUnavailable
 from agentsmith.domain.lifecycle import Status
 from agentsmith.domain.tracker import AlreadySo, Applied, Forbidden, LostRace, Unknown
-from tests.support.simulated_github import (
-    CLAIM,
-    FINISH,
-    MEMO,
-    REPOSITORY,
-    START,
-    TRIGGER,
-    SimulatedGitHub,
-    applied,
-    edge,
-    simulated_github,
-)
+from tests.support.edges import CLAIM, FINISH, MEMO, START, TRIGGER, applied, edge
+from tests.support.simulated_github import REPOSITORY, SimulatedGitHub, simulated_github
 from tests.support.wait import wait_until
 
 BUSY = "agent-smith:in-progress"

@@ -9,12 +9,8 @@ import pytest
 from agentsmith.domain.errors import TicketNotFound, TrackerUnavailable
 from agentsmith.domain.ticket import Actor
 from agentsmith.domain.tracker import Access
-from tests.support.simulated_github import (
-    REPOSITORY,
-    TRIGGER,
-    SimulatedGitHub,
-    simulated_github,
-)
+from tests.support.edges import TRIGGER
+from tests.support.simulated_github import REPOSITORY, SimulatedGitHub, simulated_github
 
 BUSY = "agent-smith:in-progress"
 DONE = "agent-smith:done"

@@ -9,17 +9,8 @@ import pytest
 from agentsmith.boottime import boottime
 from agentsmith.domain.errors import Refused, TicketNotFound
 from agentsmith.domain.tracker import Gone, Unknown
-from tests.support.simulated_github import (
-    CLAIM,
-    MEMO,
-    REPOSITORY,
-    START,
-    TRIGGER,
-    SimulatedGitHub,
-    applied,
-    edge,
-    simulated_github,
-)
+from tests.support.edges import CLAIM, MEMO, START, TRIGGER, applied, edge
+from tests.support.simulated_github import REPOSITORY, SimulatedGitHub, simulated_github
 
 BUSY = "agent-smith:in-progress"
 DONE = "agent-smith:done"

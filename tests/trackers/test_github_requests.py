@@ -13,19 +13,8 @@ from agentsmith.domain.lifecycle import LabelSet, Status
 from agentsmith.domain.tracker import AlreadySo
 from agentsmith.simulators import Recorded
 from agentsmith.trackers.github.labels import SWAP
-from tests.support.simulated_github import (
-    CLAIM,
-    FINISH,
-    MEMO,
-    REPOSITORY,
-    START,
-    TRIGGER,
-    SimulatedGitHub,
-    applied,
-    edge,
-    mutations,
-    simulated_github,
-)
+from tests.support.edges import CLAIM, FINISH, MEMO, START, TRIGGER, applied, edge
+from tests.support.simulated_github import REPOSITORY, SimulatedGitHub, mutations, simulated_github
 
 ISSUE = "/repos/acme/web/issues/1"
 

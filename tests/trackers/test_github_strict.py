@@ -12,18 +12,8 @@ from agentsmith.domain.lifecycle import Status
 from agentsmith.domain.tracker import AlreadySo, Applied, Forbidden, Limited, LostRace, Unknown
 from agentsmith.simulators.clock import Clock
 from agentsmith.trackers.github.claims import LIFETIME
-from tests.support.simulated_github import (
-    CLAIM,
-    FAIL,
-    FINISH,
-    REPOSITORY,
-    START,
-    TRIGGER,
-    SimulatedGitHub,
-    applied,
-    edge,
-    simulated_github,
-)
+from tests.support.edges import CLAIM, FAIL, FINISH, START, TRIGGER, applied, edge
+from tests.support.simulated_github import REPOSITORY, SimulatedGitHub, simulated_github
 from tests.support.wait import wait_until
 
 ROUNDS = 40

@@ -12,18 +12,8 @@ from agentsmith.domain.tracker import Sticky
 from agentsmith.trackers.gitlab.listing import FULL_EVERY
 from agentsmith.trackers.gitlab.tracker import GitLabTracker
 from agentsmith.trackers.http import LocalLedger, Pace, Shared, spending_for
-from tests.support.simulated_gitlab import (
-    CLAIM,
-    FINISH,
-    MEMO,
-    PROJECT,
-    START,
-    TRIGGER,
-    SimulatedGitLab,
-    applied,
-    edge,
-    simulated_gitlab,
-)
+from tests.support.edges import CLAIM, FINISH, MEMO, START, TRIGGER, applied, edge
+from tests.support.simulated_gitlab import PROJECT, SimulatedGitLab, simulated_gitlab
 
 BUDGET = 8
 

@@ -24,18 +24,8 @@ from agentsmith.simulators import Clock
 from agentsmith.trackers.gitlab.spelling import LabelStyle
 from agentsmith.trackers.gitlab.tracker import GitLabTracker
 from agentsmith.trackers.http import OutcomeUnknown, Pace
-from tests.support.simulated_gitlab import (
-    CLAIM,
-    FINISH,
-    MEMO,
-    PROJECT,
-    START,
-    TRIGGER,
-    SimulatedGitLab,
-    applied,
-    edge,
-    simulated_gitlab,
-)
+from tests.support.edges import CLAIM, FINISH, MEMO, START, TRIGGER, applied, edge
+from tests.support.simulated_gitlab import PROJECT, SimulatedGitLab, simulated_gitlab
 
 BUSY = "agent-smith:in-progress"
 DONE = "agent-smith:done"

@@ -13,8 +13,9 @@ from agentsmith.domain.tracker import Labelling
 from agentsmith.simulators import Fault
 from agentsmith.simulators.gitlab.simulator import GitLabSimulator
 from agentsmith.store import Store
+from tests.support.edges import TRIGGER
 from tests.support.roles_on_simulator import TRIGGERS, RolesOnSimulator, roles_on_simulator
-from tests.support.simulated_gitlab import PROJECT, TRIGGER, SimulatedGitLab, simulated_gitlab
+from tests.support.simulated_gitlab import PROJECT, SimulatedGitLab, simulated_gitlab
 
 
 @pytest.fixture

@@ -23,18 +23,8 @@ from agentsmith.trackers.gitlab.sticky import GUARD, harmless
 from agentsmith.trackers.gitlab.tracker import GitLabTracker
 from agentsmith.trackers.http import Shared
 from agentsmith.trackers.http.connection import connect
-from tests.support.simulated_gitlab import (
-    CLAIM,
-    FINISH,
-    MEMO,
-    PROJECT,
-    START,
-    TRIGGER,
-    SimulatedGitLab,
-    applied,
-    edge,
-    simulated_gitlab,
-)
+from tests.support.edges import CLAIM, FINISH, MEMO, START, TRIGGER, applied, edge
+from tests.support.simulated_gitlab import PROJECT, SimulatedGitLab, simulated_gitlab
 
 ROOT = "/api/v4/projects/acme%2Fapps%2Fweb"
 ISSUE = f"{ROOT}/issues/1"

@@ -12,18 +12,9 @@ from agentsmith.domain.ticket import Ticket
 from agentsmith.domain.tracker import Sticky
 from agentsmith.trackers.http import LocalLedger, Shared, spending_for
 from agentsmith.trackers.jira.tracker import JiraTracker
+from tests.support.edges import CLAIM, FINISH, MEMO, START, TRIGGER, applied, edge
 from tests.support.jira_judge import JiraJudge
-from tests.support.simulated_jira import (
-    CLAIM,
-    FINISH,
-    MEMO,
-    START,
-    TRIGGER,
-    SimulatedJira,
-    applied,
-    edge,
-    simulated_jira,
-)
+from tests.support.simulated_jira import SimulatedJira, simulated_jira
 
 BUDGET = 8
 

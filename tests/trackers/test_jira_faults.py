@@ -19,19 +19,8 @@ from agentsmith.store import Store
 from agentsmith.tickets.lock import LabelLocks
 from agentsmith.trackers.http import LocalGovernor, Pace, Shared
 from agentsmith.trackers.jira.moves import TRIES
-from tests.support.simulated_jira import (
-    CLAIM,
-    FAIL,
-    FINISH,
-    MEMO,
-    PROJECT,
-    START,
-    TRIGGER,
-    SimulatedJira,
-    applied,
-    edge,
-    simulated_jira,
-)
+from tests.support.edges import CLAIM, FAIL, FINISH, MEMO, START, TRIGGER, applied, edge
+from tests.support.simulated_jira import PROJECT, SimulatedJira, simulated_jira
 from tests.support.stores import MakeStore
 
 BUSY = "agent-smith:in-progress"

@@ -17,17 +17,8 @@ from agentsmith.trackers.http import Pace
 from agentsmith.trackers.jira.auth import Login
 from agentsmith.trackers.jira.listing import jql
 from agentsmith.trackers.jira.tracker import JiraTracker
-from tests.support.simulated_jira import (
-    CLAIM,
-    FINISH,
-    MEMO,
-    PROJECT,
-    TRIGGER,
-    SimulatedJira,
-    applied,
-    edge,
-    simulated_jira,
-)
+from tests.support.edges import CLAIM, FINISH, MEMO, TRIGGER, applied, edge
+from tests.support.simulated_jira import PROJECT, SimulatedJira, simulated_jira
 
 ISSUE = "/rest/api/3/issue/WEB-1"
 

@@ -7,7 +7,8 @@ import pytest
 from agentsmith.domain.ticket import Actor
 from agentsmith.domain.tracker import Access
 from tests.support import simulated_azuredevops, simulated_gitlab, simulated_jira
-from tests.support.simulated_azuredevops import PROJECT, TRIGGER
+from tests.support.edges import TRIGGER
+from tests.support.simulated_azuredevops import PROJECT
 
 
 @pytest.mark.parametrize(

@@ -20,8 +20,8 @@ from agentsmith.trackers.http import Shared
 from agentsmith.trackers.http.connection import connect
 from agentsmith.trackers.jira.settings import JiraSettings
 from tests.support import simulated_azuredevops, simulated_github, simulated_gitlab, simulated_jira
+from tests.support.edges import CLAIM, FINISH, MEMO, START, TRIGGER, applied, edge
 from tests.support.receiver import receiving
-from tests.support.simulated_jira import CLAIM, FINISH, MEMO, START, TRIGGER, applied, edge
 
 SECRET = "It's a Secret to Everybody"
 
