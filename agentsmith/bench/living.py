@@ -19,8 +19,8 @@ from agentsmith.domain.lifecycle import LabelSet, Status
 from agentsmith.domain.signal import Signal
 from agentsmith.domain.ticket import TicketId, slug
 from agentsmith.store import Store
-from agentsmith.trackers.local.desk import Desk
 from agentsmith.trackers.local.settings import DEFAULT_FILE
+from agentsmith.trackers.local.tickets import LocalTickets
 
 _SIMULATED: Final = "github"
 _TRIGGER: Final = "agent-smith"
@@ -43,7 +43,7 @@ async def _on_local(ground: Ground) -> list[Reading]:
     config = _config(ground, room, LOCAL, {"platform": LOCAL, "project": PROJECT})
     async with (
         daemon(room, config) as up,
-        Desk(path=room / "data" / DEFAULT_FILE, project=PROJECT, name=LOCAL) as desk,
+        LocalTickets(path=room / "data" / DEFAULT_FILE, project=PROJECT, name=LOCAL) as desk,
         Store(ground.url, times=TIMES, namespace=room.name) as store,
     ):
         venue = LocalVenue(desk)
@@ -61,13 +61,13 @@ async def _on_a_platform(ground: Ground) -> list[Reading]:
     # Imported late: whoever asks for other rows need not wait for a web server.
     from agentsmith.demo.simulated import SimulatedVenue
     from agentsmith.simulators import serve
-    from agentsmith.simulators.stages import STAGES
+    from agentsmith.simulators.playgrounds import PLAYGROUNDS
 
-    room, tickets, stage = ground.room(_SIMULATED), ground.times(100), STAGES[_SIMULATED]()
+    room, tickets, stage = ground.room(_SIMULATED), ground.times(100), PLAYGROUNDS[_SIMULATED]()
     try:
         async with serve(stage.simulator):
             venue, raw = SimulatedVenue(stage), 0.0
-            key = stage.open_ticket("To be read")
+            key = stage.tickets.open("To be read")
             async with httpx.AsyncClient(headers={"authorization": f"Bearer {stage.token}"}) as client:
 
                 async def bare() -> None:

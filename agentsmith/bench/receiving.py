@@ -16,7 +16,7 @@ from agentsmith.bench.figures import Reading, quantile
 from agentsmith.bench.ground import BenchTrouble, Ground, daemon, python
 from agentsmith.bench.load import Load, fire
 from agentsmith.simulators import serve
-from agentsmith.simulators.stages import STAGES
+from agentsmith.simulators.playgrounds import PLAYGROUNDS
 
 _PLATFORM: Final = "github"
 _TRACKER: Final = "bench"
@@ -29,7 +29,7 @@ _NEVER_REACHED: Final = "http://127.0.0.1:9"
 
 async def measure(ground: Ground) -> list[Reading]:
     """The rows of this module."""
-    stage = STAGES[_PLATFORM]()
+    stage = PLAYGROUNDS[_PLATFORM]()
     headers, payload = await _captured(stage)
     settings = stage.tracker() | {"base_url": _NEVER_REACHED}
     deliveries = _deliveries(ground.numbers, headers, payload, str(settings["webhook_secret"]))
@@ -68,9 +68,9 @@ async def _captured(stage: Any) -> tuple[dict[str, str], dict[str, Any]]:
         writer.close()
 
     async with await asyncio.start_server(hear, "127.0.0.1", 0) as server, serve(stage.simulator):
-        key = stage.open_ticket("Something is wrong with the settings page")
+        key = stage.tickets.open("Something is wrong with the settings page")
         stage.send_webhooks(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/")
-        stage.add_label(key, "agent-smith")
+        stage.tickets.add_label(key, "agent-smith")
         async with asyncio.timeout(30):
             while True:
                 headers, body = await heard.get()

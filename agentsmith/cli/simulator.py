@@ -16,8 +16,8 @@ from agentsmith.config import Server
 from agentsmith.config.names import choices
 from agentsmith.domain.errors import ConfigError
 from agentsmith.simulators import serve
-from agentsmith.simulators.stage import Stage
-from agentsmith.simulators.stages import STAGES
+from agentsmith.simulators.playground import Playground
+from agentsmith.simulators.playgrounds import PLAYGROUNDS
 
 _POLL: Final = "2s"
 """On loopback nobody minds being asked often."""
@@ -26,9 +26,9 @@ _POLL: Final = "2s"
 def simulator(platform: str | None, *, port: int, as_json: bool) -> None:
     """Serve the platform until told to stop; ConfigError when there is no such one."""
     if platform is None:
-        raise ConfigError(f"name the platform to simulate: {', '.join(STAGES)}")
-    if platform not in STAGES:
-        raise ConfigError(f"there is no simulator of {platform!r}{choices(platform, STAGES)}")
+        raise ConfigError(f"name the platform to simulate: {', '.join(PLAYGROUNDS)}")
+    if platform not in PLAYGROUNDS:
+        raise ConfigError(f"there is no simulator of {platform!r}{choices(platform, PLAYGROUNDS)}")
     logs.configure("console", "warning")
     asyncio.run(_serve(platform, port=port, as_json=as_json))
 
@@ -37,7 +37,7 @@ async def _serve(platform: str, *, port: int, as_json: bool) -> None:
     stopped = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stopped.set)
-    stage = STAGES[platform]()
+    stage = PLAYGROUNDS[platform]()
     async with contextlib.AsyncExitStack() as served:
         try:
             await served.enter_async_context(serve(stage.simulator, port=port))
@@ -49,7 +49,7 @@ async def _serve(platform: str, *, port: int, as_json: bool) -> None:
         await stopped.wait()
 
 
-def _described(platform: str, stage: Stage) -> dict[str, Any]:
+def _described(platform: str, stage: Playground) -> dict[str, Any]:
     """All that one needs to play, as `--json` shows it."""
     server = Server()
     return {
@@ -66,7 +66,7 @@ def _described(platform: str, stage: Stage) -> dict[str, Any]:
     }
 
 
-def _show(stage: Stage, told: dict[str, Any], *, as_json: bool) -> None:
+def _show(stage: Playground, told: dict[str, Any], *, as_json: bool) -> None:
     if as_json:
         output.json_result(told)
         return

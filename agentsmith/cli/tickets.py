@@ -18,10 +18,10 @@ from agentsmith.domain.conversation import command_in
 from agentsmith.domain.errors import ConfigError, TicketNotFound
 from agentsmith.domain.lifecycle import Status, resolve
 from agentsmith.domain.ticket import Ticket
-from agentsmith.trackers.local.desk import Desk, Dossier, ticket_json
 from agentsmith.trackers.local.settings import LocalSettings
+from agentsmith.trackers.local.tickets import LocalTickets, TicketDetails, ticket_json
 
-Edit = Callable[[Desk, str], Awaitable[Ticket]]
+Edit = Callable[[LocalTickets, str], Awaitable[Ticket]]
 """A change of the ticket with that key."""
 LABELLED: Final = "labelled"
 
@@ -133,7 +133,7 @@ def show(file: Path | None, text: str, *, tracker: str | None, as_json: bool) ->
     """Show one ticket with its comments."""
     config = session.begin(file)
 
-    async def work() -> Dossier:
+    async def work() -> TicketDetails:
         name, key = await _which(config, text, tracker)
         async with _desk(config, name) as desk:
             try:
@@ -141,15 +141,15 @@ def show(file: Path | None, text: str, *, tracker: str | None, as_json: bool) ->
             except TicketNotFound as error:
                 raise finding.unknown(error) from None
 
-    dossier = asyncio.run(work())
+    details = asyncio.run(work())
     if as_json:
-        output.json_result(ticket_json(dossier.ticket, comments=dossier.comments, blockers=dossier.blockers))
+        output.json_result(ticket_json(details.ticket, comments=details.comments, blockers=details.blockers))
         return
-    _show(config, dossier)
+    _show(config, details)
 
 
-def _show(config: Config, dossier: Dossier) -> None:
-    ticket = dossier.ticket
+def _show(config: Config, details: TicketDetails) -> None:
+    ticket = details.ticket
     heading = f"{ticket.id}: {output.clean(ticket.title)}"
     if output.fancy():
         output.show(Text(heading, style="bold"))
@@ -161,14 +161,14 @@ def _show(config: Config, dossier: Dossier) -> None:
         ("Opened by", ticket.author),
         ("URL", ticket.url),
     ]
-    if dossier.blockers:
-        about.append(("Waits for", ", ".join(blocker.id for blocker in dossier.blockers)))
+    if details.blockers:
+        about.append(("Waits for", ", ".join(blocker.id for blocker in details.blockers)))
     for name, value in about:
         plain = value.plain if isinstance(value, Text) else output.clean(value)
         output.say(f"{name:<10} {plain}")
     if ticket.body:
         output.say(f"\n{output.clean(ticket.body, lines=True)}")
-    for comment in dossier.comments:
+    for comment in details.comments:
         edited = ", edited" if comment.edited_at else ""
         output.title(f"{output.clean(comment.author.name)} wrote on {comment.created_at[:19]}{edited}:")
         output.say(output.clean(comment.body, lines=True))
@@ -243,8 +243,8 @@ async def _which(config: Config, text: str, tracker: str | None) -> tuple[str, s
 
 
 @contextlib.asynccontextmanager
-async def _desk(config: Config, name: str) -> AsyncIterator[Desk]:
+async def _desk(config: Config, name: str) -> AsyncIterator[LocalTickets]:
     settings: Any = config.trackers[name]
     assert isinstance(settings, LocalSettings)  # noqa: S101 - tells the type checker, _the_local made sure
-    async with Desk(path=settings.file(config.data_dir), project=settings.project, name=name) as desk:
+    async with LocalTickets(path=settings.file(config.data_dir), project=settings.project, name=name) as desk:
         yield desk

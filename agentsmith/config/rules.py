@@ -85,7 +85,7 @@ def _filters(config: Config, index: int, trigger: Trigger) -> Iterator[tuple[Loc
     for name, settings in config.trackers.items():
         if not trigger.applies_to(name):
             continue
-        for blind in sorted(settings.untold & set(trigger.filtered)):
+        for blind in sorted(settings.unsupported_filters & set(trigger.filtered)):
             yield (
                 ("triggers", index, blind),
                 f"tickets of tracker `{name}` ({settings.platform}) have no {blind}, so this trigger could never "

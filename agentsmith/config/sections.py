@@ -217,7 +217,7 @@ class TrackerSettings(Section):
 
     case_counts: ClassVar[bool] = False
     """Whether the platform takes `Fix` and `fix` for two labels."""
-    untold: ClassVar[frozenset[str]] = frozenset()
+    unsupported_filters: ClassVar[frozenset[str]] = frozenset()
     """The filters of triggers that tickets of this platform can never fit, because it does not know of such a thing."""
 
     @field_validator("poll_interval", "idle_poll_interval")

@@ -8,14 +8,14 @@ from typing import Any
 
 from agentsmith.demo.venue import Engine, Seen, Venue
 from agentsmith.simulators import serve
-from agentsmith.simulators.stage import CodeStage, Stage
-from agentsmith.simulators.stages import STAGES
+from agentsmith.simulators.playground import CodePlayground, Playground
+from agentsmith.simulators.playgrounds import PLAYGROUNDS
 
 
 class SimulatedVenue:
     """A project on a simulator. Its state is in this process, so that looking at it costs nothing."""
 
-    def __init__(self, stage: Stage) -> None:
+    def __init__(self, stage: Playground) -> None:
         self._stage = stage
         self._titles: dict[str, str] = {}
 
@@ -35,13 +35,13 @@ class SimulatedVenue:
 
     async def open(self, title: str, labels: Sequence[str]) -> Seen:
         """See Venue."""
-        key = self._stage.open_ticket(title, labels)
+        key = self._stage.tickets.open(title, labels)
         self._titles[key] = title
         return self._seen(key)
 
     async def label(self, key: str, label: str) -> Seen:
         """See Venue."""
-        self._stage.add_label(key, label)
+        self._stage.tickets.add_label(key, label)
         return self._seen(key)
 
     async def tickets(self) -> list[Seen]:
@@ -50,12 +50,12 @@ class SimulatedVenue:
 
     async def comments(self, key: str) -> list[str]:
         """See Venue."""
-        return self._stage.comments(key)
+        return self._stage.tickets.texts(key)
 
     @property
-    def code(self) -> CodeStage | None:
+    def code(self) -> CodePlayground | None:
         """See Venue."""
-        return self._stage if isinstance(self._stage, CodeStage) else None
+        return self._stage if isinstance(self._stage, CodePlayground) else None
 
     def complaints(self) -> list[str]:
         """See Venue."""
@@ -63,13 +63,13 @@ class SimulatedVenue:
         return [f"{request.method} {request.path}" for request in simulator.unknown_requests] + simulator.crashes
 
     def _seen(self, key: str) -> Seen:
-        return Seen(key, self._titles[key], frozenset(self._stage.labels(key)))
+        return Seen(key, self._titles[key], frozenset(self._stage.tickets.labels(key)))
 
 
 @contextlib.asynccontextmanager
 async def open_simulated(platform: str) -> AsyncIterator[Venue]:
     """The platform, served until the block ends."""
-    stage = STAGES[platform]()
+    stage = PLAYGROUNDS[platform]()
     try:
         async with serve(stage.simulator):
             yield SimulatedVenue(stage)

@@ -205,10 +205,10 @@ def _venue(folder: Path, platform: str) -> contextlib.AbstractAsyncContextManage
         return open_local(folder / _DATA / DEFAULT_FILE)
     # Imported late: a web server is slow to import, and most demos need none.
     from agentsmith.demo.simulated import open_simulated
-    from agentsmith.simulators.stages import STAGES
+    from agentsmith.simulators.playgrounds import PLAYGROUNDS
 
-    if platform not in STAGES:
-        raise ConfigError(f"there is no demo on {platform!r}{choices(platform, (LOCAL, *STAGES))}")
+    if platform not in PLAYGROUNDS:
+        raise ConfigError(f"there is no demo on {platform!r}{choices(platform, (LOCAL, *PLAYGROUNDS))}")
     return open_simulated(platform)
 
 

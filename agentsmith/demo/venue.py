@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from agentsmith.domain.ticket import Ticket
-from agentsmith.trackers.local.desk import Desk
+from agentsmith.trackers.local.tickets import LocalTickets
 
 if TYPE_CHECKING:
-    from agentsmith.simulators.stage import CodeStage
+    from agentsmith.simulators.playground import CodePlayground
 
 LOCAL: Final = "local"
 PROJECT: Final = "demo"
@@ -65,7 +65,7 @@ class Venue(Protocol):
         """What was said on a ticket."""
 
     @property
-    def code(self) -> CodeStage | None:
+    def code(self) -> CodePlayground | None:
         """The code beside the tickets, where the platform keeps both."""
 
     def complaints(self) -> list[str] | None:
@@ -79,7 +79,7 @@ class LocalVenue:
     settings: Final[Mapping[str, Any]] = {"platform": LOCAL, "project": PROJECT}
     code: Final = None
 
-    def __init__(self, desk: Desk) -> None:
+    def __init__(self, desk: LocalTickets) -> None:
         self._desk = desk
         self._engine: Engine | None = None
 
@@ -117,5 +117,5 @@ def _seen(ticket: Ticket) -> Seen:
 @contextlib.asynccontextmanager
 async def open_local(file: Path) -> AsyncIterator[Venue]:
     """The built-in tracker with its tickets in `file`."""
-    async with Desk(path=file, project=PROJECT, name=LOCAL) as desk:
+    async with LocalTickets(path=file, project=PROJECT, name=LOCAL) as desk:
         yield LocalVenue(desk)

@@ -83,7 +83,7 @@ class PullRequest:
 
 
 class Forge(Protocol):
-    """One repository on a code host. Implementations share nothing with each other but the HTTP layer."""
+    """One repository on a code host."""
 
     @property
     def name(self) -> str:

@@ -8,17 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from importlib.metadata import entry_points
-from typing import Any, Final, Protocol
+from typing import Any, ClassVar, Final, Protocol
 
 from agentsmith.config import Config, RepositorySettings
-from agentsmith.domain.errors import ConfigError
 from agentsmith.domain.forge import Forge
 from agentsmith.trackers.azuredevops.settings import AzureRepository
 from agentsmith.trackers.git.settings import GitRepository
 from agentsmith.trackers.github.settings import GitHubRepository
 from agentsmith.trackers.gitlab.settings import GitLabRepository
-from agentsmith.trackers.http import Shared
+from agentsmith.trackers.http import Pace, Shared
+from agentsmith.trackers.http.connection import Connection, connect
+from agentsmith.trackers.shared.plugins import with_installed
 
 ENTRY_POINTS: Final = "agentsmith.forges"
 
@@ -35,17 +35,24 @@ class CodeHost:
 class Described(Protocol):
     """The settings of a repository that know how to make what they describe."""
 
-    def open(self, name: str, shared: Shared) -> Forge:
+    pace: ClassVar[Pace]
+    """How patient its API wants us to be."""
+
+    def open(self, name: str, connection: Connection) -> Forge:
         """The forge; nothing is asked of it yet."""
 
 
 def _open(name: str, settings: Described, shared: Shared) -> Forge:
-    return settings.open(name, shared)
+    return settings.open(name, connect(shared, settings.pace))
+
+
+def _open_git(name: str, settings: GitRepository, _: Shared) -> Forge:
+    return settings.open(name)
 
 
 BUILT_IN: Final[Mapping[str, CodeHost]] = {
     "azure-devops": CodeHost(AzureRepository, _open),
-    "git": CodeHost(GitRepository, _open),
+    "git": CodeHost(GitRepository, _open_git),
     "github": CodeHost(GitHubRepository, _open),
     "gitlab": CodeHost(GitLabRepository, _open),
 }
@@ -53,16 +60,7 @@ BUILT_IN: Final[Mapping[str, CodeHost]] = {
 
 def code_hosts() -> dict[str, CodeHost]:
     """Every code host by name, those of installed packages included; a built-in name cannot be taken."""
-    found = dict(BUILT_IN)
-    for point in entry_points(group=ENTRY_POINTS):
-        offered = point.load()
-        if not isinstance(offered, CodeHost):
-            raise ConfigError(
-                f"the package that offers the code host {point.name!r} ({point.value}) must name a "
-                "agentsmith.trackers.forges.CodeHost; correct or uninstall it"
-            )
-        found.setdefault(point.name, offered)
-    return found
+    return with_installed(BUILT_IN, CodeHost, group=ENTRY_POINTS, what="code host")
 
 
 def settings_models() -> dict[str, type[RepositorySettings]]:

@@ -8,22 +8,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from importlib.metadata import entry_points
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, ClassVar, Final, Protocol
 
 from agentsmith.config import Config, TrackerSettings
-from agentsmith.domain.errors import ConfigError
 from agentsmith.domain.lifecycle import LabelSet
 from agentsmith.domain.tracker import Tracker
 from agentsmith.domain.webhook import WebhookReader
 from agentsmith.trackers.azuredevops.settings import AzureDevOpsSettings
 from agentsmith.trackers.github.settings import GitHubSettings
 from agentsmith.trackers.gitlab.settings import GitLabSettings
-from agentsmith.trackers.http import Shared
+from agentsmith.trackers.http import Pace, Shared
+from agentsmith.trackers.http.connection import Connection, connect
 from agentsmith.trackers.jira.settings import JiraSettings
 from agentsmith.trackers.local.settings import LocalSettings
 from agentsmith.trackers.local.tracker import LocalTracker
+from agentsmith.trackers.shared.plugins import with_installed
 
 ENTRY_POINTS: Final = "agentsmith.trackers"
 
@@ -61,7 +61,10 @@ class Platform:
 class Hosted(Protocol):
     """The settings of a platform that is reached over HTTP: they know how to make what they describe."""
 
-    def open(self, name: str, labels: LabelSet, shared: Shared) -> Tracker:
+    pace: ClassVar[Pace]
+    """How patient its API wants us to be."""
+
+    def open(self, name: str, labels: LabelSet, connection: Connection) -> Tracker:
         """The tracker; nothing is asked of it yet."""
 
     def webhooks(self) -> WebhookReader | None:
@@ -74,7 +77,7 @@ def _local(name: str, settings: LocalSettings, around: Surroundings) -> Tracker:
 
 
 def _open(name: str, settings: Hosted, around: Surroundings) -> Tracker:
-    return settings.open(name, around.labels, around.shared)
+    return settings.open(name, around.labels, connect(around.shared, settings.pace))
 
 
 def _webhooks(settings: Hosted) -> WebhookReader | None:
@@ -92,16 +95,7 @@ BUILT_IN: Final[Mapping[str, Platform]] = {
 
 def platforms() -> dict[str, Platform]:
     """Every platform by name, those of installed packages included; a built-in name cannot be taken."""
-    found = dict(BUILT_IN)
-    for point in entry_points(group=ENTRY_POINTS):
-        offered = point.load()
-        if not isinstance(offered, Platform):
-            raise ConfigError(
-                f"the package that offers the tracker platform {point.name!r} ({point.value}) must name a "
-                "agentsmith.trackers.registry.Platform; correct or uninstall it"
-            )
-        found.setdefault(point.name, offered)
-    return found
+    return with_installed(BUILT_IN, Platform, group=ENTRY_POINTS, what="tracker platform")
 
 
 def settings_models() -> dict[str, type[TrackerSettings]]:

@@ -14,15 +14,15 @@ from typing import Any, Final
 from starlette.responses import Response
 
 from agentsmith.simulators import serve
-from agentsmith.simulators.azuredevops.stage import AzureDevOpsStage
+from agentsmith.simulators.azuredevops.playground import AzureDevOpsPlayground
 from agentsmith.simulators.frame import Call, Handler, Simulator
-from agentsmith.simulators.github.stage import GitHubStage
-from agentsmith.simulators.gitlab.stage import GitLabStage
-from agentsmith.simulators.jira.stage import JiraStage
+from agentsmith.simulators.github.playground import GitHubPlayground
+from agentsmith.simulators.gitlab.playground import GitLabPlayground
+from agentsmith.simulators.jira.playground import JiraPlayground
 from agentsmith.simulators.journal import Recorded
 from agentsmith.simulators.outbox import Delivery
-from agentsmith.simulators.stage import Stage
-from agentsmith.simulators.stages import STAGES
+from agentsmith.simulators.playground import Playground
+from agentsmith.simulators.playgrounds import PLAYGROUNDS
 from tests.chaos.checker import LIFECYCLE
 from tests.chaos.daemon import HEADER
 from tests.chaos.history import History
@@ -39,7 +39,7 @@ class Tracker:
     """One platform: what people do there, and what becomes of their tickets."""
 
     name: str
-    stage: Stage
+    stage: Playground
     history: History
     proxy: FaultProxy
     on_change: Callable[[str, frozenset[str]], None] = lambda _ticket, _labels: None
@@ -61,7 +61,7 @@ class Tracker:
     def open(self, title: str, plan: str) -> str:
         """A person opens a ticket with the trigger and labels of their own; answers the ticket's name."""
         labels = [TRIGGER, *FOREIGN]
-        key = self.stage.open_ticket(title, labels)
+        key = self.stage.tickets.open(title, labels)
         ticket = self.opened[key] = f"{self.name}/{key}"
         self.history.note("ticket", ticket=ticket, labels=labels, plan=plan)
         return ticket
@@ -69,20 +69,20 @@ class Tracker:
     def add(self, key: str, label: str) -> None:
         """A person adds a label."""
         self.history.note("person", ticket=self.opened[key], add=[label])
-        self.stage.add_label(key, label)
+        self.stage.tickets.add_label(key, label)
 
     def remove(self, key: str, label: str) -> None:
         """A person takes a label off."""
         self.history.note("person", ticket=self.opened[key], remove=[label])
-        _remove(self.stage, key, label)
+        self.stage.tickets.remove_label(key, label)
 
     def close(self, key: str) -> None:
         """A person closes the ticket; nobody is told, so that it costs nothing."""
-        _close(self.stage, key)
+        self.stage.tickets.close(key, webhook=False)
 
     def labels(self, key: str) -> frozenset[str]:
         """What stands on the ticket."""
-        return frozenset(self.stage.labels(key))
+        return frozenset(self.stage.tickets.labels(key))
 
     def status(self, key: str) -> frozenset[str]:
         """The lifecycle labels on the ticket."""
@@ -92,14 +92,14 @@ class Tracker:
         """Tell `url` what happens to tickets. Comments, which say nothing of their labels, would double the traffic."""
         stage, secret = self.stage, str(self.stage.tracker()["webhook_secret"])
         match stage:
-            case GitHubStage():
+            case GitHubPlayground():
                 stage.simulator.register_webhook(stage.project, url, secret=secret, events=["issues"])
-            case GitLabStage():
+            case GitLabPlayground():
                 stage.simulator.register_webhook(stage.project, url, token=secret, events=["issues_events"])
-            case AzureDevOpsStage():
+            case AzureDevOpsPlayground():
                 for event in ("workitem.created", "workitem.updated"):
                     stage.simulator.subscribe(stage.project, url, event=event, username="agentsmith", password=secret)
-            case JiraStage():
+            case JiraPlayground():
                 events = ["jira:issue_created", "jira:issue_updated"]
                 stage.simulator.register_webhook(url, secret=secret, events=events)
 
@@ -157,38 +157,14 @@ class Tracker:
             self.history.note("final", ticket=ticket, labels=sorted(self.labels(key)))
 
 
-def _remove(stage: Stage, key: str, label: str) -> None:
-    match stage:
-        case GitHubStage():
-            stage.simulator.remove_label(stage.project, int(key), label)
-        case GitLabStage():
-            stage.simulator.remove_label(stage.project, int(key), label)
-        case AzureDevOpsStage():
-            stage.simulator.remove_tag(int(key), label)
-        case JiraStage():
-            stage.simulator.remove_label(key, label)
-
-
-def _close(stage: Stage, key: str) -> None:
-    match stage:
-        case GitHubStage():
-            stage.simulator.close_issue(stage.project, int(key), webhook=False)
-        case GitLabStage():
-            stage.simulator.close_issue(stage.project, int(key), webhook=False)
-        case AzureDevOpsStage():
-            stage.simulator.close_item(int(key), webhook=False)
-        case JiraStage():
-            stage.simulator.transition(key, "Done", webhook=False)
-
-
 @asynccontextmanager
 async def open_trackers(history: History, *, lag: float = 0.0) -> AsyncIterator[Mapping[str, Tracker]]:
     """The trackers, served until the block ends; their webhooks leave `lag` seconds after what they tell of."""
     async with AsyncExitStack() as stack:
         trackers = {}
-        for name, make in STAGES.items():
+        for name, make in PLAYGROUNDS.items():
             stage = make()
-            if isinstance(stage, GitHubStage):
+            if isinstance(stage, GitHubPlayground):
                 stage.simulator.hub.limits.limit = None  # an hour's quota is not what this is about
             stage.simulator.outbox.timeout = 3.0
             running = await stack.enter_async_context(serve(stage.simulator))

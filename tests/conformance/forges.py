@@ -23,17 +23,15 @@ from agentsmith.simulators.github import GitHubSimulator
 from agentsmith.simulators.gitlab import GitLabSimulator
 from agentsmith.trackers.azuredevops.forge import BODY_LIMIT as AZURE_BODY
 from agentsmith.trackers.azuredevops.forge import TITLE_LIMIT as AZURE_TITLE
-from agentsmith.trackers.azuredevops.opening import open_forge as open_azure
-from agentsmith.trackers.azuredevops.site import Site as AzureSite
+from agentsmith.trackers.azuredevops.settings import AzureRepository
 from agentsmith.trackers.github.forge import BODY_LIMIT as GITHUB_BODY
 from agentsmith.trackers.github.forge import TITLE_LIMIT as GITHUB_TITLE
-from agentsmith.trackers.github.opening import open_forge as open_github
-from agentsmith.trackers.github.site import Site as GitHubSite
+from agentsmith.trackers.github.settings import GitHubRepository
 from agentsmith.trackers.gitlab.forge import BODY_LIMIT as GITLAB_BODY
 from agentsmith.trackers.gitlab.forge import TITLE_LIMIT as GITLAB_TITLE
-from agentsmith.trackers.gitlab.opening import open_forge as open_gitlab
-from agentsmith.trackers.gitlab.site import Site as GitLabSite
+from agentsmith.trackers.gitlab.settings import GitLabRepository
 from agentsmith.trackers.http import LocalGovernor, Shared
+from agentsmith.trackers.http.connection import Connection
 from tests.conformance.harness import Fault
 from tests.conformance.simulated import FAST, WRITES, Jumping, Watched
 
@@ -205,8 +203,10 @@ class OnGitHub(Host):
         self.hub.add_token(self.token, login="agentsmith", permission="write")
 
     def open(self, api: str, name: str, pool: httpx.AsyncClient) -> Forge:
-        site = GitHubSite(f"acme/{name}", api)
-        return open_github(name="web", site=site, login=self.token, shared=self._shared, pace=FAST, http=pool)
+        settings = GitHubRepository.model_validate(
+            {"platform": "github", "repository": f"acme/{name}", "base_url": api, "token": self.token}
+        )
+        return settings.open("web", Connection(self._shared, FAST, pool))
 
     def push(self, branch: str, files: Mapping[str, str | None] | None = None) -> None:
         self.hub.push("acme/web", branch, dict(files or {"new.txt": branch}))
@@ -259,8 +259,10 @@ class OnGitLab(Host):
         self.lab.add_token(self.token, username="agentsmith")
 
     def open(self, api: str, name: str, pool: httpx.AsyncClient) -> Forge:
-        site = GitLabSite(f"acme/apps/{name}", api)
-        return open_gitlab(name="web", site=site, token=self.token, shared=self._shared, pace=FAST, http=pool)
+        settings = GitLabRepository.model_validate(
+            {"platform": "gitlab", "project": f"acme/apps/{name}", "base_url": api, "token": self.token}
+        )
+        return settings.open("web", Connection(self._shared, FAST, pool))
 
     def push(self, branch: str, files: Mapping[str, str | None] | None = None) -> None:
         self.lab.push("acme/apps/web", branch, dict(files or {"new.txt": branch}))
@@ -314,11 +316,17 @@ class OnAzure(Host):
         self.azure.add_token(self.token, user="agentsmith")
 
     def open(self, api: str, name: str, pool: httpx.AsyncClient) -> Forge:
-        site = AzureSite("acme", "Fabrikam Fiber", api)
-        repository = "Fabrikam Fiber" if name == "web" else name
-        return open_azure(
-            name="web", site=site, repository=repository, token=self.token, shared=self._shared, pace=FAST, http=pool
+        settings = AzureRepository.model_validate(
+            {
+                "platform": "azure-devops",
+                "organization": "acme",
+                "project": "Fabrikam Fiber",
+                "base_url": api,
+                "token": self.token,
+                "repository": "Fabrikam Fiber" if name == "web" else name,
+            }
         )
+        return settings.open("web", Connection(self._shared, FAST, pool))
 
     def push(self, branch: str, files: Mapping[str, str | None] | None = None) -> None:
         self.azure.push("Fabrikam Fiber", branch, dict(files or {"new.txt": branch}))

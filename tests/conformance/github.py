@@ -11,11 +11,12 @@ from agentsmith.domain.errors import RateLimited, TrackerError
 from agentsmith.domain.lifecycle import LabelSet
 from agentsmith.domain.tracker import Tracker
 from agentsmith.simulators.github import GitHubSimulator
-from agentsmith.trackers.github.opening import open_tracker
-from agentsmith.trackers.github.site import Site
+from agentsmith.simulators.github.tickets import GitHubTickets
+from agentsmith.trackers.github.settings import GitHubSettings
 from agentsmith.trackers.github.sticky import COMMENT_LIMIT
 from agentsmith.trackers.http import Pace, Shared
-from tests.conformance.harness import Capabilities, Fault, RawComment
+from agentsmith.trackers.http.connection import Connection
+from tests.conformance.harness import Capabilities, Fault
 from tests.conformance.simulated import PEOPLE, SimulatedPlatform
 from tests.support.contracts import ContractJudge
 
@@ -76,52 +77,19 @@ class GitHubPlatform(SimulatedPlatform[GitHubSimulator]):
 
     def open(self, labels: LabelSet, shared: Shared, pace: Pace, http: httpx.AsyncClient, page_size: int) -> Tracker:
         """See SimulatedPlatform."""
-        return open_tracker(
-            name="web",
-            site=Site(REPOSITORY, self.simulator.api_url),
-            labels=labels,
-            login=TOKEN,
-            shared=shared,
-            pace=pace,
-            http=http,
-            page_size=page_size,
+        settings = GitHubSettings.model_validate(
+            {"platform": "github", "repository": REPOSITORY, "base_url": self.simulator.api_url, "token": TOKEN}
         )
+        return settings.open("web", labels, Connection(shared, pace, http, page_size))
+
+    def people(self) -> GitHubTickets:
+        """See SimulatedPlatform."""
+        return GitHubTickets(self.simulator, REPOSITORY, PEOPLE[0])
 
     def garble(self, key: str) -> None:
         """See SimulatedPlatform."""
         broken: Any = replace(self.simulator.issue(REPOSITORY, int(key)), title=None)  # type: ignore[arg-type]
         self.simulator.repository(REPOSITORY).save(broken)
-
-    async def block(self, key: str, by: str) -> None:
-        """In the simulator's state."""
-        self.simulator.set_blocked_by(REPOSITORY, int(key), [(REPOSITORY, int(by))])
-
-    async def open_ticket(
-        self, title: str = "a ticket", body: str = "", labels: tuple[str, ...] = (), author: str = "alice"
-    ) -> str:
-        """In the simulator's state."""
-        return str(self.simulator.open_issue(REPOSITORY, title=title, body=body, labels=labels, actor=author))
-
-    async def person_adds(self, key: str, label: str, actor: str = "alice") -> None:
-        """In the simulator's state."""
-        self.simulator.add_label(REPOSITORY, int(key), label, actor)
-
-    async def person_removes(self, key: str, label: str, actor: str = "alice") -> None:
-        """In the simulator's state."""
-        self.simulator.remove_label(REPOSITORY, int(key), label, actor)
-
-    async def person_comments(self, key: str, body: str, actor: str = "alice") -> str:
-        """In the simulator's state."""
-        return str(self.simulator.comment(REPOSITORY, int(key), body, actor))
-
-    async def person_withdraws(self, key: str, ref: str) -> None:  # noqa: ARG002
-        """In the simulator's state."""
-        self.simulator.delete_comment(REPOSITORY, int(ref))
-
-    async def reactions(self, key: str, ref: str) -> list[str]:  # noqa: ARG002
-        """From the simulator's state."""
-        found = self.simulator.repository(REPOSITORY).comment(int(ref))
-        return [reaction.user for reaction in found[1].reactions] if found else []
 
     async def put_into_team(self, team: str, *actors: str) -> None:
         """A team of the organization."""
@@ -131,36 +99,6 @@ class GitHubPlatform(SimulatedPlatform[GitHubSimulator]):
         """A role in the repository."""
         self.simulator.set_permission(REPOSITORY, actor, role)
 
-    async def edit(self, key: str, *, title: str | None = None, body: str | None = None, actor: str = "alice") -> None:
-        """In the simulator's state."""
-        self.simulator.edit_issue(REPOSITORY, int(key), title=title, body=body, actor=actor)
-
-    async def close(self, key: str) -> None:
-        """In the simulator's state."""
-        self.simulator.close_issue(REPOSITORY, int(key), "alice")
-
-    async def reopen(self, key: str) -> None:
-        """In the simulator's state."""
-        self.simulator.reopen_issue(REPOSITORY, int(key), "alice")
-
-    async def delete(self, key: str) -> None:
-        """In the simulator's state: 410 from now on."""
-        self.simulator.delete_issue(REPOSITORY, int(key), "alice")
-
     async def open_pull_request(self, labels: tuple[str, ...]) -> str:
         """In the simulator's state."""
         return str(self.simulator.open_pull_request(REPOSITORY, labels=labels, actor="alice"))
-
-    async def labels(self, key: str) -> set[str]:
-        """From the simulator's state."""
-        return set(self.simulator.labels(REPOSITORY, int(key)))
-
-    async def comments(self, key: str) -> list[RawComment]:
-        """From the simulator's state."""
-        return [RawComment(c["user"], c["body"], str(c["id"])) for c in self.simulator.comments(REPOSITORY, int(key))]
-
-    async def label_history(self, key: str) -> list[frozenset[str]]:
-        """Every version of the issue that the simulator kept."""
-        repository = self.simulator.repository(REPOSITORY)
-        versions = repository.versions[int(key)]
-        return [frozenset(label.name for label in repository.labels_of(issue)) for issue in versions]

@@ -11,11 +11,12 @@ from agentsmith.domain.errors import RateLimited, Refused
 from agentsmith.domain.lifecycle import LabelSet
 from agentsmith.domain.tracker import Tracker
 from agentsmith.simulators.gitlab import GitLabSimulator
-from agentsmith.trackers.gitlab.opening import open_tracker
-from agentsmith.trackers.gitlab.site import Site
+from agentsmith.simulators.gitlab.tickets import GitLabTickets
+from agentsmith.trackers.gitlab.settings import GitLabSettings
 from agentsmith.trackers.gitlab.sticky import COMMENT_LIMIT
 from agentsmith.trackers.http import Pace, Shared
-from tests.conformance.harness import Capabilities, Fault, RawComment
+from agentsmith.trackers.http.connection import Connection
+from tests.conformance.harness import Capabilities, Fault
 from tests.conformance.simulated import PEOPLE, SimulatedPlatform
 
 PROJECT: Final = "acme/apps/web"
@@ -69,54 +70,25 @@ class GitLabPlatform(SimulatedPlatform[GitLabSimulator]):
 
     def open(self, labels: LabelSet, shared: Shared, pace: Pace, http: httpx.AsyncClient, page_size: int) -> Tracker:
         """See SimulatedPlatform."""
-        return open_tracker(
-            name="web",
-            site=Site(PROJECT, self.simulator.api_url),
-            labels=labels,
-            token=TOKEN,
-            shared=shared,
-            trust_reads=0.0,
-            pace=pace,
-            http=http,
-            page_size=page_size,
+        settings = GitLabSettings.model_validate(
+            {
+                "platform": "gitlab",
+                "project": PROJECT,
+                "base_url": self.simulator.api_url,
+                "token": TOKEN,
+                "trust_reads": 0,
+            }
         )
+        return settings.open("web", labels, Connection(shared, pace, http, page_size))
+
+    def people(self) -> GitLabTickets:
+        """See SimulatedPlatform."""
+        return GitLabTickets(self.simulator, PROJECT, PEOPLE[0])
 
     def garble(self, key: str) -> None:
         """See SimulatedPlatform."""
         broken: Any = replace(self.simulator.issue(PROJECT, int(key)), title=None)  # type: ignore[arg-type]
         self.simulator.project(PROJECT).save(broken)
-
-    async def block(self, key: str, by: str) -> None:
-        """In the simulator's state."""
-        self.simulator.set_blocked_by(PROJECT, int(key), [(PROJECT, int(by))])
-
-    async def open_ticket(
-        self, title: str = "a ticket", body: str = "", labels: tuple[str, ...] = (), author: str = "alice"
-    ) -> str:
-        """In the simulator's state."""
-        return str(self.simulator.open_issue(PROJECT, title=title, body=body, labels=labels, actor=author))
-
-    async def person_adds(self, key: str, label: str, actor: str = "alice") -> None:
-        """In the simulator's state."""
-        self.simulator.add_label(PROJECT, int(key), label, actor)
-
-    async def person_removes(self, key: str, label: str, actor: str = "alice") -> None:
-        """In the simulator's state."""
-        self.simulator.remove_label(PROJECT, int(key), label, actor)
-
-    async def person_comments(self, key: str, body: str, actor: str = "alice") -> str:
-        """In the simulator's state."""
-        return str(self.simulator.comment(PROJECT, int(key), body, actor))
-
-    async def person_withdraws(self, key: str, ref: str) -> None:
-        """In the simulator's state."""
-        project, issue = self.simulator.project(PROJECT), self.simulator.issue(PROJECT, int(key))
-        note = next(note for note in issue.notes if note.id == int(ref))
-        self.simulator.hub.changes.delete_comment(project, issue, note)
-
-    async def reactions(self, key: str, ref: str) -> list[str]:  # noqa: ARG002
-        """From the simulator's state."""
-        return [user for _, _, user in self.simulator.hub.world.awards.get(int(ref), [])]
 
     async def put_into_team(self, team: str, *actors: str) -> None:
         """A group."""
@@ -125,33 +97,3 @@ class GitLabPlatform(SimulatedPlatform[GitLabSimulator]):
     async def give_role(self, role: str, actor: str) -> None:
         """A level of access."""
         self.simulator.set_access(PROJECT, actor, role)
-
-    async def edit(self, key: str, *, title: str | None = None, body: str | None = None, actor: str = "alice") -> None:
-        """In the simulator's state."""
-        self.simulator.edit_issue(PROJECT, int(key), title=title, body=body, actor=actor)
-
-    async def close(self, key: str) -> None:
-        """In the simulator's state."""
-        self.simulator.close_issue(PROJECT, int(key), "alice")
-
-    async def reopen(self, key: str) -> None:
-        """In the simulator's state."""
-        self.simulator.reopen_issue(PROJECT, int(key), "alice")
-
-    async def delete(self, key: str) -> None:
-        """In the simulator's state: 404 from now on."""
-        self.simulator.delete_issue(PROJECT, int(key))
-
-    async def labels(self, key: str) -> set[str]:
-        """From the simulator's state."""
-        return set(self.simulator.labels(PROJECT, int(key)))
-
-    async def comments(self, key: str) -> list[RawComment]:
-        """From the simulator's state."""
-        return [RawComment(c["user"], c["body"], str(c["id"])) for c in self.simulator.comments(PROJECT, int(key))]
-
-    async def label_history(self, key: str) -> list[frozenset[str]]:
-        """Every version of the issue that the simulator kept."""
-        project = self.simulator.project(PROJECT)
-        versions = project.versions[int(key)]
-        return [frozenset(label.name for label in project.labels_of(issue)) for issue in versions]

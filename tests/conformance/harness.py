@@ -23,6 +23,7 @@ import pytest
 
 from agentsmith.domain.lifecycle import LabelSet
 from agentsmith.domain.tracker import Tracker
+from agentsmith.simulators.tickets import Said
 
 
 class Fault(StrEnum):
@@ -87,16 +88,6 @@ class Capabilities:
 
     def _has(self, what: Fault | str) -> bool:
         return what in self.faults if isinstance(what, Fault) else bool(getattr(self, what))
-
-
-@dataclass(frozen=True, slots=True)
-class RawComment:
-    """A comment as the platform stores it, machine-read lines included where they are part of the text."""
-
-    author: str
-    body: str
-    ref: str = ""
-    """What a webhook would call it, where that is known."""
 
 
 class Platform(ABC):
@@ -191,7 +182,7 @@ class Platform(ABC):
         """The labels, as spelled on the ticket."""
 
     @abstractmethod
-    async def comments(self, key: str) -> list[RawComment]:
+    async def comments(self, key: str) -> list[Said]:
         """All comments, oldest first."""
 
     @abstractmethod

@@ -12,14 +12,15 @@ from agentsmith.domain.errors import RateLimited, Refused, Unauthorized
 from agentsmith.domain.lifecycle import LabelSet, Status
 from agentsmith.domain.tracker import Tracker
 from agentsmith.simulators.jira import JiraSimulator
+from agentsmith.simulators.jira.tickets import JiraTickets
 from agentsmith.trackers.http import Pace, Shared
-from agentsmith.trackers.jira.opening import open_tracker
-from agentsmith.trackers.jira.site import Deployment, Site
-from agentsmith.trackers.jira.texts import COMMENT_LIMIT
-from tests.conformance.harness import Capabilities, Fault, RawComment
+from agentsmith.trackers.http.connection import Connection
+from agentsmith.trackers.jira.comment_format import COMMENT_LIMIT
+from tests.conformance.harness import Capabilities, Fault
 from tests.conformance.simulated import PEOPLE, SimulatedPlatform
 from tests.support.contracts import ContractJudge
 from tests.support.jira_judge import JiraJudge
+from tests.support.simulated_jira import jira_settings
 
 PROJECT: Final = "WEB"
 TOKEN: Final = "ATATT3xCONFORMANCEsecretsecret"
@@ -93,55 +94,24 @@ class JiraPlatform(SimulatedPlatform[JiraSimulator]):
 
     def open(self, labels: LabelSet, shared: Shared, pace: Pace, http: httpx.AsyncClient, page_size: int) -> Tracker:
         """See SimulatedPlatform."""
-        deployment = Deployment.CLOUD if self.cloud else Deployment.DATA_CENTER
-        return open_tracker(
-            name="web",
-            site=Site(PROJECT, self.simulator.api_url, deployment),
-            labels=labels,
-            token=TOKEN,
+        settings = jira_settings(
+            project=PROJECT,
+            base_url=self.simulator.api_url,
             email=self.email if self.cloud else None,
-            shared=shared,
+            token=TOKEN,
             statuses=self.statuses,
-            trust_reads=0.0,
-            pace=pace,
-            http=http,
-            page_size=page_size,
+            trust_reads=0,
         )
+        return settings.open("web", labels, Connection(shared, pace, http, page_size))
+
+    def people(self) -> JiraTickets:
+        """See SimulatedPlatform."""
+        return JiraTickets(self.simulator, PROJECT, PEOPLE[0])
 
     def garble(self, key: str) -> None:
         """See SimulatedPlatform."""
         broken: Any = replace(self.simulator.issue(key), summary=None)  # type: ignore[arg-type]
         self.simulator.hub.world.save(broken, self.simulator.clock.now())
-
-    async def block(self, key: str, by: str) -> None:
-        """In the simulator's state."""
-        self.simulator.block(by, key)
-
-    async def open_ticket(
-        self, title: str = "a ticket", body: str = "", labels: tuple[str, ...] = (), author: str = "alice"
-    ) -> str:
-        """In the simulator's state."""
-        return self.simulator.open_issue(PROJECT, summary=title, description=body, labels=labels, actor=author)
-
-    async def person_adds(self, key: str, label: str, actor: str = "alice") -> None:
-        """In the simulator's state."""
-        self.simulator.add_label(key, label, actor)
-
-    async def person_removes(self, key: str, label: str, actor: str = "alice") -> None:
-        """In the simulator's state."""
-        self.simulator.remove_label(key, label, actor)
-
-    async def person_comments(self, key: str, body: str, actor: str = "alice") -> str:
-        """In the simulator's state."""
-        return self.simulator.comment(key, body, actor)
-
-    async def person_withdraws(self, key: str, ref: str) -> None:
-        """In the simulator's state."""
-        self.simulator.delete_comment(key, ref)
-
-    async def reactions(self, key: str, ref: str) -> list[str]:  # noqa: ARG002
-        """There are none."""
-        return []
 
     async def put_into_team(self, team: str, *actors: str) -> None:
         """A group."""
@@ -151,34 +121,6 @@ class JiraPlatform(SimulatedPlatform[JiraSimulator]):
         """A role of the project, by way of a group."""
         self.simulator.add_group(f"{role}-people", [actor])
         self.simulator.set_project_role(PROJECT, role, groups=[f"{role}-people"])
-
-    async def edit(self, key: str, *, title: str | None = None, body: str | None = None, actor: str = "alice") -> None:
-        """In the simulator's state."""
-        self.simulator.edit_issue(key, summary=title, description=body, actor=actor)
-
-    async def close(self, key: str) -> None:
-        """In the simulator's state."""
-        self.simulator.transition(key, "Done", "alice")
-
-    async def reopen(self, key: str) -> None:
-        """In the simulator's state."""
-        self.simulator.transition(key, "To Do", "alice")
-
-    async def delete(self, key: str) -> None:
-        """In the simulator's state: 404 from now on."""
-        self.simulator.delete_issue(key, "alice")
-
-    async def labels(self, key: str) -> set[str]:
-        """From the simulator's state."""
-        return set(self.simulator.labels(key))
-
-    async def comments(self, key: str) -> list[RawComment]:
-        """From the simulator's state."""
-        return [RawComment(c["author"], c["body"], str(c["id"])) for c in self.simulator.comments(key)]
-
-    async def label_history(self, key: str) -> list[frozenset[str]]:
-        """Every version of the issue that the simulator kept."""
-        return self.simulator.label_history(key)
 
 
 class JiraStatusPlatform(JiraPlatform):

@@ -10,12 +10,13 @@ from typing import Any, TypeVar
 
 from agentsmith.domain.lifecycle import LabelSet
 from agentsmith.domain.tracker import Tracker
-from agentsmith.trackers.local.book import ME, Book
-from agentsmith.trackers.local.change import Change, Hand
+from agentsmith.simulators.tickets import Said
+from agentsmith.trackers.local.change import Change, Writer
 from agentsmith.trackers.local.database import Database
-from agentsmith.trackers.local.desk import Desk
+from agentsmith.trackers.local.rows import ME, Rows
+from agentsmith.trackers.local.tickets import LocalTickets
 from agentsmith.trackers.local.tracker import COMMENT_LIMIT, LocalTracker
-from tests.conformance.harness import Capabilities, Fault, Platform, RawComment
+from tests.conformance.harness import Capabilities, Fault, Platform
 
 T = TypeVar("T")
 
@@ -49,7 +50,7 @@ class LocalPlatform(Platform):
 
     def __init__(self, path: Path, labels: LabelSet) -> None:
         self._path, self._labels = path, labels
-        self._desk = Desk(path=path, project="tickets")
+        self._desk = LocalTickets(path=path, project="tickets")
         self._trackers: list[LocalTracker] = []
         self._database = InterruptedDatabase(path)
         self.tracker = self._another(self._database)
@@ -107,15 +108,15 @@ class LocalPlatform(Platform):
         return []
 
     async def edit(self, key: str, *, title: str | None = None, body: str | None = None, actor: str = "alice") -> None:
-        """Through the desk; as ourselves, behind its back."""
+        """As a person; as ourselves, past the tracker."""
         if actor != ME.name:
             await self._desk.edit(key, title=title, body=body, actor=actor)
             return
-        book = Book(tracker="local", project="tickets")
+        rows = Rows(tracker="local", project="tickets")
 
         def work(con: sqlite3.Connection) -> None:
-            ticket = book.read(con, key)
-            change = Change(con, book, ticket, Hand(ME))
+            ticket = rows.read(con, key)
+            change = Change(con, rows, ticket, Writer(ME))
             change.write(title=title or ticket.title, body=ticket.body if body is None else body)
 
         await self.tracker.database.write(work)  # type: ignore[attr-defined]
@@ -141,14 +142,14 @@ class LocalPlatform(Platform):
         rows = self._sql("SELECT name FROM labels, tickets WHERE ticket = tickets.id AND number = ?", key)
         return {name for (name,) in rows}
 
-    async def comments(self, key: str) -> list[RawComment]:
+    async def comments(self, key: str) -> list[Said]:
         """The rows of the table."""
         rows = self._sql(
             "SELECT c.author, c.body, c.id FROM comments c JOIN tickets t ON c.ticket = t.id"
             " WHERE number = ? ORDER BY c.id",
             key,
         )
-        return [RawComment(author, body, str(ref)) for author, body, ref in rows]
+        return [Said(author, body, str(ref)) for author, body, ref in rows]
 
     async def label_history(self, key: str) -> list[frozenset[str]]:
         """Played back from the events; those of one revision were committed together."""

@@ -22,6 +22,7 @@ from agentsmith.domain.tracker import Tracker
 from agentsmith.simulators import Fault as SimulatorFault
 from agentsmith.simulators import Recorded, serve
 from agentsmith.simulators.frame import Simulator
+from agentsmith.simulators.tickets import ProjectTickets, Said
 from agentsmith.trackers.http import LocalGovernor, Pace, Shared
 from tests.conformance.harness import Fault, Platform
 from tests.support.contracts import ContractJudge
@@ -84,6 +85,7 @@ class SimulatedPlatform(Platform, Generic[S]):
 
     def __init__(self, simulator: S, labels: LabelSet) -> None:
         self.simulator = simulator
+        self.tickets = self.people()
         self._labels = labels
         self._clock = Jumping()
         self._shared = Shared(governor=LocalGovernor(self._clock))
@@ -117,6 +119,10 @@ class SimulatedPlatform(Platform, Generic[S]):
     @abstractmethod
     def open(self, labels: LabelSet, shared: Shared, pace: Pace, http: httpx.AsyncClient, page_size: int) -> Tracker:
         """A tracker on the project."""
+
+    @abstractmethod
+    def people(self) -> ProjectTickets:
+        """What people do with the tickets, and see of them."""
 
     @abstractmethod
     def garble(self, key: str) -> None:
@@ -154,6 +160,68 @@ class SimulatedPlatform(Platform, Generic[S]):
         found = list(self.simulator.requests)
         self.simulator.forget_requests()
         return found
+
+    # --- what people do, in the simulator's state -------------------------------------------------------------------
+
+    async def open_ticket(
+        self, title: str = "a ticket", body: str = "", labels: tuple[str, ...] = (), author: str = "alice"
+    ) -> str:
+        """See Platform."""
+        return self.tickets.open(title, labels, body=body, actor=author)
+
+    async def person_adds(self, key: str, label: str, actor: str = "alice") -> None:
+        """See Platform."""
+        self.tickets.add_label(key, label, actor)
+
+    async def person_removes(self, key: str, label: str, actor: str = "alice") -> None:
+        """See Platform."""
+        self.tickets.remove_label(key, label, actor)
+
+    async def person_comments(self, key: str, body: str, actor: str = "alice") -> str:
+        """See Platform."""
+        return self.tickets.comment(key, body, actor)
+
+    async def person_withdraws(self, key: str, ref: str) -> None:
+        """See Platform."""
+        self.tickets.withdraw(key, ref)
+
+    async def reactions(self, key: str, ref: str) -> list[str]:
+        """See Platform."""
+        return self.tickets.reactions(key, ref)
+
+    async def edit(self, key: str, *, title: str | None = None, body: str | None = None, actor: str = "alice") -> None:
+        """See Platform."""
+        self.tickets.edit(key, title=title, body=body, actor=actor)
+
+    async def close(self, key: str) -> None:
+        """See Platform."""
+        self.tickets.close(key)
+
+    async def reopen(self, key: str) -> None:
+        """See Platform."""
+        self.tickets.reopen(key)
+
+    async def delete(self, key: str) -> None:
+        """See Platform."""
+        self.tickets.delete(key)
+
+    async def block(self, key: str, by: str) -> None:
+        """See Platform."""
+        self.tickets.block(key, by)
+
+    async def labels(self, key: str) -> set[str]:
+        """See Platform."""
+        return set(self.tickets.labels(key))
+
+    async def comments(self, key: str) -> list[Said]:
+        """See Platform."""
+        return self.tickets.comments(key)
+
+    async def label_history(self, key: str) -> list[frozenset[str]]:
+        """See Platform."""
+        return self.tickets.label_history(key)
+
+    # --- what went over the wire, and what goes wrong ---------------------------------------------------------------
 
     async def writes(self) -> int:
         """From the request log: what was carried out, whether or not its answer arrived."""

@@ -24,8 +24,8 @@ from agentsmith.daemon.open import lease_times
 from agentsmith.domain.ticket import TicketId
 from agentsmith.store import Store
 from agentsmith.trackers import registry
-from agentsmith.trackers.local.desk import Desk
 from agentsmith.trackers.local.settings import DEFAULT_FILE
+from agentsmith.trackers.local.tickets import LocalTickets
 from tests.support.wait import slowly, wait_until
 from tests.support.world import TRIGGER
 
@@ -133,7 +133,7 @@ class Place:
 
     async def open_tickets(self, count: int = 1, *labels: str) -> list[str]:
         """Tickets with the trigger and foreign labels; answers their keys."""
-        async with Desk(path=self.tickets, project="tickets") as desk:
+        async with LocalTickets(path=self.tickets, project="tickets") as desk:
             made = [
                 await desk.new(title=f"ticket {n}", labels=(TRIGGER, *FOREIGN, *labels), actor="mona")
                 for n in range(count)
@@ -142,7 +142,7 @@ class Place:
 
     async def open_ticket(self, *labels: str) -> str:
         """A ticket with these labels and no others; answers its key."""
-        async with Desk(path=self.tickets, project="tickets") as desk:
+        async with LocalTickets(path=self.tickets, project="tickets") as desk:
             return (await desk.new(title="a ticket", labels=labels, actor="mona")).key
 
     async def shows(self, key: str, *labels: str) -> None:

@@ -69,7 +69,7 @@ class Way:
         return next(gap.number for gap in self.gaps if gap.name == name)
 
 
-class Bench:
+class CrashRunner:
     """Carries cases out, several at a time."""
 
     def __init__(self, folder: Path, server: RedisServer, admin: redis.Redis, daemons: Daemons) -> None:
@@ -172,7 +172,7 @@ class Strayed(AssertionError):
 
 @dataclass(slots=True)
 class _Case:
-    bench: Bench
+    bench: CrashRunner
     gap: Gap
     deed: str
     run: Way
@@ -302,16 +302,16 @@ async def released(store: Store) -> bool:
 
 
 @pytest.fixture
-async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
+async def bench(tmp_path: Path) -> AsyncIterator[CrashRunner]:
     with RedisServer() as server, server.admin() as admin:
         async with Daemons(tmp_path) as daemons:
-            yield Bench(tmp_path, server, admin, daemons)
+            yield CrashRunner(tmp_path, server, admin, daemons)
 
 
 @pytest.mark.long
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize("deed", ["SIGKILL", "SIGSTOP"])
-async def test_between_every_two_steps_of_a_claim(bench: Bench, deed: str) -> None:
+async def test_between_every_two_steps_of_a_claim(bench: CrashRunner, deed: str) -> None:
     claim, run = await bench.dry_run("claim"), await bench.dry_run("run")
     # Once the request is on the queue its run may begin, up to the lock that the claim still holds.
     together = claim.gaps[claim.number("queue.push") : claim.number("leases.release")]
@@ -322,7 +322,7 @@ async def test_between_every_two_steps_of_a_claim(bench: Bench, deed: str) -> No
 @pytest.mark.long
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize("deed", ["SIGKILL", "SIGSTOP"])
-async def test_between_every_two_steps_from_take_to_settle(bench: Bench, deed: str) -> None:
+async def test_between_every_two_steps_from_take_to_settle(bench: CrashRunner, deed: str) -> None:
     run = await bench.dry_run("run")
     await bench.try_all(deed, run, [*run.gaps, Gap("renew", 0, "begin"), Gap("renew", 1, "runs.renew")])
 
@@ -330,7 +330,7 @@ async def test_between_every_two_steps_from_take_to_settle(bench: Bench, deed: s
 @pytest.mark.long
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize("deed", ["SIGKILL", "SIGSTOP"])
-async def test_between_every_two_steps_of_giving_back(bench: Bench, deed: str) -> None:
+async def test_between_every_two_steps_of_giving_back(bench: CrashRunner, deed: str) -> None:
     run = await bench.dry_run("run", drain=True)
     await bench.try_all(deed, run, [gap for gap in run.gaps if gap.number > run.number(RUNNING)])
 
@@ -338,6 +338,6 @@ async def test_between_every_two_steps_of_giving_back(bench: Bench, deed: str) -
 @pytest.mark.long
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize("deed", ["SIGKILL", "SIGSTOP"])
-async def test_between_every_two_steps_of_a_recovery(bench: Bench, deed: str) -> None:
+async def test_between_every_two_steps_of_a_recovery(bench: CrashRunner, deed: str) -> None:
     run, recover = await bench.dry_run("run"), await bench.dry_run("recover")
     await bench.try_all(deed, run, recover.gaps)

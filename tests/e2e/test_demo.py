@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from agentsmith.demo.code import TITLE
-from agentsmith.simulators.stages import STAGES
+from agentsmith.simulators.playgrounds import PLAYGROUNDS
 from tests.support.cli import SLOW, command, processes_with
 from tests.support.wait import wait_until
 
@@ -38,7 +38,7 @@ async def none_left(folder: Path) -> None:
     await wait_until(lambda: processes_with(str(folder)) == [], what="no process is left", within=SLOW)
 
 
-@pytest.mark.parametrize("tracker", ["local", *STAGES])
+@pytest.mark.parametrize("tracker", ["local", *PLAYGROUNDS])
 async def test_the_demo_succeeds_and_says_so_as_data(folder: Path, tracker: str) -> None:
     # As many tickets as by default on two of them; they are no different on the others.
     tickets = 6 if tracker in ("local", "github") else 3

@@ -20,8 +20,8 @@ import yaml
 from agentsmith.cli import app
 from agentsmith.domain.signal import Signal, SignalKind
 from agentsmith.simulators import Running, serve
-from agentsmith.simulators.stage import Stage
-from agentsmith.simulators.stages import STAGES
+from agentsmith.simulators.playground import Playground
+from agentsmith.simulators.playgrounds import PLAYGROUNDS
 from agentsmith.store import Store
 from agentsmith.web.app import make_app
 from agentsmith.web.receiver import Endpoint, Receiver
@@ -30,7 +30,7 @@ from tests.support.senders import SECRET, SENDERS, Sender
 
 ROOT: Final = Path(__file__).parents[2]
 PUBLIC: Final = "https://agentsmith.example.com"
-HOSTED: Final = sorted(STAGES)
+HOSTED: Final = sorted(PLAYGROUNDS)
 
 
 @pytest.fixture
@@ -84,9 +84,9 @@ def configure(cli: Cli, block: dict[str, Any], **more: Any) -> None:
 
 
 @pytest.fixture(params=HOSTED)
-async def stage(request: pytest.FixtureRequest, cli: Cli) -> AsyncIterator[Stage]:
+async def stage(request: pytest.FixtureRequest, cli: Cli) -> AsyncIterator[Playground]:
     """A platform that is served, and configured as the tracker `web`; our account may not look after webhooks yet."""
-    stage = STAGES[request.param]()
+    stage = PLAYGROUNDS[request.param]()
     async with serve(stage.simulator):
         configure(cli, stage.tracker())
         yield stage
@@ -124,7 +124,7 @@ def switch_off(stage: Any) -> None:
                 hook.enabled = False
 
 
-async def test_webhooks_are_installed_checked_mended_and_removed(stage: Stage, say: Say) -> None:
+async def test_webhooks_are_installed_checked_mended_and_removed(stage: Playground, say: Say) -> None:
     empower(stage)
     [missing] = (await say("webhooks", "check", "--json", code=1)).json
     assert (missing["tracker"], missing["outcome"], missing["url"]) == ("web", "missing", None)
@@ -159,7 +159,7 @@ async def test_whoever_may_not_is_told_so_and_where_to_read_on(stage: Any, say: 
 
 
 async def test_webhooks_of_one_tracker_beside_others(cli: Cli, say: Say) -> None:
-    stage = STAGES["github"]()
+    stage = PLAYGROUNDS["github"]()
     empower(stage)
     async with serve(stage.simulator):
         block = stage.tracker()
@@ -305,7 +305,7 @@ async def test_labels_are_made_where_a_platform_wants_that(stage: Any, say: Say)
 
 
 async def test_labels_that_could_not_be_made_are_exit_code_1(cli: Cli, say: Say) -> None:
-    stage = STAGES["github"]()
+    stage = PLAYGROUNDS["github"]()
     async with serve(stage.simulator) as running:
         assert isinstance(running, Running)
         configure(cli, {**stage.tracker(), "token": "wr0ng"})

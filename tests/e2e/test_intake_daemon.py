@@ -18,8 +18,8 @@ from agentsmith.cli import app
 from agentsmith.cli.status import gather
 from agentsmith.domain.gates import Gate
 from agentsmith.simulators import serve
-from agentsmith.simulators.stage import Stage
-from agentsmith.simulators.stages import STAGES
+from agentsmith.simulators.playground import Playground
+from agentsmith.simulators.playgrounds import PLAYGROUNDS
 from tests.e2e.daemons import Daemons
 from tests.e2e.place import FOREIGN, WITHIN, Place
 from tests.support.cli import quiet_logs
@@ -49,15 +49,15 @@ def place(tmp_path: Path, redis_url: str, namespace: str) -> Place:
 
 async def test_a_shadow_decides_on_every_platform_and_writes_on_none(place: Place, daemons: Daemons) -> None:
     """The request logs of the platforms are the witness; polls and webhooks both lead to a decision."""
-    stages: dict[str, Stage] = {name: made() for name, made in STAGES.items()}
+    stages: dict[str, Playground] = {name: made() for name, made in PLAYGROUNDS.items()}
     async with contextlib.AsyncExitStack() as served, place.store() as store:
         for stage in stages.values():
             await served.enter_async_context(serve(stage.simulator))
-        wanted = {name: stage.open_ticket("Wanted") for name, stage in stages.items()}
-        over = {name: stage.open_ticket("Over", labels=(DONE,)) for name, stage in stages.items()}
+        wanted = {name: stage.tickets.open("Wanted") for name, stage in stages.items()}
+        over = {name: stage.tickets.open("Over", labels=(DONE,)) for name, stage in stages.items()}
         for name, stage in stages.items():
-            stage.add_label(wanted[name], TRIGGER)
-            stage.add_label(over[name], TRIGGER)
+            stage.tickets.add_label(wanted[name], TRIGGER)
+            stage.tickets.add_label(over[name], TRIGGER)
         config = place.config(trackers={name: {**s.tracker(), "poll_interval": "1s"} for name, s in stages.items()})
         before = {name: shown(stage, wanted[name], over[name]) for name, stage in stages.items()}
         daemon = await daemons.start(config, shadow=True)
@@ -69,9 +69,9 @@ async def test_a_shadow_decides_on_every_platform_and_writes_on_none(place: Plac
         port = await daemon.port()
         for name, stage in stages.items():
             stage.send_webhooks(f"http://127.0.0.1:{port}/webhooks/{name}")
-        late = {name: stage.open_ticket("Late") for name, stage in stages.items()}
+        late = {name: stage.tickets.open("Late") for name, stage in stages.items()}
         for name, stage in stages.items():
-            stage.add_label(late[name], TRIGGER)
+            stage.tickets.add_label(late[name], TRIGGER)
         await wait_until(slowly(lambda: decided(2 * len(stages))), what="a decision about the late ones", within=60)
         for name, stage in stages.items():
             writes = [
@@ -82,7 +82,7 @@ async def test_a_shadow_decides_on_every_platform_and_writes_on_none(place: Plac
             assert writes == [], name
             assert any(r.method == "GET" for r in stage.simulator.requests), "it did look"
             assert shown(stage, wanted[name], over[name]) == before[name]
-            assert (stage.labels(late[name]), stage.comments(late[name])) == ([TRIGGER], [])
+            assert (stage.tickets.labels(late[name]), stage.tickets.texts(late[name])) == ([TRIGGER], [])
         assert [line["level"] for line in daemon.lines() if line["event"].startswith("this is a shadow")] == ["warning"]
         # It keeps its thoughts apart: beside it a daemon finds everything untouched.
         assert not await store.presence.alive()
@@ -93,8 +93,8 @@ async def test_a_shadow_decides_on_every_platform_and_writes_on_none(place: Plac
         assert not daemon.lines("transition")
 
 
-def shown(stage: Stage, *keys: str) -> list[Any]:
-    return [(sorted(stage.labels(key)), stage.comments(key)) for key in keys]
+def shown(stage: Playground, *keys: str) -> list[Any]:
+    return [(sorted(stage.tickets.labels(key)), stage.tickets.texts(key)) for key in keys]
 
 
 # --- the configuration file -------------------------------------------------------------------------------------------

@@ -28,7 +28,7 @@ from agentsmith.domain.outcomes import Claimed
 from agentsmith.domain.signal import Signal
 from agentsmith.domain.tracker import Tracker
 from agentsmith.simulators import serve
-from agentsmith.simulators.github.stage import GitHubStage
+from agentsmith.simulators.github.playground import GitHubPlayground
 from agentsmith.store import Store
 from agentsmith.tickets.look import Looks
 from agentsmith.trackers import forges, registry
@@ -54,12 +54,12 @@ echo "attempt $AGENTSMITH_ATTEMPT" >> {FILE}
 
 
 @dataclass(slots=True)
-class Bench:
+class KilledAtSteps:
     """A project on GitHub with its code, what daemons need to work on it, and a hand that claims tickets for them."""
 
     folder: Path
     redis: dict[str, str]
-    stage: GitHubStage
+    stage: GitHubPlayground
     daemons: Daemons
     tracker: Tracker
     looks: Looks
@@ -68,8 +68,8 @@ class Bench:
 
     async def victim(self, step: str, when: int) -> str:
         """A ticket whose consumer was killed at that boundary; answers its key."""
-        key = self.stage.open_ticket(f"killed {'after' if when else 'before'} {step}", FOREIGN)
-        self.stage.add_label(key, "agent-smith")
+        key = self.stage.tickets.open(f"killed {'after' if when else 'before'} {step}", FOREIGN)
+        self.stage.tickets.add_label(key, "agent-smith")
         look = Signal("web", key, self.tracker.ticket_id(key), cause="test")
         assert isinstance(await self.looks.on_signal(look), Claimed)
         plan = Plan(str(self.folder), step, when)
@@ -85,12 +85,12 @@ class Bench:
         wanted = {*FOREIGN, "agent-smith", "agent-smith:done"}
 
         def done() -> bool:
-            return all(set(self.stage.labels(key)) == wanted for key in keys)
+            return all(set(self.stage.tickets.labels(key)) == wanted for key in keys)
 
         try:
             await wait_until(slowly(done), what="", within=2 * WITHIN)
         except AssertionError:
-            raise AssertionError({key: self.stage.labels(key) for key in keys}) from None
+            raise AssertionError({key: self.stage.tickets.labels(key) for key in keys}) from None
 
     def branch(self, key: str) -> str:
         return f"agent-smith/{key}"
@@ -105,7 +105,7 @@ class Bench:
         """One pull request, one comment, and all that ever was on the server."""
         found = [proposal for proposal in self.stage.proposals() if proposal.head == self.branch(key)]
         assert [(proposal.open, proposal.draft) for proposal in found] == [(True, False)]
-        assert len(self.stage.comments(key)) == 1
+        assert len(self.stage.tickets.texts(key)) == 1
         if self.heads[key]:
             assert self.heads[key] in self.stage.code.history(self.branch(key))
 
@@ -114,7 +114,7 @@ class Bench:
         return write_config(self.folder, machine, self.stage, self.redis)
 
 
-def write_config(folder: Path, machine: str, stage: GitHubStage, redis: dict[str, str]) -> Path:
+def write_config(folder: Path, machine: str, stage: GitHubPlayground, redis: dict[str, str]) -> Path:
     """A configuration whose folder for data is the machine's."""
     file, script = folder / f"{machine}.yaml", folder / "agent.sh"
     script.write_text(_AGENT)
@@ -138,21 +138,21 @@ def write_config(folder: Path, machine: str, stage: GitHubStage, redis: dict[str
 
 
 @pytest.fixture
-async def bench(tmp_path: Path, store: Store, redis_url: str, namespace: str) -> AsyncIterator[Bench]:
-    stage, redis = GitHubStage(), {"url": redis_url, "namespace": namespace}
+async def bench(tmp_path: Path, store: Store, redis_url: str, namespace: str) -> AsyncIterator[KilledAtSteps]:
+    stage, redis = GitHubPlayground(), {"url": redis_url, "namespace": namespace}
     async with serve(stage.simulator), Daemons(tmp_path, "tests.e2e.daemon_that_dies") as daemons:
         file = write_config(tmp_path, "victim", stage, redis)
         models, hosts = registry.settings_models(), forges.settings_models()
         config = load(file, platforms=models, hosts=hosts, environ={})
         async with open_trackers(config, store) as trackers:
             looks = assemble(config, store, trackers).looks
-            yield Bench(tmp_path, redis, stage, daemons, trackers["web"], looks)
+            yield KilledAtSteps(tmp_path, redis, stage, daemons, trackers["web"], looks)
     stage.simulator.assert_understood()
 
 
 @pytest.mark.long
 @pytest.mark.timeout(300)
-async def test_another_machine_goes_on_from_what_was_pushed(bench: Bench) -> None:
+async def test_another_machine_goes_on_from_what_was_pushed(bench: KilledAtSteps) -> None:
     keys = {boundary: await bench.victim(*boundary) for boundary in BOUNDARIES}
     pushed = {boundary for boundary, key in keys.items() if bench.heads[key]}
     assert pushed == set(BOUNDARIES) & set(PUSHED)
@@ -165,7 +165,7 @@ async def test_another_machine_goes_on_from_what_was_pushed(bench: Bench) -> Non
 
 @pytest.mark.long
 @pytest.mark.timeout(300)
-async def test_the_same_machine_goes_on_from_what_was_not_pushed_yet(bench: Bench) -> None:
+async def test_the_same_machine_goes_on_from_what_was_not_pushed_yet(bench: KilledAtSteps) -> None:
     keys = [await bench.victim(*boundary) for boundary in (UNPUSHED if FULL else [("agent", AFTER), ("commit", AFTER)])]
     assert not any(bench.heads[key] for key in keys)
     await bench.recover(*keys, machine="victim")

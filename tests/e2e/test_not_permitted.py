@@ -11,7 +11,7 @@ from typing import Any, Final
 import yaml
 
 from agentsmith.simulators import Fault, serve
-from agentsmith.simulators.stages import STAGES
+from agentsmith.simulators.playgrounds import PLAYGROUNDS
 from tests.support.cli import SLOW, Cli
 from tests.support.wait import slowly, wait_until
 
@@ -31,7 +31,7 @@ def warnings(log: Path) -> list[dict[str, Any]]:
 
 
 async def test_a_missing_permission_is_named_once_and_everywhere_until_it_is_there(tmp_path: Path) -> None:
-    cli, stages = Cli(tmp_path), {name: made() for name, made in STAGES.items()}
+    cli, stages = Cli(tmp_path), {name: made() for name, made in PLAYGROUNDS.items()}
     async with contextlib.AsyncExitStack() as served:
         for name, stage in stages.items():
             await served.enter_async_context(serve(stage.simulator))
@@ -39,10 +39,10 @@ async def test_a_missing_permission_is_named_once_and_everywhere_until_it_is_the
             stage.simulator.inject(Fault("status", method=method, path=path, status=403, body={}, times=None))
         trackers = {name: {**stage.tracker(), "poll_interval": "1s"} for name, stage in stages.items()}
         cli.configure(yaml.safe_dump({"trackers": trackers, "pipelines": {"work": {"steps": [{"run": "true"}]}}}))
-        keys = {name: [stage.open_ticket("One"), stage.open_ticket("Two")] for name, stage in stages.items()}
+        keys = {name: [stage.tickets.open("One"), stage.tickets.open("Two")] for name, stage in stages.items()}
         for name, stage in stages.items():
             for key in keys[name]:
-                stage.add_label(key, TRIGGER)
+                stage.tickets.add_label(key, TRIGGER)
 
         async def status() -> dict[str, Any]:
             found: dict[str, Any] = await asyncio.to_thread(cli.json, "status")
@@ -73,7 +73,7 @@ async def test_a_missing_permission_is_named_once_and_everywhere_until_it_is_the
             for stage in stages.values():
                 stage.simulator.clear_faults()
             for stage in stages.values():
-                stage.add_label(stage.open_ticket("Three"), TRIGGER)
+                stage.tickets.add_label(stage.tickets.open("Three"), TRIGGER)
 
             async def allowed() -> bool:
                 return not (await status())["refused"]

@@ -15,8 +15,8 @@ import yaml
 from agentsmith.cli import app
 from agentsmith.cli.doctor import State, examine
 from agentsmith.config import load
+from agentsmith.simulators.playgrounds import PLAYGROUNDS
 from agentsmith.simulators.serving import serve
-from agentsmith.simulators.stages import STAGES
 from agentsmith.trackers import registry
 from tests.support.cli import Cli, quiet_logs
 from tests.support.redis_server import RedisServer, wait_for
@@ -302,7 +302,7 @@ HOSTED = sorted(set(PLATFORMS) - {"local"})
 
 @pytest.mark.parametrize("platform", HOSTED)
 async def test_a_tracker_that_answers_and_one_whose_token_is_refused(cli: Cli, platform: str) -> None:
-    stage = STAGES[platform]()
+    stage = PLAYGROUNDS[platform]()
     async with serve(stage.simulator):
         block = stage.tracker()
         cli.configure(yaml.safe_dump({"trackers": {"web": block}, "server": {"port": 0}}))

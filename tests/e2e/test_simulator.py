@@ -17,7 +17,7 @@ import httpx
 import pytest
 import yaml
 
-from agentsmith.simulators.stages import STAGES
+from agentsmith.simulators.playgrounds import PLAYGROUNDS
 from tests.support.cli import SLOW, Cli, command
 from tests.support.embedded import servers_of
 from tests.support.wait import wait_until
@@ -84,7 +84,7 @@ async def curl(example: str) -> Any:
     return answer.raise_for_status().json()
 
 
-@pytest.mark.parametrize("platform", STAGES)
+@pytest.mark.parametrize("platform", PLAYGROUNDS)
 async def test_it_serves_until_interrupted_and_every_example_works(cli: Cli, platform: str) -> None:
     async with simulator(cli, platform, "--port", "0", "--json") as (process, said):
         told = json.loads(said)

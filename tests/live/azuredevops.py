@@ -12,13 +12,15 @@ import httpx
 from agentsmith.domain.lifecycle import LabelSet
 from agentsmith.domain.tracker import Tracker
 from agentsmith.simulators.frame import Simulator
-from agentsmith.trackers.azuredevops.form import COMMENT_LIMIT
-from agentsmith.trackers.azuredevops.opening import open_tracker
-from agentsmith.trackers.azuredevops.site import AZURE, Site
+from agentsmith.simulators.tickets import Said
+from agentsmith.trackers.azuredevops.comment_format import COMMENT_LIMIT
+from agentsmith.trackers.azuredevops.settings import AzureDevOpsSettings
+from agentsmith.trackers.azuredevops.site import AZURE
 from agentsmith.trackers.azuredevops.sticky import COMMENTS_VERSION
 from agentsmith.trackers.http import Shared
+from agentsmith.trackers.http.connection import Connection
 from tests.conformance import azuredevops as simulated
-from tests.conformance.harness import Capabilities, RawComment
+from tests.conformance.harness import Capabilities
 from tests.live.live import FAULTS, Account, LivePlatform
 
 PERSON = "pat7personpersonpersonpersonpersonpersonperson7z"
@@ -67,16 +69,16 @@ class LiveAzureDevOps(LivePlatform):
 
     def open(self, labels: LabelSet, shared: Shared, http: httpx.AsyncClient) -> Tracker:
         """See LivePlatform."""
-        return open_tracker(
-            name="web",
-            site=Site(self.account["ORGANIZATION"], self.account["PROJECT"], self.account["BASE_URL"]),
-            labels=labels,
-            token=self.account["TOKEN"],
-            shared=shared,
-            pace=self.pace,
-            http=http,
-            page_size=3,
+        settings = AzureDevOpsSettings.model_validate(
+            {
+                "platform": "azure-devops",
+                "organization": self.account["ORGANIZATION"],
+                "project": self.account["PROJECT"],
+                "base_url": self.account["BASE_URL"],
+                "token": self.account["TOKEN"],
+            }
         )
+        return settings.open("web", labels, Connection(shared, self.pace, http, 3))
 
     async def create(self, title: str, body: str, labels: tuple[str, ...]) -> str:
         """See LivePlatform."""
@@ -139,11 +141,11 @@ class LiveAzureDevOps(LivePlatform):
         """See Platform."""
         return set(_split((await self._item(key))["fields"].get(TAGS)))
 
-    async def comments(self, key: str) -> list[RawComment]:
+    async def comments(self, key: str) -> list[Said]:
         """See Platform."""
         params = {"api-version": COMMENTS_VERSION, "$top": "200", "order": "asc"}
         found = await self.ask("GET", f"/workItems/{key}/comments", **params)
-        return [RawComment(comment["createdBy"]["uniqueName"], comment["text"]) for comment in found["comments"]]
+        return [Said(comment["createdBy"]["uniqueName"], comment["text"]) for comment in found["comments"]]
 
     async def label_history(self, key: str) -> list[frozenset[str]]:
         """The tags after each update."""

@@ -11,12 +11,14 @@ import httpx
 from agentsmith.domain.lifecycle import LabelSet
 from agentsmith.domain.tracker import Tracker
 from agentsmith.simulators.frame import Simulator
-from agentsmith.trackers.github.opening import open_tracker
-from agentsmith.trackers.github.site import GITHUB, Site
+from agentsmith.simulators.tickets import Said
+from agentsmith.trackers.github.settings import GitHubSettings
+from agentsmith.trackers.github.site import GITHUB
 from agentsmith.trackers.github.sticky import COMMENT_LIMIT
 from agentsmith.trackers.http import Shared
+from agentsmith.trackers.http.connection import Connection
 from tests.conformance import github as simulated
-from tests.conformance.harness import Capabilities, RawComment
+from tests.conformance.harness import Capabilities
 from tests.live.live import FAULTS, Account, LivePlatform
 
 PERSON = "github_pat_11PERSON_personpersonperson"
@@ -53,17 +55,15 @@ class LiveGitHub(LivePlatform):
 
     def open(self, labels: LabelSet, shared: Shared, http: httpx.AsyncClient) -> Tracker:
         """See LivePlatform."""
-        site = Site(self.account["REPOSITORY"], self.account["BASE_URL"])
-        return open_tracker(
-            name="web",
-            site=site,
-            labels=labels,
-            login=self.account["TOKEN"],
-            shared=shared,
-            pace=self.pace,
-            http=http,
-            page_size=3,
+        settings = GitHubSettings.model_validate(
+            {
+                "platform": "github",
+                "repository": self.account["REPOSITORY"],
+                "base_url": self.account["BASE_URL"],
+                "token": self.account["TOKEN"],
+            }
         )
+        return settings.open("web", labels, Connection(shared, self.pace, http, 3))
 
     async def create(self, title: str, body: str, labels: tuple[str, ...]) -> str:
         """See LivePlatform."""
@@ -115,10 +115,10 @@ class LiveGitHub(LivePlatform):
         """See Platform."""
         return {label["name"] for label in (await self.ask("GET", f"/issues/{key}"))["labels"]}
 
-    async def comments(self, key: str) -> list[RawComment]:
+    async def comments(self, key: str) -> list[Said]:
         """See Platform."""
         found = await self.ask("GET", f"/issues/{key}/comments", per_page="100")
-        return [RawComment(comment["user"]["login"], comment["body"]) for comment in found]
+        return [Said(comment["user"]["login"], comment["body"]) for comment in found]
 
     async def label_history(self, key: str) -> list[frozenset[str]]:
         """Played back from the events."""

@@ -12,12 +12,14 @@ import httpx
 from agentsmith.domain.lifecycle import LabelSet
 from agentsmith.domain.tracker import Tracker
 from agentsmith.simulators.frame import Simulator
-from agentsmith.trackers.gitlab.opening import open_tracker
-from agentsmith.trackers.gitlab.site import GITLAB, Site
+from agentsmith.simulators.tickets import Said
+from agentsmith.trackers.gitlab.settings import GitLabSettings
+from agentsmith.trackers.gitlab.site import GITLAB
 from agentsmith.trackers.gitlab.sticky import COMMENT_LIMIT
 from agentsmith.trackers.http import Shared
+from agentsmith.trackers.http.connection import Connection
 from tests.conformance import gitlab as simulated
-from tests.conformance.harness import Capabilities, RawComment
+from tests.conformance.harness import Capabilities
 from tests.live.live import FAULTS, Account, LivePlatform
 
 PERSON = "glpat-PERSONpersonperson"
@@ -56,17 +58,16 @@ class LiveGitLab(LivePlatform):
 
     def open(self, labels: LabelSet, shared: Shared, http: httpx.AsyncClient) -> Tracker:
         """See LivePlatform."""
-        return open_tracker(
-            name="web",
-            site=Site(self.account["PROJECT"], self.account["BASE_URL"]),
-            labels=labels,
-            token=self.account["TOKEN"],
-            shared=shared,
-            trust_reads=0.0,
-            pace=self.pace,
-            http=http,
-            page_size=3,
+        settings = GitLabSettings.model_validate(
+            {
+                "platform": "gitlab",
+                "project": self.account["PROJECT"],
+                "base_url": self.account["BASE_URL"],
+                "token": self.account["TOKEN"],
+                "trust_reads": 0,
+            }
         )
+        return settings.open("web", labels, Connection(shared, self.pace, http, 3))
 
     async def create(self, title: str, body: str, labels: tuple[str, ...]) -> str:
         """See LivePlatform."""
@@ -117,10 +118,10 @@ class LiveGitLab(LivePlatform):
         """See Platform."""
         return set((await self.ask("GET", f"/issues/{key}"))["labels"])
 
-    async def comments(self, key: str) -> list[RawComment]:
+    async def comments(self, key: str) -> list[Said]:
         """See Platform."""
         found = await self.ask("GET", f"/issues/{key}/notes", sort="asc", order_by="created_at", per_page="100")
-        return [RawComment(note["author"]["username"], note["body"]) for note in found if not note["system"]]
+        return [Said(note["author"]["username"], note["body"]) for note in found if not note["system"]]
 
     async def label_history(self, key: str) -> list[frozenset[str]]:
         """Played back from the events; those of one moment and one person were one request."""

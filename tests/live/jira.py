@@ -10,13 +10,14 @@ import httpx
 from agentsmith.domain.lifecycle import LabelSet
 from agentsmith.domain.tracker import Tracker
 from agentsmith.simulators.frame import Simulator
+from agentsmith.simulators.tickets import Said
 from agentsmith.trackers.http import Shared
+from agentsmith.trackers.http.connection import Connection
 from agentsmith.trackers.jira import adf
-from agentsmith.trackers.jira.opening import open_tracker
-from agentsmith.trackers.jira.site import Site
-from agentsmith.trackers.jira.texts import COMMENT_LIMIT
+from agentsmith.trackers.jira.comment_format import COMMENT_LIMIT
+from agentsmith.trackers.jira.settings import JiraSettings
 from tests.conformance import jira as simulated
-from tests.conformance.harness import Capabilities, RawComment
+from tests.conformance.harness import Capabilities
 from tests.live.live import FAULTS, Account, LivePlatform
 from tests.support.wait import wait_until
 
@@ -62,18 +63,17 @@ class LiveJira(LivePlatform):
 
     def open(self, labels: LabelSet, shared: Shared, http: httpx.AsyncClient) -> Tracker:
         """See LivePlatform."""
-        return open_tracker(
-            name="web",
-            site=Site(self.account["PROJECT"], self.account["BASE_URL"]),
-            labels=labels,
-            token=self.account["TOKEN"],
-            email=self.account["EMAIL"],
-            shared=shared,
-            trust_reads=0.0,
-            pace=self.pace,
-            http=http,
-            page_size=3,
+        settings = JiraSettings.model_validate(
+            {
+                "platform": "jira",
+                "project": self.account["PROJECT"],
+                "base_url": self.account["BASE_URL"],
+                "email": self.account["EMAIL"],
+                "token": self.account["TOKEN"],
+                "trust_reads": 0,
+            }
         )
+        return settings.open("web", labels, Connection(shared, self.pace, http, 3))
 
     async def create(self, title: str, body: str, labels: tuple[str, ...]) -> str:
         """See LivePlatform."""
@@ -138,10 +138,10 @@ class LiveJira(LivePlatform):
         """See Platform."""
         return set((await self.ask("GET", f"/issue/{key}", fields="labels"))["fields"]["labels"])
 
-    async def comments(self, key: str) -> list[RawComment]:
+    async def comments(self, key: str) -> list[Said]:
         """See Platform."""
         found = await self.ask("GET", f"/issue/{key}/comment", maxResults="100")
-        return [RawComment(c["author"]["accountId"], adf.to_text(c["body"])) for c in found["comments"]]
+        return [Said(c["author"]["accountId"], adf.to_text(c["body"])) for c in found["comments"]]
 
     async def label_history(self, key: str) -> list[frozenset[str]]:
         """From the changelog, which tells all labels before and after."""

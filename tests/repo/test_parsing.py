@@ -20,7 +20,7 @@ FINE = {
     "agentsmith/guard/spawn.py": "numbers, in bytes of our own",
     "agentsmith/pipelines/worker.py": "a worker's own words",
     "agentsmith/trackers/http/paging.py": "the relations of a link: words of ASCII",
-    "agentsmith/trackers/http/proposals.py": "makes one line of any text",
+    "agentsmith/trackers/shared/proposals.py": "makes one line of any text",
     "agentsmith/trackers/http/redaction.py": "makes one line of any text",
     "agentsmith/trackers/jira/webhook.py": "only whether a label may have changed; the ticket is read again",
 }

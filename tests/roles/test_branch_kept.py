@@ -14,8 +14,8 @@ import pytest
 from agentsmith.domain.lifecycle import Status
 from agentsmith.domain.signal import Signal
 from agentsmith.store import Store
-from agentsmith.trackers.local.desk import Desk
 from agentsmith.trackers.local.settings import LocalSettings
+from agentsmith.trackers.local.tickets import LocalTickets
 from tests.support.code_world import CodeWorld, RecordingForge, code_config, open_code_world, scripted_agent
 from tests.support.git_bench import git, make_origin
 from tests.support.stores import Flush, Settled
@@ -98,7 +98,7 @@ async def test_a_ticket_of_another_tracker_with_the_same_number_has_a_branch_of_
         assert await code.carry_through() == "1"
     async with opened("web") as code:
         world = code.world
-        async with Desk(path=LocalSettings().file(world.config.data_dir), project="web") as desk:
+        async with LocalTickets(path=LocalSettings().file(world.config.data_dir), project="web") as desk:
             ticket = await desk.new(title="Another", labels=("agent-smith",), actor="mona")
         assert ticket.key == "1"
         await world.parts.looks.on_signal(Signal("web", "1", world.trackers["web"].ticket_id("1"), cause="test"))

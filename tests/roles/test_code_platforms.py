@@ -14,11 +14,11 @@ from typing import Any, Final
 import pytest
 
 from agentsmith.simulators import serve
-from agentsmith.simulators.gitlab.stage import GitLabStage
-from agentsmith.simulators.stage import CodeStage
-from agentsmith.simulators.stages import STAGES
+from agentsmith.simulators.gitlab.playground import GitLabPlayground
+from agentsmith.simulators.playground import CodePlayground
+from agentsmith.simulators.playgrounds import PLAYGROUNDS
 from agentsmith.store import Store
-from tests.support.stage_world import StageWorld, stage_world
+from tests.support.roles_on_simulator import RolesOnSimulator, roles_on_simulator
 
 TITLE: Final = "The parser crashes on $(emoji) 🧵"
 SECTIONS: Final[dict[str, Any]] = {
@@ -36,7 +36,7 @@ LINKS: Final = {
 }
 """How a pull request names its ticket, so that the platform links the two."""
 
-Play = Callable[[str], AbstractAsyncContextManager[tuple[StageWorld, CodeStage]]]
+Play = Callable[[str], AbstractAsyncContextManager[tuple[RolesOnSimulator, CodePlayground]]]
 
 
 @pytest.fixture
@@ -44,28 +44,30 @@ def play(tmp_path: Path, store: Store, redis_url: str) -> Play:
     """The tickets of a platform, and where the code is that they are about."""
 
     @contextlib.asynccontextmanager
-    async def opened(platform: str) -> AsyncIterator[tuple[StageWorld, CodeStage]]:
+    async def opened(platform: str) -> AsyncIterator[tuple[RolesOnSimulator, CodePlayground]]:
         if platform != "jira":
-            async with stage_world(platform, tmp_path, store, redis_url, sections=SECTIONS) as world:
-                assert isinstance(world.stage, CodeStage)
+            async with roles_on_simulator(platform, tmp_path, store, redis_url, sections=SECTIONS) as world:
+                assert isinstance(world.stage, CodePlayground)
                 yield world, world.stage
             return
-        host = GitLabStage()
+        host = GitLabPlayground()
         async with serve(host.simulator):
             told = {name: value for name, value in host.tracker().items() if name != "webhook_secret"}
             sections = {**SECTIONS, "repositories": {"website": told}}
-            async with stage_world(platform, tmp_path, store, redis_url, sections=sections, code="website") as world:
+            async with roles_on_simulator(
+                platform, tmp_path, store, redis_url, sections=sections, code="website"
+            ) as world:
                 yield world, host
         host.simulator.assert_understood()
 
     return opened
 
 
-@pytest.mark.parametrize("platform", STAGES)
+@pytest.mark.parametrize("platform", PLAYGROUNDS)
 async def test_a_label_ends_in_a_pull_request_that_is_linked_to_its_ticket(play: Play, platform: str) -> None:
     async with play(platform) as (world, host):
-        key = world.stage.open_ticket(TITLE)
-        world.stage.add_label(key, "agent-smith")
+        key = world.stage.tickets.open(TITLE)
+        world.stage.tickets.add_label(key, "agent-smith")
         await world.carry_through(key)
         assert world.labels(key) == {"agent-smith", "agent-smith:done"}
         [proposal] = host.proposals()
@@ -74,5 +76,5 @@ async def test_a_label_ends_in_a_pull_request_that_is_linked_to_its_ticket(play:
         assert LINKS[platform].format(key=key) in proposal.body
         assert host.code.file(proposal.head, "parser.txt") == "fixed\n"
         assert TITLE in str(host.code.file(proposal.head, "prompt.txt"))
-        [comment] = world.stage.comments(key)
+        [comment] = world.stage.tickets.texts(key)
         assert proposal.url in comment

@@ -21,10 +21,10 @@ from typing import Any, Final
 import pytest
 
 from agentsmith.domain.webhook import Incoming, TicketEvent
-from agentsmith.simulators.azuredevops.stage import AzureDevOpsStage
-from agentsmith.simulators.github.stage import GitHubStage
-from agentsmith.simulators.gitlab.stage import GitLabStage
-from agentsmith.simulators.jira.stage import JiraStage
+from agentsmith.simulators.azuredevops.playground import AzureDevOpsPlayground
+from agentsmith.simulators.github.playground import GitHubPlayground
+from agentsmith.simulators.gitlab.playground import GitLabPlayground
+from agentsmith.simulators.jira.playground import JiraPlayground
 from agentsmith.store import Store
 from agentsmith.web.app import make_app
 from agentsmith.web.receiver import Endpoint, Receiver
@@ -177,15 +177,15 @@ def simulated() -> Iterator[Specimen]:
 def _played() -> dict[str, Any]:
     """A ticket on every platform, labelled and commented on."""
     comments: dict[str, tuple[Any, Callable[[Any, str], object]]] = {
-        "github": (GitHubStage(), lambda s, key: s.simulator.comment(s.project, int(key), "hi")),
-        "gitlab": (GitLabStage(), lambda s, key: s.simulator.comment(s.project, int(key), "hi")),
-        "azure-devops": (AzureDevOpsStage(), lambda s, key: s.simulator.comment(int(key), "hi")),
-        "jira": (JiraStage(), lambda s, key: s.simulator.comment(key, "hi")),
+        "github": (GitHubPlayground(), lambda s, key: s.simulator.comment(s.project, int(key), "hi")),
+        "gitlab": (GitLabPlayground(), lambda s, key: s.simulator.comment(s.project, int(key), "hi")),
+        "azure-devops": (AzureDevOpsPlayground(), lambda s, key: s.simulator.comment(int(key), "hi")),
+        "jira": (JiraPlayground(), lambda s, key: s.simulator.comment(key, "hi")),
     }
     for stage, comment in comments.values():
         stage.send_webhooks("http://127.0.0.1:9/hook")
-        key = stage.open_ticket("Say hello")
-        stage.add_label(key, "agent-smith")
+        key = stage.tickets.open("Say hello")
+        stage.tickets.add_label(key, "agent-smith")
         comment(stage, key)
     return {platform: stage for platform, (stage, _) in comments.items()}
 

@@ -12,7 +12,7 @@ from agentsmith.store import Store
 from agentsmith.store.keys import HOUR_MS
 from tests.support.holdings import holdings
 from tests.support.redis_server import RedisServer
-from tests.support.stage_world import stage_world
+from tests.support.roles_on_simulator import roles_on_simulator
 from tests.support.world import open_world
 
 BATCH = 3
@@ -47,14 +47,14 @@ async def test_tickets_that_have_ended_leave_nothing_behind_in_the_process(
 async def test_an_hour_after_its_end_redis_holds_little_of_a_ticket(
     tmp_path: Path, store: Store, redis_server: RedisServer, script: str
 ) -> None:
-    async with stage_world(
+    async with roles_on_simulator(
         "github",
         tmp_path,
         store,
         redis_server.url,
         sections={"pipelines": {"work": {"steps": [{"run": script}]}}},
     ) as world:
-        key = world.stage.open_ticket("x" * 200, ["agent-smith"])
+        key = world.stage.tickets.open("x" * 200, ["agent-smith"])
         ticket = world.tracker.ticket_id(key)
         await world.poller.poll()
         intake = Intake(store, world.parts.looks, world.consumer.process, commands=world.parts.commands)

@@ -27,6 +27,7 @@ from agentsmith.trackers.github.settings import GitHubSettings
 from agentsmith.trackers.github.site import Site
 from agentsmith.trackers.github.webhook import GitHubWebhooks
 from agentsmith.trackers.http import Shared
+from agentsmith.trackers.http.connection import connect
 from agentsmith.web.app import make_app
 from agentsmith.web.receiver import Endpoint, Receiver
 from agentsmith.web.server import WebServer, listen
@@ -79,7 +80,7 @@ def poster(client: httpx.AsyncClient) -> Post:
 
 def receiver(store: Store, *, read_within: float = 5.0) -> Receiver:
     conf = GitHubSettings.model_validate({"platform": "github", "repository": "acme/web", "token": "t"})
-    tracker = conf.open("web", LabelSet(), Shared())
+    tracker = conf.open("web", LabelSet(), connect(Shared()))
     reader = GitHubWebhooks(Site("acme/web"), SECRETS)
     endpoints = {"web": Endpoint(tracker, reader), "polled": Endpoint(tracker, None)}
     return Receiver(store, endpoints, read_within=read_within)

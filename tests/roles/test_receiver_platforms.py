@@ -18,6 +18,8 @@ from agentsmith.domain.signal import Signal, SignalKind
 from agentsmith.domain.ticket import Actor
 from agentsmith.domain.webhook import Incoming, TicketEvent, Uninteresting
 from agentsmith.store import Store
+from agentsmith.trackers.http import Shared
+from agentsmith.trackers.http.connection import connect
 from agentsmith.trackers.jira.settings import JiraSettings
 from agentsmith.trackers.registry import BUILT_IN
 from agentsmith.web.app import make_app
@@ -398,16 +400,10 @@ async def test_a_data_center_that_cannot_sign_needs_the_secret_and_the_right_add
     sender, settings = SENDERS["jira"], data_center(*addresses)
     headers, body = sender.delivery(sender.labelled())
     del headers["x-hub-signature"]
-    endpoints = {"web": Endpoint(settings.open("web", sender.tracker().labels, _shared()), settings.webhooks())}
+    endpoints = {"web": Endpoint(settings.open("web", sender.tracker().labels, connect(Shared())), settings.webhooks())}
     async with posting(store, endpoints, peer) as client:
         assert (await client.post(f"/webhooks/web/{secret}", content=body, headers=headers)).status_code == status
         assert (await client.post("/webhooks/web", content=body, headers=headers)).status_code == 401
-
-
-def _shared() -> Any:
-    from agentsmith.trackers.http import Shared
-
-    return Shared()
 
 
 async def test_a_secret_in_the_path_means_nothing_elsewhere(sender: Sender, store: Store) -> None:

@@ -17,7 +17,7 @@ from typing import Any
 import structlog
 
 from agentsmith.domain.ticket import Ticket
-from agentsmith.trackers.local.desk import Desk
+from agentsmith.trackers.local.tickets import LocalTickets
 from tests.support import warm_cli
 from tests.support.wait import wait_until
 from tests.support.warm_cli import Forked
@@ -75,9 +75,9 @@ class Cli:
         async with self.desk() as desk:
             return (await desk.show(key)).ticket
 
-    def desk(self) -> Desk:
+    def desk(self) -> LocalTickets:
         """The local tracker's own side."""
-        return Desk(path=self.data / "tickets.sqlite3", project="tickets")
+        return LocalTickets(path=self.data / "tickets.sqlite3", project="tickets")
 
     async def wait_for_label(self, key: str, label: str) -> None:
         """Return once the ticket carries the label."""

@@ -19,6 +19,7 @@ from agentsmith.trackers.azuredevops.settings import AzureDevOpsSettings
 from agentsmith.trackers.github.settings import GitHubSettings
 from agentsmith.trackers.gitlab.settings import GitLabSettings
 from agentsmith.trackers.http import Shared
+from agentsmith.trackers.http.connection import connect
 from agentsmith.trackers.jira.settings import JiraSettings
 
 PUBLISHED: Final = Path(__file__).parents[3] / "shared" / "webhooks"
@@ -54,7 +55,7 @@ class Sender:
 
     def tracker(self) -> Tracker:
         """The tracker that the deliveries are about; nothing is ever asked of it."""
-        return self.settings.open("web", LabelSet(), Shared())  # type: ignore[no-any-return]
+        return self.settings.open("web", LabelSet(), connect(Shared()))  # type: ignore[no-any-return]
 
     def reader(self) -> WebhookReader:
         """Who reads them."""

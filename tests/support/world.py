@@ -22,8 +22,8 @@ from agentsmith.housekeeping.leader import Housekeeping, Intervals
 from agentsmith.intake.signals import Intake
 from agentsmith.running.consumer import Consumer
 from agentsmith.store import Process, Store
-from agentsmith.trackers.local.desk import Desk
 from agentsmith.trackers.local.settings import LocalSettings
+from agentsmith.trackers.local.tickets import LocalTickets
 from agentsmith.trackers.local.tracker import LocalTracker
 from tests.support.stores import all_queued
 
@@ -55,7 +55,7 @@ class World:
     config: Config
     store: Store
     url: str
-    desk: Desk
+    desk: LocalTickets
     trackers: dict[str, Tracker]
     parts: Parts
     process: Process
@@ -135,7 +135,7 @@ async def open_world(
     context = run_context(config, Opened(store, redis_url, None, "test"), trackers, parts, forges)
     consumer = Consumer(context, process, slots=2, max_deliveries=config.consumer.max_deliveries, take_wait=0.05)
     every = Intervals(sweep=0.05, stale=0.1, reconcile=0.1)
-    async with Desk(path=path, project="tickets") as desk:
+    async with LocalTickets(path=path, project="tickets") as desk:
         try:
             yield World(
                 config=config,

@@ -22,7 +22,7 @@ from agentsmith.demo.story import Played, is_alive, plan
 from agentsmith.demo.timeline import Moment, Timeline, moment_of
 from agentsmith.demo.venue import LocalVenue, Seen
 from agentsmith.domain.lifecycle import Status
-from agentsmith.simulators.stages import STAGES
+from agentsmith.simulators.playgrounds import PLAYGROUNDS
 from tests.support.cli import SLOW, quiet_logs
 
 
@@ -65,7 +65,7 @@ def test_the_configuration_holds_at_every_speed(speed: float, tmp_path: Path) ->
 
 @pytest.mark.parametrize("platform", ["github", "gitlab", "azure-devops"])
 def test_a_code_host_has_a_pipeline_that_ends_in_a_pull_request(platform: str, tmp_path: Path) -> None:
-    config = write_config(tmp_path, 0.05, platform, STAGES[platform]().tracker(), coding=True)
+    config = write_config(tmp_path, 0.05, platform, PLAYGROUNDS[platform]().tracker(), coding=True)
     kinds = [step.kind for step in config.pipelines["implement"].steps]
     assert kinds == ["checkout", "agent", "verify", "commit", "push", "pull_request"]
     assert config.run.checkpoint_every is not None

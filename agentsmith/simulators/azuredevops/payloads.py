@@ -27,7 +27,6 @@ LINK_NAMES = {
     "System.LinkTypes.Hierarchy-Forward": "Child",
     "System.LinkTypes.Related": "Related",
 }
-IDENTITIES = frozenset({"System.CreatedBy", "System.ChangedBy", "System.AssignedTo", "System.AuthorizedAs"})
 
 
 def iso(at: datetime) -> str:

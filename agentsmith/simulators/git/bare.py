@@ -115,10 +115,6 @@ class BareRepository:
         done = self._run("cat-file", "blob", f"refs/heads/{branch}:{name}")
         return done.stdout.decode("utf-8", "replace") if done.returncode == 0 else None
 
-    def delete_branch(self, branch: str) -> None:
-        """Remove a branch."""
-        self._git("update-ref", "-d", f"refs/heads/{branch}")
-
     def _git(self, *arguments: str, stdin: str = "") -> str:
         done = self._run(*arguments, stdin=stdin)
         if done.returncode != 0:

@@ -257,8 +257,8 @@ def _label_item(get: Callable[[Label], Any]) -> Field:
 
 def _label_of_line(placed: Placed, _: Visit) -> Thing:
     """The label as it was called then."""
-    told = placed.item.details["label"]
-    return Thing("Label", Placed(placed.repository, Label(0, told["name"], told["color"], None)))
+    label = placed.item.details["label"]
+    return Thing("Label", Placed(placed.repository, Label(0, label["name"], label["color"], None)))
 
 
 def _url(placed: Placed, visit: Visit) -> str:

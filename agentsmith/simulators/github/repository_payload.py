@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from agentsmith.simulators.github.payloads import Json, Renderer, author_association, iso
-from agentsmith.simulators.github.state import Issue, Repository, at_least
+from agentsmith.simulators.github.state import Issue, Pull, Repository, at_least
 
 ADDRESSES = {
     "forks_url": "/forks",
@@ -124,7 +124,6 @@ def pull_json(render: Renderer, repository: Repository, issue: Issue, *, full: b
     url, issue_url = f"{repo}/pulls/{issue.number}", f"{repo}/issues/{issue.number}"
     html = f"{render.web}/{repository.full_name}/pull/{issue.number}"
     base_sha = repository.ref(f"refs/heads/{pull.base}") or "0" * 40
-    whole = repository_json(render, repository)
     related = {
         "self": url,
         "html": html,
@@ -135,13 +134,6 @@ def pull_json(render: Renderer, repository: Repository, issue: Issue, *, full: b
         "commits": f"{url}/commits",
         "statuses": f"{repo}/statuses/{pull.head_sha}",
     }
-
-    def side(ref: str, sha: str, fork: str | None = None) -> Json:
-        owner = repository.owner if fork is None else fork.partition("/")[0]
-        place = {**whole, **MERGE_RULES}
-        if fork is not None:
-            place |= {"full_name": fork, "name": fork.partition("/")[2], "fork": True}
-        return {"label": f"{owner}:{ref}", "ref": ref, "sha": sha, "user": render.user(owner), "repo": place}
 
     assignees = [render.user(login) for login in issue.assignees]
     role = render.world.role_of(issue.user, repository)
@@ -176,17 +168,29 @@ def pull_json(render: Renderer, repository: Repository, issue: Issue, *, full: b
         "review_comment_url": related["review_comment"],
         "comments_url": related["comments"],
         "statuses_url": related["statuses"],
-        "head": side(pull.head, pull.head_sha, pull.fork),
-        "base": side(pull.base, base_sha),
+        "head": _side(render, repository, pull.head, pull.head_sha, pull.fork),
+        "base": _side(render, repository, pull.base, base_sha),
         "_links": {name: {"href": address} for name, address in related.items()},
         "author_association": author_association(role, issue.user, repository),
         "auto_merge": None,
         "active_lock_reason": issue.lock_reason,
     }
-    if not full:
-        return short
+    return {**short, **_only_in_full(issue, pull)} if full else short
+
+
+def _side(render: Renderer, repository: Repository, ref: str, sha: str, fork: str | None = None) -> Json:
+    """The branch that a pull request comes from, or goes to."""
+    owner = repository.owner if fork is None else fork.partition("/")[0]
+    place = {**repository_json(render, repository), **MERGE_RULES}
+    if fork is not None:
+        place |= {"full_name": fork, "name": fork.partition("/")[2], "fork": True}
+    return {"label": f"{owner}:{ref}", "ref": ref, "sha": sha, "user": render.user(owner), "repo": place}
+
+
+def _only_in_full(issue: Issue, pull: Pull) -> Json:
+    """What lists leave out."""
     counts = {"comments": len(issue.comments), "review_comments": 0, "commits": 1}
     sizes = {"additions": 0, "deletions": 0, "changed_files": 0}
     merging = {"merged": pull.merged_at is not None, "mergeable": None, "rebaseable": None}
     state = {"mergeable_state": "unknown", "merged_by": None, "maintainer_can_modify": False}
-    return {**short, **merging, **state, **counts, **sizes}
+    return {**merging, **state, **counts, **sizes}

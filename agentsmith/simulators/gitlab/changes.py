@@ -185,8 +185,8 @@ class Changes:
         events = tuple(replace(event, id=self.world.next_id()) for event in issue.events)
         notes = tuple(replace(note, id=self.world.next_id()) for note in issue.notes)
         now, author = self.now(), self.world.user(by.username).username
-        told = Note(self.world.next_id(), author, f"{word} from {project.path}#{issue.iid}", now, now, system=True)
-        return target.save(replace(after, events=events, notes=(*notes, told)))
+        origin = Note(self.world.next_id(), author, f"{word} from {project.path}#{issue.iid}", now, now, system=True)
+        return target.save(replace(after, events=events, notes=(*notes, origin)))
 
     def comment(self, project: Project, issue: Issue, body: str, by: By) -> Note:
         """A new comment, as it is: commands in it were carried out before."""

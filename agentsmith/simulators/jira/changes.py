@@ -49,8 +49,8 @@ class Changes:
         names = tuple(sorted(dict.fromkeys(labels)))
         issue = Issue(self.world.next_id(), key, summary, description, by.name, now, now, project.initial, labels=names)
         self.world.save(issue, self.clock.now())
-        told = History(str(self.world.next_id()), by.name, now, (Change("summary", None, None, None, summary),))
-        self._tell(by, Notice("jira:issue_created", by.name, issue, history=told))
+        history = History(str(self.world.next_id()), by.name, now, (Change("summary", None, None, None, summary),))
+        self._tell(by, Notice("jira:issue_created", by.name, issue, history=history))
         return issue
 
     def relabel(
@@ -167,9 +167,9 @@ class Changes:
             return self._save(replace(issue, **fields)) if _differs(issue, fields) else issue
         self.world.user(by.name)
         after = replace(self._touched(issue), **fields)
-        told = History(str(self.world.next_id()), by.name, after.updated, tuple(items))
-        after = self._save(replace(after, history=(*issue.history, told)))
-        self._tell(by, Notice("jira:issue_updated", by.name, after, history=told))
+        history = History(str(self.world.next_id()), by.name, after.updated, tuple(items))
+        after = self._save(replace(after, history=(*issue.history, history)))
+        self._tell(by, Notice("jira:issue_updated", by.name, after, history=history))
         return after
 
     def _touched(self, issue: Issue) -> Issue:

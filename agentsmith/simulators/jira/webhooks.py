@@ -136,10 +136,10 @@ class Hooks:
             return [(notice.event, payload)]
         comment = render.comment(notice.issue, notice.comment)
         short = {k: issue["fields"][k] for k in ("summary", "issuetype", "project", "assignee", "priority", "status")}
-        told: Json = {"timestamp": now, "webhookEvent": notice.event, "comment": comment}
-        told["issue"] = {**issue, "fields": short}
+        commented: Json = {"timestamp": now, "webhookEvent": notice.event, "comment": comment}
+        commented["issue"] = {**issue, "fields": short}
         if self._cloud:
-            return [(notice.event, told)]
+            return [(notice.event, commented)]
         # Data Center tells of a comment twice: as such, and as an update of the issue.
         kind = {"comment_created": "issue_commented", "comment_updated": "issue_comment_edited"}
         update = {
@@ -150,7 +150,7 @@ class Hooks:
             "issue": issue,
             "comment": comment,
         }
-        return [(notice.event, told), ("jira:issue_updated", update)]
+        return [(notice.event, commented), ("jira:issue_updated", update)]
 
     def _kind(self, notice: Notice) -> str:
         fields = {change.field for change in notice.history.items} if notice.history else set()

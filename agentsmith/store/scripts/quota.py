@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from agentsmith.domain.pacing import EVERYWHERE, FIRST_BACKOFF, FORGIVEN_AFTER, LONGEST_BACKOFF, SAME_WINDOW
 from agentsmith.store.keys import QUOTA_MS, SPENT_MS, Key
 from agentsmith.store.scripting import Script
 
@@ -24,7 +25,7 @@ class Reserve(Script[Wait]):
     bucket: str
     spacing: str
     patience: float
-    everywhere = "*"
+    everywhere = EVERYWHERE
     quota_lives_ms = QUOTA_MS
     lua = """
 local apart, now = tonumber(spacing), now_us() / 1000000
@@ -59,7 +60,7 @@ class Report(Script[None]):
     limit: int
     left: int
     resets: str
-    same_window = 60
+    same_window = SAME_WINDOW
     quota_lives_ms = QUOTA_MS
     lua = """
 local remaining, reset = left, tonumber(resets)
@@ -86,9 +87,9 @@ class Pause(Script[None]):
     bucket: str
     wait: float
     reason: str
-    first_backoff = 60
-    longest_backoff = 3600
-    forgiven_after = 600
+    first_backoff = FIRST_BACKOFF
+    longest_backoff = LONGEST_BACKOFF
+    forgiven_after = FORGIVEN_AFTER
     quota_lives_ms = QUOTA_MS
     lua = """
 local now, seconds = now_us() / 1000000, wait

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from agentsmith.trackers.http.dialect import Dialect, Limit, retry_after, whole_number
+from agentsmith.trackers.http.dialect import Dialect, Limit, reported_quota, retry_after
 from agentsmith.trackers.http.governor import Quota
 
 API_VERSION: Final = "7.1"
@@ -24,22 +24,17 @@ def quota(headers: Mapping[str, str]) -> Quota | None:
     It is in units of load, not in requests, and when it is used up answers come late before any is refused; how long to
     stay away is in Retry-After. So it is shown to people and holds nobody back.
     """
-    limit = whole_number(headers, "x-ratelimit-limit")
-    remaining = whole_number(headers, "x-ratelimit-remaining")
-    reset = whole_number(headers, "x-ratelimit-reset")
-    if limit is None or remaining is None or reset is None:
-        return None
-    return Quota(headers.get("x-ratelimit-resource", "azure-devops"), limit, remaining, float(reset))
+    return reported_quota(headers, "x-ratelimit", headers.get("x-ratelimit-resource", "azure-devops"))
 
 
 def limit(status: int, headers: Mapping[str, str], message: str) -> Limit | None:
     """429, and 503 that says it is about usage. A delayed answer (200 with Retry-After) is an answer."""
     if status != 429 and not (status in (403, 503) and _LIMIT.search(message)):
         return None
-    told = retry_after(headers)
-    if told is None:
+    wait = retry_after(headers)
+    if wait is None:
         return Limit(None, everywhere=True, reason=f"Azure DevOps' limit: {message}")
-    return Limit(max(told, 1.0), everywhere=True, reason=f"Azure DevOps asked to wait {told:g} s: {message}")
+    return Limit(max(wait, 1.0), everywhere=True, reason=f"Azure DevOps asked to wait {wait:g} s: {message}")
 
 
 def message(data: object) -> str:

@@ -1,20 +1,19 @@
 """Pull requests in Azure Repos: the contract of `domain.forge`.
 
-Azure itself sees to it that there is one active pull request per source and target: a second one is refused (409
-TF401179). So making one may be repeated after a lost answer, and a refusal is answered by looking for the one that is
-there. Lists cut the text after 400 characters, so a pull request that was found is read once more by its id, which
-also tells what work items it is linked to.
+A second pull request for the same source and target is refused with 409 (TF401179). Lists cut the text after 400
+characters, so a pull request that was found is read once more by its id, which also tells what work items it is linked
+to.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final
 from urllib.parse import quote
 
-import httpx
 import structlog
 
-from agentsmith.domain.errors import Refused, TrackerError, TrackerUnavailable
+from agentsmith.domain.errors import Refused, TrackerError
 from agentsmith.domain.forge import (
     EmptyRepository,
     GitCredential,
@@ -25,14 +24,17 @@ from agentsmith.domain.forge import (
 )
 from agentsmith.domain.ticket import Ticket, TicketId
 from agentsmith.trackers.azuredevops import payloads
-from agentsmith.trackers.azuredevops.dialect import API_VERSION, JSON_PATCH, message, type_key
+from agentsmith.trackers.azuredevops.auth import Token
+from agentsmith.trackers.azuredevops.dialect import API_VERSION, AZURE_DEVOPS, JSON_PATCH, message, type_key
 from agentsmith.trackers.azuredevops.payloads import ItemRef, PullRequests, Repository
 from agentsmith.trackers.azuredevops.payloads import PullRequest as Pull
 from agentsmith.trackers.azuredevops.site import Site
-from agentsmith.trackers.http import Answer, ApiClient, Pace, spending_for
+from agentsmith.trackers.http import Answer, spending_for
+from agentsmith.trackers.http.connection import Connection
 from agentsmith.trackers.http.paging import Page
-from agentsmith.trackers.http.proposals import LOOKS, PURPOSE, fitted, one_line, plain_mention, unified
 from agentsmith.trackers.http.redaction import excerpt
+from agentsmith.trackers.shared.forge import AlreadyThere, HostedForge, NotYet, OtherFields
+from agentsmith.trackers.shared.proposals import PURPOSE, fitted, one_line, plain_mention, unified
 
 log = structlog.get_logger()
 
@@ -43,44 +45,36 @@ BODY_LIMIT: Final = 4_000
 PAGE: Final = 100
 CUT: Final = "\n\n… (cut: Azure takes no longer text)"
 _HEADS: Final = "refs/heads/"
-_REFUSALS: Final = frozenset({400, 409})
 _EXISTS: Final = ("TF401179", "GitPullRequestExistsException")
 _NO_BRANCH: Final = ("TF401398", "GitPullRequestCannotBeActivated")
 
 
-class AzureForge:
+class AzureForge(HostedForge[Pull]):
     """One repository of a project; see `domain.forge` for what each method owes."""
 
     platform: Final = "azure-devops"
+    display_name = "Azure DevOps"
+    refusals = frozenset({400, 409})
 
-    def __init__(
-        self,
-        *,
-        name: str,
-        site: Site,
-        repository: str,
-        client: ApiClient,
-        token: str,
-        pace: Pace,
-        http: httpx.AsyncClient | None = None,
-    ) -> None:
-        """`http` is closed with the forge."""
-        self.name = name
+    def __init__(self, name: str, site: Site, repository: str, token: Token, connection: Connection) -> None:
+        super().__init__(name, connection.client(site.base_url, AZURE_DEVOPS, token), connection)
         self._site = site
         self._repository = repository
-        self._client = client
         self._token = token
-        self._pace = pace
-        self._http = http
 
     @property
     def clone_url(self) -> str:
         """`https://dev.azure.com/acme/Web/_git/Web` (F1)."""
         return self._site.code_url(self._repository)
 
+    @property
+    def pulls(self) -> str:
+        """See HostedForge."""
+        return f"{self._path('/pullrequests')}?api-version={API_VERSION}"
+
     async def credential(self) -> GitCredential:
         """The token as a password; one of Entra is good as that, too (F1)."""
-        return GitCredential(USERNAME, self._token)
+        return GitCredential(USERNAME, self._token.token)
 
     async def default_branch(self, *, deadline: float | None = None) -> str:
         """The repository's own; an empty one has none (F2)."""
@@ -99,35 +93,10 @@ class AzureForge:
         number = self._site.neighbour(ticket.id)
         return plain_mention(ticket) if number is None else f"Related work items: #{number}"
 
-    async def find(self, branch: str, *, deadline: float | None = None) -> PullRequest | None:
-        """The active pull request from the branch; the oldest where it has several targets (F3)."""
-        with spending_for(PURPOSE):
-            found = await self._active_from(branch, deadline)
-            return None if not found else self._shown(await self._whole(found[0], deadline))
-
-    async def ensure(self, wanted: WantedPullRequest, *, deadline: float) -> PullRequest:
-        """Make the pull request, or bring the active one up to date; link it to its work item (F4, F5)."""
-        title = one_line(wanted.title, TITLE_LIMIT, otherwise=wanted.branch)
-        body = fitted(wanted.body, BODY_LIMIT, CUT)
-        item = None if wanted.ticket is None else self._site.neighbour(wanted.ticket.id)
-        with spending_for(PURPOSE):
-            there = await self._chosen(wanted, deadline)
-            if there is None:
-                there = await self._made(wanted, title, body, item, deadline)
-            after = await self._updated(there, wanted, title, body, deadline)
-            if wanted.ticket and item is not None and item not in {linked.id for linked in there.references or ()}:
-                await self._link(after, wanted.ticket.id, deadline)
-        return self._shown(after)
-
-    async def aclose(self) -> None:
-        """Close the connections."""
-        if self._http is not None:
-            await self._http.aclose()
-
     # --- looking --------------------------------------------------------------------------------------------------
 
-    async def _active_from(self, branch: str, deadline: float | None) -> list[Pull]:
-        """The active pull requests from a branch of this repository, oldest first; their texts may be cut."""
+    async def open_from(self, branch: str, deadline: float | None) -> list[Pull]:
+        """See HostedForge; their texts may be cut."""
         params = {
             "searchCriteria.status": "active",
             "searchCriteria.sourceRefName": f"{_HEADS}{branch}",
@@ -151,75 +120,69 @@ class AzureForge:
         ]
         return sorted(ours, key=lambda pull: pull.id)
 
-    async def _whole(self, pull: Pull, deadline: float | None) -> Pull:
+    async def whole(self, pull: Pull, deadline: float | None) -> Pull:
+        """See HostedForge."""
         params = {"includeWorkItemRefs": "true", "api-version": API_VERSION}
         path = self._path(f"/pullrequests/{pull.id}")
         answer = await self._client.get(path, params=params, deadline=deadline, missing=RepositoryNotFound)
         whole: Pull = payloads.read(Pull, answer.data, "a pull request")
         return whole
 
-    async def _chosen(self, wanted: WantedPullRequest, deadline: float) -> Pull | None:
-        """The one to bring up to date: that to the wanted base, else whichever there is."""
-        found = await self._active_from(wanted.branch, deadline)
-        if not found:
-            return None
-        chosen = next((pull for pull in found if pull.target == f"{_HEADS}{wanted.base}"), found[0])
-        return await self._whole(chosen, deadline)
+    def base_of(self, pull: Pull) -> str:
+        """See HostedForge."""
+        return pull.target.removeprefix(_HEADS)
 
     # --- writing --------------------------------------------------------------------------------------------------
 
-    async def _made(self, wanted: WantedPullRequest, title: str, body: str, item: str | None, deadline: float) -> Pull:
-        """A new pull request, or the one that somebody else has just made."""
+    def fields(self, wanted: WantedPullRequest) -> Mapping[str, Any]:
+        """See HostedForge; linked to its work item (F5)."""
         fields: dict[str, Any] = {
             "sourceRefName": f"{_HEADS}{wanted.branch}",
             "targetRefName": f"{_HEADS}{wanted.base}",
-            "title": title,
-            "description": body,
+            "title": _title(wanted),
+            "description": _body(wanted),
             "isDraft": wanted.draft,
         }
-        if item is not None:
+        if (item := self._item(wanted)) is not None:
             fields["workItemRefs"] = [{"id": item}]
-        path = f"{self._path('/pullrequests')}?api-version={API_VERSION}"
-        for look in range(1, LOOKS + 1):
-            # Repeatable: a second one for the same branches is refused, and the first is found then.
-            answer = await self._client.write(
-                "POST",
-                path,
-                fields,
-                deadline=deadline,
-                repeatable=True,
-                allow=_REFUSALS,
-                missing=RepositoryNotFound,
-            )
-            if answer.status not in _REFUSALS:
-                made: Pull = payloads.read(Pull, answer.data, "a pull request")
-                linked = [ItemRef(id=item)] if item is not None and made.references is None else made.references
-                return made.model_copy(update={"references": linked})
-            refusal, kind = excerpt(message(answer.data)), type_key(answer.data)
-            if _is(_EXISTS, refusal, kind):
-                there = await self._chosen(wanted, deadline)
-                if there is not None:
-                    return there
-                problem: Exception = TrackerUnavailable(f"Azure DevOps: {refusal} But it is not shown")
-            elif _is(_NO_BRANCH, refusal, kind):
-                names = f"{excerpt(wanted.branch)} or {excerpt(wanted.base)}"
-                problem = NothingToPropose(f"Azure DevOps: there is no branch {names} in {self._repository}")
-            else:
-                raise Refused(f"Azure DevOps: the pull request was not made: {refusal or kind or 'no reason'}")
-            # What was pushed a moment ago, or made by somebody else, may not be known everywhere yet.
-            delay = self._pace.delay(look)
-            if look >= LOOKS or self._pace.now() + delay >= deadline:
-                raise problem
-            await self._pace.sleep(delay)
-        raise AssertionError("the last look raises")
+        return fields
 
-    async def _updated(self, there: Pull, wanted: WantedPullRequest, title: str, body: str, deadline: float) -> Pull:
-        """The pull request as it should be; what is so already is not written."""
+    def made(self, answer: Answer, wanted: WantedPullRequest) -> Pull:
+        """See HostedForge."""
+        made: Pull = payloads.read(Pull, answer.data, "a pull request")
+        item = self._item(wanted)
+        linked = [ItemRef(id=item)] if item is not None and made.references is None else made.references
+        return made.model_copy(update={"references": linked})
+
+    def refused(
+        self,
+        answer: Answer,
+        wanted: WantedPullRequest,
+        fields: Mapping[str, Any],  # noqa: ARG002
+    ) -> AlreadyThere | NotYet | OtherFields:
+        """See HostedForge."""
+        refusal, kind = excerpt(message(answer.data)), type_key(answer.data)
+        if _is(_EXISTS, refusal, kind):
+            return AlreadyThere(refusal)
+        if _is(_NO_BRANCH, refusal, kind):
+            names = f"{excerpt(wanted.branch)} or {excerpt(wanted.base)}"
+            return NotYet(NothingToPropose(f"Azure DevOps: there is no branch {names} in {self._repository}"))
+        raise Refused(f"Azure DevOps: the pull request was not made: {refusal or kind or 'no reason'}")
+
+    async def brought_up_to_date(self, there: Pull, wanted: WantedPullRequest, deadline: float) -> Pull:
+        """See HostedForge; linked to its work item, too (F5)."""
+        after = await self._updated(there, wanted, deadline)
+        item = self._item(wanted)
+        if wanted.ticket and item is not None and item not in {linked.id for linked in there.references or ()}:
+            await self._link(after, wanted.ticket.id, deadline)
+        return after
+
+    async def _updated(self, there: Pull, wanted: WantedPullRequest, deadline: float) -> Pull:
         fields: dict[str, Any] = {}
-        if there.title != title:
-            fields["title"] = title
-        if unified(there.description or "").rstrip() != body:
-            fields["description"] = body
+        if there.title != _title(wanted):
+            fields["title"] = _title(wanted)
+        if unified(there.description or "").rstrip() != _body(wanted):
+            fields["description"] = _body(wanted)
         if there.draft != wanted.draft:
             fields["isDraft"] = wanted.draft
         if not fields:
@@ -230,6 +193,10 @@ class AzureForge:
         )
         after: Pull = payloads.read(Pull, answer.data, "a pull request")
         return after
+
+    def _item(self, wanted: WantedPullRequest) -> str | None:
+        """The id of the work item that it is for, if that is one of this organization."""
+        return None if wanted.ticket is None else self._site.neighbour(wanted.ticket.id)
 
     async def _link(self, pull: Pull, ticket: TicketId, deadline: float) -> None:
         """Link a pull request that somebody else made to the work item; a link that is refused fails nothing."""
@@ -251,7 +218,8 @@ class AzureForge:
     def _path(self, rest: str = "") -> str:
         return self._site.path(f"/git/repositories/{quote(self._repository, safe='')}{rest}")
 
-    def _shown(self, pull: Pull) -> PullRequest:
+    def shown(self, pull: Pull) -> PullRequest:
+        """See HostedForge."""
         return PullRequest(
             number=str(pull.id),
             url=f"{self._site.code_url(self._repository)}/pullrequest/{pull.id}",
@@ -261,6 +229,14 @@ class AzureForge:
             body=unified(pull.description or ""),
             draft=pull.draft,
         )
+
+
+def _title(wanted: WantedPullRequest) -> str:
+    return one_line(wanted.title, TITLE_LIMIT, otherwise=wanted.branch)
+
+
+def _body(wanted: WantedPullRequest) -> str:
+    return fitted(wanted.body, BODY_LIMIT, CUT)
 
 
 def _further(page: Page, answer: Answer) -> Page | None:

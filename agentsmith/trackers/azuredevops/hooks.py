@@ -14,7 +14,7 @@ from agentsmith.trackers.azuredevops import payloads
 from agentsmith.trackers.azuredevops.dialect import API_VERSION
 from agentsmith.trackers.azuredevops.payloads import Page, Project, Subscription
 from agentsmith.trackers.azuredevops.site import Site
-from agentsmith.trackers.http import ApiClient
+from agentsmith.trackers.shared.api import ProjectApi
 
 EVENTS: Final = ("workitem.created", "workitem.updated", "workitem.commented", "workitem.deleted")
 USER: Final = "agentsmith"
@@ -24,8 +24,8 @@ _ENABLED: Final = "enabled"
 class Hooks:
     """Looks after the service hooks of one project."""
 
-    def __init__(self, client: ApiClient, site: Site) -> None:
-        self._client, self._site = client, site
+    def __init__(self, api: ProjectApi[Site]) -> None:
+        self._client, self._site = api.client, api.site
 
     async def listed(self) -> tuple[Hook, ...]:
         """Every address that the project's events are sent to."""
@@ -86,8 +86,8 @@ class Hooks:
 
 def _hook(url: str, subscriptions: list[Subscription]) -> Hook:
     problems = []
-    told = {subscription.event for subscription in subscriptions}
-    if missing := [event for event in EVENTS if event not in told]:
+    events = {subscription.event for subscription in subscriptions}
+    if missing := [event for event in EVENTS if event not in events]:
         problems.append(f"it does not tell of {' and '.join(missing)}")
     problems += [
         f"its subscription to {subscription.event} is {subscription.status}"

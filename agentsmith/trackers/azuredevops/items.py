@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Final
 
 import structlog
@@ -11,15 +10,16 @@ from agentsmith.domain.errors import BadAnswer, Refused, TicketNotFound, Tracker
 from agentsmith.domain.ticket import Ticket
 from agentsmith.domain.tracker import Sticky
 from agentsmith.trackers.azuredevops import payloads, tags
+from agentsmith.trackers.azuredevops.comment_format import CommentInMove
 from agentsmith.trackers.azuredevops.dialect import API_VERSION, JSON_PATCH, message, type_key
-from agentsmith.trackers.azuredevops.form import Saying
-from agentsmith.trackers.azuredevops.memory import Memory
+from agentsmith.trackers.azuredevops.memory import ItemMemory
 from agentsmith.trackers.azuredevops.payloads import Project, Snapshot, WorkItem, snapshot_of
 from agentsmith.trackers.azuredevops.site import Site
 from agentsmith.trackers.azuredevops.states import States
-from agentsmith.trackers.http import UNTOLD, Answer, ApiClient
-from agentsmith.trackers.http.outcomes import Dropped
+from agentsmith.trackers.http import WITHHELD, Answer
 from agentsmith.trackers.http.redaction import excerpt
+from agentsmith.trackers.shared.api import ProjectApi
+from agentsmith.trackers.shared.outcomes import IgnoredWrite
 
 log = structlog.get_logger()
 
@@ -34,33 +34,24 @@ _STALE: Final = {
 class Items:
     """The work items of one project."""
 
-    def __init__(
-        self,
-        *,
-        tracker: str,
-        site: Site,
-        client: ApiClient,
-        states: States,
-        memory: Memory,
-        now: Callable[[], float],
-    ) -> None:
-        self._tracker = tracker
-        self._site = site
-        self._client = client
+    def __init__(self, api: ProjectApi[Site], *, states: States, memory: ItemMemory) -> None:
+        self._tracker = api.tracker
+        self._site = api.site
+        self._client = api.client
+        self._now = api.now
         self._states = states
         self._memory = memory
-        self._now = now
 
-    def number(self, key: str) -> str:
-        """The key as the id of a work item; what cannot be one names no ticket."""
-        number = self._site.number(key)
+    def key(self, text: str) -> str:
+        """The text as the id of a work item; what cannot be one names no ticket."""
+        number = self._site.number(text)
         if number is None:
-            raise TicketNotFound(f"Azure DevOps: {self._site.project} has no work item {key[:40]!r}")
+            raise TicketNotFound(f"Azure DevOps: {self._site.project} has no work item {text[:40]!r}")
         return number
 
-    async def read(self, key: str, *, deadline: float | None = None) -> Ticket:
+    async def read(self, text: str, *, deadline: float | None = None) -> Ticket:
         """The work item as it is now (T1, T3); one that is in another project is not found."""
-        number = self.number(key)
+        number = self.key(text)
         read_at = self._now()
         path = self._site.path(f"/wit/workitems/{number}")
         answer = await self._client.get(path, params={"api-version": API_VERSION}, deadline=deadline)
@@ -70,7 +61,7 @@ class Items:
         await self._check_place(item, deadline)
         ticket = await self.ticket(item, read_at=read_at, sure=True, deadline=deadline)
         if (snapshot := snapshot_of(ticket)) is not None:
-            self._memory.saw(snapshot)
+            self._memory.remember(snapshot)
         return ticket
 
     async def relabel(
@@ -81,19 +72,19 @@ class Items:
         *,
         rev: int,
         deadline: float,
-        saying: Saying | None = None,
+        comment: CommentInMove | None = None,
     ) -> Ticket | None:
         """Write exactly these tags if the revision is `rev` still; None when it is not.
 
-        Raises Dropped for an answer of success that shows other tags. `saying` becomes our comment in the same
-        revision, if nobody has commented yet: the test of the revision makes sure that this is still so.
+        Raises IgnoredWrite for an answer of success that shows other tags. `comment` is made in the same revision, if
+        nobody has commented yet: the test of the revision makes sure that this is still so.
         """
         patch = [{"op": "test", "path": "/rev", "value": rev}, tags.operation(seen.tags, wanted)]
-        said = saying if self._memory.silent(seen) else None
+        said = comment if self._memory.nobody_commented(seen) else None
         if said is not None:
             patch.append({"op": "add", "path": "/fields/System.History", "value": said.body})
-        path = self._site.path(f"/wit/workitems/{seen.number}") + f"?api-version={API_VERSION}"
-        self._memory.doubt(seen.number)  # until an answer says otherwise
+        path = self._site.path(f"/wit/workitems/{seen.key}") + f"?api-version={API_VERSION}"
+        self._memory.forget_state(seen.key)  # until an answer says otherwise
         read_at = self._now()
         answer = await self._client.write(
             "PATCH", path, patch, content_type=JSON_PATCH, deadline=deadline, allow=_CONFLICT
@@ -101,29 +92,29 @@ class Items:
         if answer.status in _CONFLICT:
             self._check_stale(answer)
             return None
-        item: WorkItem = payloads.read(WorkItem, answer.data, f"work item {seen.number}")
+        item: WorkItem = payloads.read(WorkItem, answer.data, f"work item {seen.key}")
         if item.rev <= rev or not tags.same(tags.split(item.fields.tags), wanted):
-            raise Dropped(
-                f"Azure DevOps answered {answer.status}, but the tags of work item {seen.number} are not what was "
+            raise IgnoredWrite(
+                f"Azure DevOps answered {answer.status}, but the tags of work item {seen.key} are not what was "
                 "written: the token may not write them"
             )
         after = await self.ticket(
             item, read_at=read_at, verified=True, sure=True, was_open=ticket.open, deadline=deadline
         )
         if (snapshot := snapshot_of(after)) is not None:
-            self._memory.saw(snapshot)
+            self._memory.remember(snapshot)
         if said is not None:
-            self._note(seen.number, item, said)
+            self._note(seen.key, item, said)
         return after
 
-    def _note(self, number: str, item: WorkItem, said: Saying) -> None:
+    def _note(self, number: str, item: WorkItem, said: CommentInMove) -> None:
         """Remember the comment that was made with the tags; where its id is not told it will be looked for."""
-        trace, author = self._memory.of(number), item.fields.changed_by
+        remembered, author = self._memory.of(number), item.fields.changed_by
         if item.comment is None or author is None or not author.id:
-            trace.in_doubt = True
+            remembered.in_doubt = True
             return
-        trace.comment, trace.author = item.comment.id, author.to_actor().id
-        trace.said = Sticky(f"{item.comment.id}.{trace.author}", said.text, said.memo)
+        remembered.comment, remembered.author = str(item.comment.id), author.to_actor().id
+        remembered.said = Sticky(f"{item.comment.id}.{remembered.author}", said.text, said.memo)
 
     async def ticket(
         self,
@@ -151,18 +142,18 @@ class Items:
         """Whether that is the name of this project; one that we do not know may be its new one."""
         if self._site.here(name):
             return True
-        if not await self.look(deadline=deadline):
+        if not await self.learn_project(deadline=deadline):
             raise Refused(
                 f"Azure DevOps: work items of {self._site.project!r} are in a project {name[:64]!r}, and the token may "
                 "not ask whether it was renamed: put its name into `project`, or let the token read projects"
             )
         return self._site.here(name)
 
-    async def look(self, *, deadline: float | None = None) -> bool:
+    async def learn_project(self, *, deadline: float | None = None) -> bool:
         """Ask for the project: its id, by which its webhooks are known, and what it is called today. False: untold."""
         path = self._site.above(f"/projects/{self._site.id or self._site.path('').split('/')[2]}")
         params = {"api-version": API_VERSION}
-        answer = await self._client.get(path, params=params, deadline=deadline, allow=UNTOLD)
+        answer = await self._client.get(path, params=params, deadline=deadline, allow=WITHHELD)
         if answer.status != 200:
             self._site.id = self._site.id or ""
             return False

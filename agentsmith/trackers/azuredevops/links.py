@@ -13,17 +13,17 @@ from agentsmith.trackers.azuredevops.listing import BATCH
 from agentsmith.trackers.azuredevops.payloads import Linked, Page, WorkItem
 from agentsmith.trackers.azuredevops.site import Site
 from agentsmith.trackers.azuredevops.states import States
-from agentsmith.trackers.http import ApiClient
+from agentsmith.trackers.shared.api import ProjectApi
 
 PREDECESSOR: Final = "System.LinkTypes.Dependency-Reverse"
 _TARGET: Final = re.compile(r"/_apis/wit/workItems/([1-9][0-9]{0,9})$", re.I)
 _FACTS: Final = ("System.Id", "System.State", "System.WorkItemType", "System.TeamProject")
 
 
-async def blockers(client: ApiClient, site: Site, states: States, number: str) -> tuple[Blocker, ...]:
+async def blockers(api: ProjectApi[Site], states: States, number: str) -> tuple[Blocker, ...]:
     """The predecessors of a work item. One that we may not see counts as open: nothing says that it is done."""
     params = {"api-version": API_VERSION, "$expand": "relations"}
-    answer = await client.get(site.path(f"/wit/workitems/{number}"), params=params)
+    answer = await api.client.get(api.site.path(f"/wit/workitems/{number}"), params=params)
     item: WorkItem = payloads.read(WorkItem, answer.data, f"work item {number}")
     links = [relation.url for relation in item.relations or () if relation.rel == PREDECESSOR]
     ids = sorted({int(target[1]) for url in links if (target := _TARGET.search(url))})
@@ -31,11 +31,11 @@ async def blockers(client: ApiClient, site: Site, states: States, number: str) -
     for start in range(0, len(ids), BATCH):
         some = ids[start : start + BATCH]
         body = {"ids": some, "fields": list(_FACTS), "errorPolicy": "omit"}
-        path = site.above("/wit/workitemsbatch") + f"?api-version={API_VERSION}"
-        batch = await client.write("POST", path, body, repeatable=True, missing=Refused)
+        path = api.site.above("/wit/workitemsbatch") + f"?api-version={API_VERSION}"
+        batch = await api.client.write("POST", path, body, repeatable=True, missing=Refused)
         page: Page = payloads.read(Page, batch.data, "a batch of work items")
         seen = {linked.id: linked for record in page.value if (linked := _linked(record)) is not None}
-        found += [await _blocker(site, states, id_, seen.get(id_)) for id_ in some]
+        found += [await _blocker(api.site, states, id_, seen.get(id_)) for id_ in some]
     return tuple(found)
 
 

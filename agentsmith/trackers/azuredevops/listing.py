@@ -10,7 +10,7 @@ seconds, and also when so much changed that catching up would cost more.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
@@ -25,7 +25,8 @@ from agentsmith.trackers.azuredevops.items import Items
 from agentsmith.trackers.azuredevops.payloads import Page, QueryResult, WorkItem
 from agentsmith.trackers.azuredevops.site import Site
 from agentsmith.trackers.azuredevops.states import States
-from agentsmith.trackers.http import Answer, ApiClient
+from agentsmith.trackers.http import Answer
+from agentsmith.trackers.shared.api import ProjectApi
 
 log = structlog.get_logger()
 
@@ -57,7 +58,7 @@ _WANTED: Final = (
 
 
 @dataclass(slots=True)
-class Shelf:
+class KeptList:
     """A list as it was last seen."""
 
     tickets: dict[str, Ticket]
@@ -68,7 +69,7 @@ class Shelf:
 
 
 @dataclass(slots=True)
-class Withheld:
+class Incomplete:
     """Whether a batch lacked something that the query had named: that is asked again the next time."""
 
     any: bool = False
@@ -77,25 +78,15 @@ class Withheld:
 class Listing:
     """Lists the work items of one project by tag."""
 
-    def __init__(
-        self,
-        *,
-        site: Site,
-        client: ApiClient,
-        items: Items,
-        states: States,
-        now: Callable[[], float],
-        query_page: int = QUERY_PAGE,
-        batch: int = BATCH,
-    ) -> None:
-        self._site = site
-        self._client = client
+    def __init__(self, api: ProjectApi[Site], *, items: Items, states: States, query_page: int) -> None:
+        self._site = api.site
+        self._client = api.client
+        self._now = api.now
+        self._batch = api.page_size
         self._items = items
         self._states = states
-        self._now = now
         self._query_page = query_page
-        self._batch = batch
-        self._shelves: dict[frozenset[str], Shelf] = {}
+        self._kept: dict[frozenset[str], KeptList] = {}
 
     async def find(self, *labels: str) -> AsyncIterator[Ticket]:
         """Every open work item that carries one of `labels`, oldest first (T2); any error raises (P9)."""
@@ -105,16 +96,16 @@ class Listing:
         wanted = frozenset(label.casefold() for label in labels)
         if not wanted:
             return
-        shelf = self._shelves.get(wanted)
-        if shelf is not None and self._now() - shelf.read_at < FULL_EVERY and await self._catch_up(wanted, shelf):
-            for ticket in list(shelf.tickets.values()):
+        kept = self._kept.get(wanted)
+        if kept is not None and self._now() - kept.read_at < FULL_EVERY and await self._catch_up(wanted, kept):
+            for ticket in list(kept.tickets.values()):
                 yield ticket
             return
         async for ticket in self._all(labels, wanted):
             yield ticket
 
     async def _all(self, labels: tuple[str, ...], wanted: frozenset[str]) -> AsyncIterator[Ticket]:
-        self._shelves.pop(wanted, None)
+        self._kept.pop(wanted, None)
         read_at = self._now()
         where = " OR ".join(f"[System.Tags] CONTAINS {_quoted(label)}" for label in labels)
         where = f"({where})" if len(labels) > 1 else where
@@ -122,38 +113,38 @@ class Listing:
             where += f" AND [System.State] NOT IN ({', '.join(map(_quoted, closed))})"
         found: dict[str, Ticket] = {}
         as_of: datetime | None = None
-        withheld = Withheld()
+        incomplete = Incomplete()
         async for ids, at in self._query(where):
             as_of = as_of or at
-            async for _, ticket in self._read(ids, withheld):
+            async for _, ticket in self._read(ids, incomplete):
                 if ticket is not None and ticket.key not in found and _carries(ticket, wanted):
                     found[ticket.key] = ticket
                     yield ticket
-        if as_of is not None and not withheld.any and len(found) <= _MOST_KEPT and len(self._shelves) < _MOST_LABELS:
-            self._shelves[wanted] = Shelf(found, as_of, read_at)
+        if as_of is not None and not incomplete.any and len(found) <= _MOST_KEPT and len(self._kept) < _MOST_LABELS:
+            self._kept[wanted] = KeptList(found, as_of, read_at)
 
-    async def _catch_up(self, wanted: frozenset[str], shelf: Shelf) -> bool:
+    async def _catch_up(self, wanted: frozenset[str], kept: KeptList) -> bool:
         """Bring a list up to date with whatever changed since; False when reading it again is cheaper.
 
         The list stays as it was if this fails half-way.
         """
-        since = (shelf.as_of - OVERLAP).astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        since = (kept.as_of - OVERLAP).astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         changed: dict[str, Ticket | None] = {}
         as_of: datetime | None = None
-        withheld = Withheld()
+        incomplete = Incomplete()
         async for ids, at in self._query(f"[System.ChangedDate] >= {_quoted(since)}", precise=True):
             as_of = as_of or at
             if len(changed) + len(ids) > _MOST_CHANGES * BATCH:
                 return False
-            async for key, ticket in self._read(ids, withheld):
+            async for key, ticket in self._read(ids, incomplete):
                 changed[key] = ticket
         for key, ticket in changed.items():
             if ticket is not None and _carries(ticket, wanted):
-                shelf.tickets[key] = ticket
+                kept.tickets[key] = ticket
             else:
-                shelf.tickets.pop(key, None)
-        if not withheld.any:
-            shelf.as_of = as_of or shelf.as_of
+                kept.tickets.pop(key, None)
+        if not incomplete.any:
+            kept.as_of = as_of or kept.as_of
         return True
 
     async def _query(self, where: str, *, precise: bool = False) -> AsyncIterator[tuple[list[int], datetime | None]]:
@@ -185,7 +176,7 @@ class Listing:
                 return
             last = ids[-1]
 
-    async def _read(self, ids: list[int], withheld: Withheld) -> AsyncIterator[tuple[str, Ticket | None]]:
+    async def _read(self, ids: list[int], incomplete: Incomplete) -> AsyncIterator[tuple[str, Ticket | None]]:
         """What the ids stand for; None for what is closed, gone, elsewhere or malformed."""
         for start in range(0, len(ids), self._batch):
             some = ids[start : start + self._batch]
@@ -194,13 +185,13 @@ class Listing:
             path = self._site.path("/wit/workitemsbatch") + f"?api-version={API_VERSION}"
             answer = await self._client.write("POST", path, body, repeatable=True, missing=Refused)
             page: Page = payloads.read(Page, answer.data, "a batch of work items")
-            withheld.any |= sum(record is not None for record in page.value) < len(some)
+            incomplete.any |= sum(record is not None for record in page.value) < len(some)
             missing = set(some)
             for record in page.value:
                 ticket = await self._listed(record, read_at)
                 if ticket is not None:
                     missing.discard(int(ticket.key))
-                    # A hint needs no text (T2), and a shelf holds as many as there are open tickets.
+                    # A hint needs no text (T2), and a kept holds as many as there are open tickets.
                     yield ticket.key, replace(ticket, body="") if ticket.open else None
             for number in missing:
                 yield str(number), None

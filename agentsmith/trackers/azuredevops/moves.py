@@ -11,18 +11,18 @@ from __future__ import annotations
 import dataclasses
 from typing import Final
 
-from agentsmith.domain.errors import TicketNotFound, TrackerError, TrackerUnavailable
+from agentsmith.domain.errors import TrackerError, TrackerUnavailable
 from agentsmith.domain.foreign import Foreign
 from agentsmith.domain.lifecycle import LabelSet, Status
 from agentsmith.domain.ticket import Ticket
-from agentsmith.domain.tracker import Applied, Gone, Move, MoveOutcome
+from agentsmith.domain.tracker import Applied, Move, MoveOutcome
 from agentsmith.trackers.azuredevops import tags
-from agentsmith.trackers.azuredevops.form import Saying
+from agentsmith.trackers.azuredevops.comment_format import CommentFormat, CommentInMove
 from agentsmith.trackers.azuredevops.items import Items
-from agentsmith.trackers.azuredevops.memory import Memory
+from agentsmith.trackers.azuredevops.memory import ItemMemory
 from agentsmith.trackers.azuredevops.payloads import Snapshot, snapshot_of
 from agentsmith.trackers.http import Pace
-from agentsmith.trackers.http.outcomes import outcome_of
+from agentsmith.trackers.shared.outcomes import outcome_of
 
 TRIES: Final = 5
 """How often a write is tried on a work item that keeps changing."""
@@ -31,30 +31,31 @@ TRIES: Final = 5
 class Moves:
     """Moves tickets of one project along their edges."""
 
-    def __init__(self, *, items: Items, labels: LabelSet, memory: Memory, pace: Pace) -> None:
+    def __init__(self, *, items: Items, labels: LabelSet, form: CommentFormat, memory: ItemMemory, pace: Pace) -> None:
         self._items = items
+        self._form = form
         self._labels = labels
         self._memory = memory
         self._pace = dataclasses.replace(pace, first_delay=min(pace.first_delay, 0.1), longest_delay=1.0)
 
-    async def move(self, ticket: Ticket, move: Move, saying: Saying | None) -> MoveOutcome:
-        """Publish one edge (T4 to T11); every failure becomes one of the outcomes."""
+    async def move(self, ticket: Ticket, move: Move) -> MoveOutcome:
+        """Publish one edge (T4 to T11); every failure becomes one of the outcomes.
+
+        The words of a move travel in the same patch where nobody has commented yet (T18).
+        """
+        comment = self._form.for_move(move.say) if move.say else None
         try:
-            number = self._items.number(ticket.key)
-        except TicketNotFound as error:
-            return Gone(str(error))
-        async with self._memory.lock(number):
-            try:
-                return await self._publish(ticket, move, saying)
-            except TrackerError as error:
-                return outcome_of(error)
+            async with self._memory.lock(self._items.key(ticket.key)):
+                return await self._publish(ticket, move, comment)
+        except TrackerError as error:
+            return outcome_of(error)
 
     async def tidy(self, ticket: Ticket, *, keep: Status | None, deadline: float) -> Ticket:
         """Leave the tag of `keep` only (T12); nothing is written if the statuses changed since `ticket` was read.
 
         The caller chose `keep` from what it saw: a `done` that appeared since must not be swept away (P4).
         """
-        number = self._items.number(ticket.key)
+        number = self._items.key(ticket.key)
         async with self._memory.lock(number):
             wanted = self._labels.lifecycle(ticket.labels)
             for failures in range(1, TRIES + 1):
@@ -68,11 +69,11 @@ class Moves:
                 if after is not None:
                     return after
                 await self._pause(failures, deadline)
-            raise TrackerUnavailable(_restless(number))
+            raise TrackerUnavailable(_kept_changing(number))
 
     async def relabel(self, ticket: Ticket, wanted: Foreign, *, deadline: float) -> Ticket:
         """Add and remove tags that are not ours, under the test of the revision (T17)."""
-        number = self._items.number(ticket.key)
+        number = self._items.key(ticket.key)
         async with self._memory.lock(number):
             for failures in range(1, TRIES + 1):
                 seen, shown = await self._look(ticket, deadline)
@@ -84,22 +85,22 @@ class Moves:
                 if after is not None:
                     return after
                 await self._pause(failures, deadline)
-            raise TrackerUnavailable(_restless(number))
+            raise TrackerUnavailable(_kept_changing(number))
 
-    async def _publish(self, ticket: Ticket, move: Move, saying: Saying | None) -> MoveOutcome:
+    async def _publish(self, ticket: Ticket, move: Move, comment: CommentInMove | None) -> MoveOutcome:
         seen, shown, rev = await self._start(ticket, move)
         for failures in range(1, TRIES + 1):
             todo = tags.plan(self._labels, shown.tags, move)
             if isinstance(todo, type):
                 return todo(seen)
-            after = await self._items.relabel(seen, shown, todo, rev=rev, deadline=move.deadline, saying=saying)
+            after = await self._items.relabel(seen, shown, todo, rev=rev, deadline=move.deadline, comment=comment)
             if after is not None:
                 return Applied(after)
             if failures > 1:
                 await self._pause(failures - 1, move.deadline)
             seen, shown = await self._look(seen, move.deadline)
             rev = shown.rev
-        raise TrackerUnavailable(_restless(ticket.key))
+        raise TrackerUnavailable(_kept_changing(ticket.key))
 
     async def _start(self, ticket: Ticket, move: Move) -> tuple[Ticket, Snapshot, int]:
         """The ticket to start from and its revision: as the caller read it, wherever a write can follow from that."""
@@ -127,5 +128,5 @@ class Moves:
             await self._pace.sleep(delay)
 
 
-def _restless(number: str) -> str:
+def _kept_changing(number: str) -> str:
     return f"Azure DevOps: work item {number} kept changing; it was not written in {TRIES} tries"

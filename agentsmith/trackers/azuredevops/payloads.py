@@ -14,7 +14,8 @@ from pydantic import BeforeValidator, Field
 from agentsmith.domain.ticket import Actor, Ticket
 from agentsmith.trackers.azuredevops import tags
 from agentsmith.trackers.azuredevops.site import Site
-from agentsmith.trackers.http.shapes import Moment, Record, shaped
+from agentsmith.trackers.shared import memory
+from agentsmith.trackers.shared.shapes import Moment, Record, shaped
 
 T = TypeVar("T")
 
@@ -313,21 +314,15 @@ class PullRequests(Record):
     value: list[PullRequest]
 
 
-@dataclass(frozen=True, slots=True)
-class Snapshot:
-    """What the tracker knows beside the ticket itself; travels in `Ticket.native`."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot(memory.Snapshot):
+    """What a work item showed beside the ticket itself."""
 
-    number: str
     rev: int
     tags: tuple[str, ...]
     """In their order and spelling: a patch writes all of them."""
-    comments: int | None = None
-    read_at: float = 0.0
-    """On the boot-time clock."""
     changed_by: str = ""
     """The account that made this revision."""
-    verified: bool = False
-    """Whether this is what Azure DevOps answered to our own last write."""
 
 
 def snapshot_of(ticket: Ticket) -> Snapshot | None:
@@ -357,13 +352,13 @@ def to_ticket(item: WorkItem, site: Site, tracker: str, *, open_: bool, read_at:
         type=fields.type,
         components=frozenset({fields.area} if fields.area else ()),
         native=Snapshot(
-            number,
-            item.rev,
-            shown,
-            fields.comments,
-            read_at,
-            fields.changed_by.to_actor().id if fields.changed_by else "",
-            verified,
+            key=number,
+            comments=fields.comments,
+            read_at=read_at,
+            verified=verified,
+            rev=item.rev,
+            tags=shown,
+            changed_by=fields.changed_by.to_actor().id if fields.changed_by else "",
         ),
     )
 

@@ -14,22 +14,24 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from agentsmith.domain.errors import BadAnswer, Refused
-from agentsmith.domain.ticket import Actor
-from agentsmith.domain.tracker import Access, Labelling
+from agentsmith.domain.ticket import Actor, Ticket
+from agentsmith.domain.tracker import Access
 from agentsmith.domain.vetting import Deed, DeedKind, History, since_set
 from agentsmith.trackers.azuredevops import payloads, tags
 from agentsmith.trackers.azuredevops.dialect import API_VERSION, IDENTITY_VERSION
-from agentsmith.trackers.azuredevops.payloads import Connection, Identity, Member, Page, Team, Update
+from agentsmith.trackers.azuredevops.payloads import Connection, Member, Page, Team, Update, snapshot_of
 from agentsmith.trackers.azuredevops.site import Site
-from agentsmith.trackers.http import ApiClient, spending_for
+from agentsmith.trackers.http import spending_for
 from agentsmith.trackers.http.ledger import ACTOR
+from agentsmith.trackers.shared.api import ProjectApi
+from agentsmith.trackers.shared.people import Accounts
 
 HISTORY_PAGE: Final = 200
 ADMINISTRATOR: Final = "team administrator"
 _MOST_PAGES: Final = 100
 _TAGS: Final = "System.Tags"
 _CHANGED: Final = "System.ChangedDate"
-_TOLD: Final = {
+_TEXT_FIELDS: Final = {
     "System.Title": DeedKind.TITLE,
     "System.Description": DeedKind.BODY,
     "Microsoft.VSTS.TCM.ReproSteps": DeedKind.BODY,
@@ -41,60 +43,32 @@ Members = tuple[dict[str, Access], dict[str, set[str]]]
 """What each may, and who is in which team; people by id and unique name."""
 
 
-class People:
+class People(Accounts):
     """Accounts, as one project sees them."""
 
-    def __init__(
-        self,
-        client: ApiClient,
-        site: Site,
-        *,
-        teams: frozenset[str] = frozenset(),
-        page_size: int = HISTORY_PAGE,
-    ) -> None:
-        self._client = client
-        self._site = site
+    def __init__(self, api: ProjectApi[Site], *, teams: frozenset[str], page_size: int = HISTORY_PAGE) -> None:
+        super().__init__()
+        self._client = api.client
+        self._site = api.site
         self._teams = frozenset(name.casefold() for name in teams)
         self._page_size = page_size
-        self._me: Actor | None = None
-        self._my_id: str | None = None
-        self._asking = asyncio.Lock()
         self._looking = asyncio.Lock()
         self._lookups = 0
         """How often the members were asked for; whoever began to wait before the last time may have its answer."""
         self._looked_up: Members | None = None
 
-    async def me(self, *, deadline: float | None = None) -> Actor:
-        """Who the credential belongs to; asked once."""
-        async with self._asking:
-            if self._me is None:
-                params = {"api-version": IDENTITY_VERSION}
-                path = self._site.above("/connectionData")
-                with spending_for(ACTOR):
-                    answer = await self._client.get(path, params=params, deadline=deadline, missing=Refused)
-                connection: Connection = payloads.read(Connection, answer.data, "the connection's data")
-                self._me = connection.user.to_actor()
-        return self._me
+    async def ask_who_we_are(self, deadline: float | None) -> Actor:
+        """See Accounts."""
+        params = {"api-version": IDENTITY_VERSION}
+        path = self._site.above("/connectionData")
+        answer = await self._client.get(path, params=params, deadline=deadline, missing=Refused)
+        connection: Connection = payloads.read(Connection, answer.data, "the connection's data")
+        return connection.user.to_actor()
 
-    async def my_id(self, *, deadline: float | None = None) -> str:
-        """Our account's id; known without asking once something that we wrote has come back."""
-        return self._my_id or (await self.me(deadline=deadline)).id
-
-    def learn(self, identity: Identity) -> None:
-        """What we have just written was written by this account: that is us."""
-        self._my_id = self._my_id or identity.to_actor().id or None
-
-    async def labelled_by(self, number: str, label: str, *, updates: int) -> Labelling | None:
-        """Who last put the tag on the work item; None when the history does not say. `updates`: about how many."""
-        deeds = (await self.history(number, label, updates=updates)).deeds
-        actor = deeds[0].actor if deeds else None
-        if actor is None:
-            return None
-        return Labelling(actor, await self.access_of(actor), deeds[0].event)
-
-    async def history(self, number: str, label: str, *, updates: int) -> History:
-        """What was done to the work item since the tag was put on. `updates`: about how many there are."""
-        wanted = label.casefold()
+    async def history(self, ticket: Ticket, label: str) -> History:
+        """What was done to the work item since the tag was put on."""
+        number, wanted, snapshot = ticket.key, label.casefold(), snapshot_of(ticket)
+        updates = snapshot.rev if snapshot else 0  # about how many there are
         with spending_for(ACTOR):
             start = max(0, updates - self._page_size)
             deeds, skip = list[Deed](), start
@@ -198,12 +172,12 @@ def _deeds(page: list[Any]) -> list[Deed]:
         if not isinstance(record, dict):
             raise BadAnswer("Azure DevOps: an update is malformed")  # who knows what it would tell
         fields = record.get("fields")
-        if not isinstance(fields, dict) or not fields.keys() & {_TAGS, *_TOLD}:
+        if not isinstance(fields, dict) or not fields.keys() & {_TAGS, *_TEXT_FIELDS}:
             continue
         update: Update = payloads.read(Update, record, "an update")
         actor = update.revised_by.to_actor() if update.revised_by is not None else None
         at = _changed_at(update)
-        kinds = dict.fromkeys(kind for name, kind in _TOLD.items() if name in update.fields)
+        kinds = dict.fromkeys(kind for name, kind in _TEXT_FIELDS.items() if name in update.fields)
         found += [Deed(kind, actor, at, str(update.id)) for kind in kinds]
         change = update.fields.get(_TAGS)
         if change is not None:
@@ -219,9 +193,9 @@ def _deeds(page: list[Any]) -> list[Deed]:
 
 def _changed_at(update: Update) -> datetime:
     """When it was made; the last moment there is where nobody tells: then it came after everything."""
-    told = update.fields.get(_CHANGED)
+    changed = update.fields.get(_CHANGED)
     try:
-        at = datetime.fromisoformat(told.new) if told is not None and isinstance(told.new, str) else _NEVER
+        at = datetime.fromisoformat(changed.new) if changed is not None and isinstance(changed.new, str) else _NEVER
     except ValueError:
         return _NEVER
     return at if at.tzinfo is not None else at.replace(tzinfo=UTC)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from functools import cached_property
-from typing import Annotated, Final, Literal, Self
+from typing import Annotated, ClassVar, Final, Literal, Self
 
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
@@ -12,14 +12,16 @@ from agentsmith.config import RepositorySettings, TrackerSettings
 from agentsmith.config.names import Secret
 from agentsmith.config.section import Section
 from agentsmith.domain.lifecycle import LabelSet
+from agentsmith.trackers.azuredevops.auth import Token
+from agentsmith.trackers.azuredevops.comment_format import Format
+from agentsmith.trackers.azuredevops.dialect import AZURE_DEVOPS
 from agentsmith.trackers.azuredevops.forge import AzureForge
-from agentsmith.trackers.azuredevops.form import Format
-from agentsmith.trackers.azuredevops.opening import Auth, open_forge, open_tracker
 from agentsmith.trackers.azuredevops.site import AZURE, Site
 from agentsmith.trackers.azuredevops.sticky import COMMENTS_VERSION
-from agentsmith.trackers.azuredevops.tracker import AzureDevOpsTracker
+from agentsmith.trackers.azuredevops.tracker import AzureDevOpsTracker, Options
 from agentsmith.trackers.azuredevops.webhook import AzureDevOpsWebhooks
-from agentsmith.trackers.http import Pace, Shared
+from agentsmith.trackers.http import Pace
+from agentsmith.trackers.http.connection import Connection
 
 _ILLEGAL: Final = re.compile(r"[\x00-\x1f\\/:*?\"<>|;#$&{},+=\[\]%~^]")
 
@@ -33,13 +35,16 @@ def _a_repository(name: str) -> str:
 class _OnAzure(Section):
     """Where a project is, and the token that reaches it."""
 
+    pace: ClassVar[Pace] = Pace(attempt=60.0, call=60.0)
+    """Under load answers come up to half a minute late before any is refused."""
+
     organization: str
     """`acme` in https://dev.azure.com/acme; on a Server the name of the collection."""
     project: str
     token: Secret
     """A personal access token with "Work Items (Read & Write)", for code also with "Code (Read & Write)"; or a bearer
     token of Microsoft Entra."""
-    auth: Auth = "pat"
+    auth: Literal["pat", "bearer"] = "pat"
     """How the token is sent: `pat` for a personal access token, `bearer` for one of Microsoft Entra."""
     base_url: str = AZURE
     """The address before the organization; `https://HOST/tfs` for a Server. Nothing is appended but paths."""
@@ -72,23 +77,19 @@ class _OnAzure(Section):
         """Where the project is; one object for all, so that the webhooks' reader knows what the tracker learns."""
         return Site(self.organization, self.project, self.base_url)
 
+    def login(self) -> Token:
+        """The credential."""
+        return Token(self.token.get_secret_value(), host=self.site.host, bearer=self.auth == "bearer")
+
 
 class AzureRepository(_OnAzure, RepositorySettings):
     """A git repository in Azure Repos, and its pull requests."""
 
     platform: Literal["azure-devops"]
 
-    def open(self, name: str, shared: Shared, *, pace: Pace | None = None) -> AzureForge:
-        """The forge that these settings describe."""
-        return open_forge(
-            name=name,
-            site=self.site,
-            repository=self.repository or self.project,
-            token=self.token.get_secret_value(),
-            shared=shared,
-            auth=self.auth,
-            pace=pace,
-        )
+    def open(self, name: str, connection: Connection) -> AzureForge:
+        """The forge that these settings describe; nothing is asked of it yet."""
+        return AzureForge(name, self.site, self.repository or self.project, self.login(), connection)
 
 
 class AzureDevOpsSettings(_OnAzure, TrackerSettings):
@@ -116,24 +117,15 @@ class AzureDevOpsSettings(_OnAzure, TrackerSettings):
 
     def project_identity(self) -> str:
         """`dev.azure.com/acme/web`: the same as the tracker's `project`, and the first part of every ticket id."""
-        return self.site.project_name
+        return self.site.canonical
 
     def webhooks(self) -> AzureDevOpsWebhooks | None:
         """Who reads the project's service hooks; None where nothing could be verified (it fails closed)."""
         secrets = self.webhook_secrets()
         return AzureDevOpsWebhooks(self.site, secrets) if secrets or self.insecure else None
 
-    def open(self, name: str, labels: LabelSet, shared: Shared, *, pace: Pace | None = None) -> AzureDevOpsTracker:
-        """The tracker that these settings describe."""
-        return open_tracker(
-            name=name,
-            site=self.site,
-            labels=labels,
-            token=self.token.get_secret_value(),
-            shared=shared,
-            auth=self.auth,
-            teams=frozenset(self.teams),
-            comment_format=self.comment_format,
-            comments_version=self.comments_api,
-            pace=pace,
-        )
+    def open(self, name: str, labels: LabelSet, connection: Connection) -> AzureDevOpsTracker:
+        """The tracker that these settings describe; nothing is asked of it yet."""
+        client = connection.client(self.site.base_url, AZURE_DEVOPS, self.login())
+        options = Options(frozenset(self.teams), self.comment_format, self.comments_api)
+        return AzureDevOpsTracker(name, labels, self.site, client, connection, options)

@@ -8,6 +8,7 @@ from typing import Final
 from urllib.parse import quote, unquote, urlsplit
 
 from agentsmith.domain.ticket import TicketId
+from agentsmith.trackers.http.addresses import host_of, is_root
 
 AZURE: Final = "https://dev.azure.com"
 
@@ -33,8 +34,7 @@ class Site:
     """The project's id, which stays when it is renamed: None before it was asked for, empty where untold."""
 
     def __post_init__(self) -> None:
-        root = urlsplit(self.base_url)
-        if root.scheme not in ("http", "https") or not root.hostname or root.query or root.fragment:
+        if not is_root(self.base_url):
             raise ValueError(f"base_url must be the address before the organization, like {AZURE}")
         if not _ORGANIZATION.fullmatch(self.organization):
             raise ValueError("organization must be its bare name, like acme; on a Server the name of the collection")
@@ -47,10 +47,10 @@ class Site:
     @property
     def host(self) -> str:
         """The host with its port where that is unusual; tells installations apart."""
-        return _host(self.base_url)
+        return host_of(self.base_url)
 
     @property
-    def project_name(self) -> str:
+    def canonical(self) -> str:
         """The canonical project: `dev.azure.com/acme/web`, whatever the case in the configuration."""
         path = urlsplit(self.base_url).path.strip("/")
         parts = [self.host, *([path] if path else []), self.organization, self.project]
@@ -64,7 +64,7 @@ class Site:
     def neighbour(self, ticket: TicketId) -> str | None:
         """The id of a work item of this organization, in whatever project; None for any other ticket."""
         project, _, number = ticket.rpartition("#")
-        here = project.rpartition("/")[0] == self.project_name.rpartition("/")[0]
+        here = project.rpartition("/")[0] == self.canonical.rpartition("/")[0]
         return self.number(number) if here else None
 
     def neighbour_path(self, ticket: TicketId) -> str:
@@ -91,7 +91,7 @@ class Site:
     def ticket_id(self, number: str, project: str | None = None) -> TicketId:
         """`dev.azure.com/acme/web#12`; with `project`, of a ticket in another project of the organization."""
         site = self if project is None or self.here(project) else Site(self.organization, project, self.base_url)
-        return TicketId(f"{site.project_name}#{number}")
+        return TicketId(f"{site.canonical}#{number}")
 
     def web_url(self, number: str, project: str | None = None) -> str:
         """The page that people see."""
@@ -107,14 +107,14 @@ class Site:
         if "://" in text:
             return self._from_url(text)
         name, hash_, number = text.rpartition("#")
-        if name.lower() not in ("", self.project_name) or (name and not hash_):
+        if name.lower() not in ("", self.canonical) or (name and not hash_):
             return None
         return self.number(number)
 
     def _from_url(self, text: str) -> str | None:
         try:
             url = urlsplit(text)
-            host = _host(text) if url.scheme in ("http", "https") else ""
+            host = host_of(text) if url.scheme in ("http", "https") else ""
         except ValueError:
             return None
         parts = [unquote(part) for part in url.path.split("/") if part]
@@ -132,10 +132,3 @@ class Site:
         if [part.lower() for part in parts[2:4]] != ["_workitems", "edit"]:
             return None
         return self.number(parts[4])
-
-
-def _host(url: str) -> str:
-    parts = urlsplit(url)
-    usual = {"http": 80, "https": 443}[parts.scheme]
-    host = (parts.hostname or "").lower()
-    return host if parts.port in (None, usual) else f"{host}:{parts.port}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Final
 
 import structlog
@@ -14,7 +14,7 @@ from agentsmith.trackers.azuredevops import payloads
 from agentsmith.trackers.azuredevops.dialect import API_VERSION
 from agentsmith.trackers.azuredevops.payloads import ItemType, Page
 from agentsmith.trackers.azuredevops.site import Site
-from agentsmith.trackers.http import ApiClient
+from agentsmith.trackers.shared.api import ProjectApi
 
 log = structlog.get_logger()
 
@@ -32,10 +32,8 @@ Categories = Mapping[tuple[str, str], bool]
 class States:
     """The categories of all states of a project's work item types: one request, kept for minutes."""
 
-    def __init__(self, client: ApiClient, site: Site, *, now: Callable[[], float]) -> None:
-        self._client = client
-        self._site = site
-        self._now = now
+    def __init__(self, api: ProjectApi[Site]) -> None:
+        self._client, self._site, self._now = api.client, api.site, api.now
         self._known: Bounded[str, tuple[float, Categories]] = Bounded(_MOST_PROJECTS)
         self._asking = asyncio.Lock()
 

@@ -9,6 +9,7 @@ from agentsmith.domain.errors import ConfigError
 from agentsmith.domain.foreign import Foreign
 from agentsmith.domain.lifecycle import LabelSet, Status
 from agentsmith.domain.tracker import AlreadySo, LostRace, Move
+from agentsmith.trackers.shared import relabel
 
 FIELD: Final = "/fields/System.Tags"
 _LONGEST: Final = 400
@@ -30,13 +31,8 @@ def joined(tags: Iterable[str]) -> str:
 
 def plan(labels: LabelSet, shown: Sequence[str], move: Move) -> tuple[str, ...] | type[AlreadySo] | type[LostRace]:
     """The tags after `move` on a work item with the tags `shown`, or why nothing must be written."""
-    present = labels.statuses(shown)
-    status = present or frozenset({Status.PENDING})
-    if status == {move.to} or (move.to is None and not present):
-        return AlreadySo
-    if move.expect not in status or status - {move.expect, move.to}:
-        return LostRace
-    return only(labels, shown, move.to)
+    todo = relabel.plan(labels, shown, move)
+    return todo if isinstance(todo, type) else only(labels, shown, move.to)
 
 
 def only(labels: LabelSet, shown: Sequence[str], status: Status | None) -> tuple[str, ...]:

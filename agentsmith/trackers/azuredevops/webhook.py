@@ -17,8 +17,8 @@ from agentsmith.domain.webhook import BadPayload, BadSignature, Incoming, Proof,
 from agentsmith.trackers.azuredevops import payloads, tags
 from agentsmith.trackers.azuredevops.payloads import Identity, as_identity
 from agentsmith.trackers.azuredevops.site import Site
-from agentsmith.trackers.signatures import Proved, Reader, same_secret
-from agentsmith.trackers.untrusted import Part, read_object
+from agentsmith.trackers.shared.signatures import AlreadyProved, Reader, same_secret
+from agentsmith.trackers.shared.untrusted import JsonPart, read_object
 
 HEADER: Final = "x-agentsmith-secret"
 _EVENTS: Final = frozenset(
@@ -46,7 +46,7 @@ class AzureDevOpsWebhooks(Reader):
             by_header = same_secret(self._secrets, headers.get(HEADER))
             if not by_login and not by_header:
                 raise BadSignature("the secret is missing or wrong")
-        return Proved()
+        return AlreadyProved()
 
     def understand(self, incoming: Incoming) -> TicketEvent | Uninteresting:
         """See WebhookReader."""
@@ -58,7 +58,7 @@ class AzureDevOpsWebhooks(Reader):
             return Uninteresting(delivery, event, f"{event[:40]} events are not looked at")
         return self._about_an_item(delivery, event, data)
 
-    def _about_an_item(self, delivery: str, event: str, data: Part) -> TicketEvent | Uninteresting:
+    def _about_an_item(self, delivery: str, event: str, data: JsonPart) -> TicketEvent | Uninteresting:
         resource, containers = data.at("resource"), data.get("resourceContainers")
         container = containers.get("project") if containers is not None else None
         project = container.text_or_nothing("id") if container is not None else ""
@@ -93,7 +93,7 @@ def _password(authorization: str) -> str | None:
         return None
 
 
-def _changed(fields: Part) -> frozenset[str] | None:
+def _changed(fields: JsonPart) -> frozenset[str] | None:
     """The tags that came or went; None where the update was about something else."""
     change = fields.get(_TAGS)
     if change is None:
@@ -104,7 +104,7 @@ def _changed(fields: Part) -> frozenset[str] | None:
     return frozenset({**before, **after}[tag] for tag in before.keys() ^ after.keys())
 
 
-def _remark(resource: Part, fields: Part, actor: Actor | None) -> Remark:
+def _remark(resource: JsonPart, fields: JsonPart, actor: Actor | None) -> Remark:
     reference = resource.get("commentVersionRef")
     comment = reference.get("commentId") if reference is not None else None
     name = str(comment.number()) if comment is not None else f"rev-{resource.at('rev').number()}"
@@ -112,8 +112,8 @@ def _remark(resource: Part, fields: Part, actor: Actor | None) -> Remark:
     return Remark(name, actor or Actor("", "somebody"), text)
 
 
-def _actor(who: Part | None) -> Actor | None:
+def _actor(who: JsonPart | None) -> Actor | None:
     """An identity as a record or as `Name <unique name>`; one without an id is known by its unique name alone."""
     if who is None or not who.value:
         return None
-    return Part(as_identity(who.value), who.where).shaped(Identity).to_actor()
+    return JsonPart(as_identity(who.value), who.where).shaped(Identity).to_actor()

@@ -6,7 +6,7 @@ from typing import Final, NoReturn
 
 from agentsmith.domain.forge import GitCredential, NoPullRequests, PullRequest, WantedPullRequest
 from agentsmith.domain.ticket import Ticket
-from agentsmith.trackers.http.proposals import plain_mention
+from agentsmith.trackers.shared.proposals import plain_mention
 
 
 class GitForge:

@@ -12,7 +12,6 @@ from agentsmith.config import RepositorySettings
 from agentsmith.config.names import Secret
 from agentsmith.domain.forge import GitCredential
 from agentsmith.trackers.git.forge import GitForge
-from agentsmith.trackers.http import Shared
 
 _SCP_LIKE: Final = re.compile(r"(?:[A-Za-z0-9._-]+@)?[A-Za-z0-9][A-Za-z0-9.-]*:(?!//|:)[^\s\x00-\x1f]+")
 _BRANCH: Final = re.compile(
@@ -72,7 +71,7 @@ class GitRepository(RepositorySettings):
             raise ValueError("takes a token only with an http or https url")
         return self
 
-    def open(self, name: str, shared: Shared) -> GitForge:  # noqa: ARG002 - a plain server has no API to share
-        """The forge that these settings describe."""
+    def open(self, name: str) -> GitForge:
+        """The forge that these settings describe: a plain server has no API to reach."""
         credential = None if self.token is None else GitCredential(self.username, self.token.get_secret_value())
         return GitForge(name=name, url=self.url, branch=self.default_branch, credential=credential)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import time
 from collections.abc import Callable, Mapping
 from typing import Final
@@ -13,6 +12,7 @@ from agentsmith.domain.errors import ConfigError, Refused
 from agentsmith.trackers.github import payloads
 from agentsmith.trackers.github.payloads import InstallationToken
 from agentsmith.trackers.http import ApiClient
+from agentsmith.trackers.http.credentials import GivenToken
 from agentsmith.trackers.http.dialect import http_date
 
 RENEW_BEFORE: Final = 300.0
@@ -21,30 +21,19 @@ _JWT_LIFE: Final = 540
 _CLOCK_DRIFT: Final = 60
 
 
-class Token:
+class Token(GivenToken):
     """A personal access token, classic or fine-grained."""
 
     def __init__(self, token: str, *, host: str) -> None:
-        if not token.isascii() or not token.isprintable() or " " in token or not token:
-            raise ConfigError("the GitHub token holds characters that no token has; was it copied whole?")
-        self._token = token
-        self.name = f"{host}:{hashlib.sha256(token.encode()).hexdigest()[:12]}"
+        super().__init__(token, host=host, platform="GitHub")
 
-    async def token(self) -> str:
+    async def fresh(self) -> str:
         """The token as it is."""
-        return self._token
+        return self.token
 
     async def headers(self) -> Mapping[str, str]:
         """The token as requests carry it."""
-        return {"Authorization": f"Bearer {self._token}"}
-
-    async def renew(self, refused: Mapping[str, str], *, server_time: float | None) -> bool:  # noqa: ARG002
-        """A given token cannot be renewed."""
-        return False
-
-    def secrets(self) -> tuple[str, ...]:
-        """The token."""
-        return (self._token,)
+        return {"Authorization": f"Bearer {self.token}"}
 
 
 class AppKey:
@@ -102,7 +91,7 @@ class Installation:
         self._fetching = asyncio.Lock()
         self.name = f"{host}:app-{app}-installation-{installation}"
 
-    async def token(self) -> str:
+    async def fresh(self) -> str:
         """The installation's token; whoever comes while a new one is fetched waits for that one."""
         async with self._fetching:
             if not self._token or self._now() >= self._until:
@@ -111,7 +100,7 @@ class Installation:
 
     async def headers(self) -> Mapping[str, str]:
         """The token as requests carry it."""
-        return {"Authorization": f"Bearer {await self.token()}"}
+        return {"Authorization": f"Bearer {await self.fresh()}"}
 
     async def renew(self, refused: Mapping[str, str], *, server_time: float | None) -> bool:  # noqa: ARG002
         """Drop the token that was refused; another request may have replaced it already."""

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any, Final
 
-from agentsmith.trackers.http.dialect import Dialect, Limit, Shorten, retry_after, whole_number
+from agentsmith.trackers.http.dialect import Dialect, Limit, Shorten, reported_quota, retry_after
 from agentsmith.trackers.http.governor import Quota
 
 API_VERSION: Final = "2022-11-28"
@@ -53,21 +53,16 @@ def _is_read(name: str, left_out: frozenset[str]) -> bool:
 
 def quota(headers: Mapping[str, str]) -> Quota | None:
     """The allowance that an answer reports; None on servers without limits."""
-    limit = whole_number(headers, "x-ratelimit-limit")
-    remaining = whole_number(headers, "x-ratelimit-remaining")
-    reset = whole_number(headers, "x-ratelimit-reset")
-    if limit is None or remaining is None or reset is None:
-        return None
-    return Quota(headers.get("x-ratelimit-resource", "core"), limit, remaining, float(reset))
+    return reported_quota(headers, "x-ratelimit", headers.get("x-ratelimit-resource", "core"))
 
 
 def limit(status: int, headers: Mapping[str, str], message: str) -> Limit | None:
     """Whether a 403 or 429 is a limit. A refusal that used up the last request of the hour is still a refusal."""
     if status not in (403, 429):
         return None
-    told = retry_after(headers)
-    if told is not None:
-        return Limit(max(told, 1.0), everywhere=True, reason=f"GitHub asked to wait {told:g} s: {message}")
+    wait = retry_after(headers)
+    if wait is not None:
+        return Limit(max(wait, 1.0), everywhere=True, reason=f"GitHub asked to wait {wait:g} s: {message}")
     if _SECONDARY.search(message):
         return Limit(None, everywhere=True, reason=f"GitHub's secondary limit: {message}")
     left = quota(headers)

@@ -1,20 +1,18 @@
 """Pull requests on GitHub: the contract of `domain.forge`.
 
-GitHub itself sees to it that there is one open pull request per branch and base: a second one is refused (422). So
-making one may be repeated after a lost answer, and a refusal is answered by looking for the one that is there. Only
-GraphQL can turn a draft into a pull request that is ready, and back.
+A second pull request for the same branch and base is refused with 422. Only GraphQL can turn a draft into a pull
+request that is ready, and back.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final, Protocol
+from typing import Any, Final
 from urllib.parse import quote
 
-import httpx
 import structlog
 
-from agentsmith.domain.errors import RateLimited, Refused, TrackerUnavailable
+from agentsmith.domain.errors import RateLimited, Refused
 from agentsmith.domain.forge import (
     EmptyRepository,
     GitCredential,
@@ -26,11 +24,14 @@ from agentsmith.domain.forge import (
 from agentsmith.domain.ticket import Ticket
 from agentsmith.trackers.github import payloads
 from agentsmith.trackers.github.dialect import message, quota
+from agentsmith.trackers.github.login import Clients
 from agentsmith.trackers.github.payloads import Pull, Repository
 from agentsmith.trackers.github.site import Site
-from agentsmith.trackers.http import Answer, ApiClient, Pace, spending_for
-from agentsmith.trackers.http.proposals import LOOKS, PURPOSE, fitted, one_line, plain_mention, unified
+from agentsmith.trackers.http import Answer, spending_for
+from agentsmith.trackers.http.connection import Connection
 from agentsmith.trackers.http.redaction import excerpt
+from agentsmith.trackers.shared.forge import AlreadyThere, HostedForge, NotYet, OtherFields
+from agentsmith.trackers.shared.proposals import PURPOSE, fitted, one_line, plain_mention, unified
 
 log = structlog.get_logger()
 
@@ -49,35 +50,17 @@ _TO_DRAFT: Final = "convertPullRequestToDraft"
 _TO_READY: Final = "markPullRequestReadyForReview"
 
 
-class GitLogin(Protocol):
-    """A credential that git can use too."""
-
-    async def token(self) -> str:
-        """A token that is good now; may ask GitHub for one first."""
-
-
-class GitHubForge:
+class GitHubForge(HostedForge[Pull]):
     """One repository; see `domain.forge` for what each method owes."""
 
     platform: Final = "github"
+    display_name = "GitHub"
+    refusals = frozenset({422})
 
-    def __init__(
-        self,
-        *,
-        name: str,
-        site: Site,
-        client: ApiClient,
-        login: GitLogin,
-        pace: Pace,
-        http: httpx.AsyncClient | None = None,
-    ) -> None:
-        """`http` is closed with the forge."""
-        self.name = name
+    def __init__(self, name: str, site: Site, clients: Clients, connection: Connection) -> None:
+        super().__init__(name, clients.client, connection)
         self._site = site
-        self._client = client
-        self._login = login
-        self._pace = pace
-        self._http = http
+        self._credential = clients.credential
         self._drafts = True
 
     @property
@@ -85,9 +68,14 @@ class GitHubForge:
         """`https://github.com/acme/web.git` (F1)."""
         return self._site.clone_url
 
+    @property
+    def pulls(self) -> str:
+        """See HostedForge."""
+        return self._site.path(rest="/pulls")
+
     async def credential(self) -> GitCredential:
         """The token as a password (F1)."""
-        return GitCredential(USERNAME, await self._login.token())
+        return GitCredential(USERNAME, await self._credential.fresh())
 
     async def default_branch(self, *, deadline: float | None = None) -> str:
         """The repository's own; GitHub names one for an empty repository too, so it is looked for (F2)."""
@@ -104,26 +92,6 @@ class GitHubForge:
         reference = self._site.reference(ticket.id)
         return plain_mention(ticket) if reference is None else f"Closes {reference}"
 
-    async def find(self, branch: str, *, deadline: float | None = None) -> PullRequest | None:
-        """The open pull request from the branch; the oldest where it has several bases (F3)."""
-        with spending_for(PURPOSE):
-            found = await self._open_from(branch, deadline)
-        return None if not found else _shown(found[0])
-
-    async def ensure(self, wanted: WantedPullRequest, *, deadline: float) -> PullRequest:
-        """Make the pull request, or bring the open one up to date (F4)."""
-        body = fitted(wanted.body, BODY_LIMIT, CUT)
-        with spending_for(PURPOSE):
-            there = await self._chosen(wanted, deadline)
-            if there is None:
-                there = await self._made(wanted, body, deadline)
-            return _shown(await self._updated(there, wanted, body, deadline))
-
-    async def aclose(self) -> None:
-        """Close the connections."""
-        if self._http is not None:
-            await self._http.aclose()
-
     # --- looking --------------------------------------------------------------------------------------------------
 
     async def _repository(self, deadline: float | None) -> Repository:
@@ -135,8 +103,8 @@ class GitHubForge:
             self._site.called = repository.full_name
         return repository
 
-    async def _open_from(self, branch: str, deadline: float | None) -> list[Pull]:
-        """The open pull requests from a branch of this repository, oldest first."""
+    async def open_from(self, branch: str, deadline: float | None) -> list[Pull]:
+        """See HostedForge."""
         owner = (self._site.called or self._site.repository).partition("/")[0]
         params = {
             "state": "open",
@@ -146,8 +114,9 @@ class GitHubForge:
             "per_page": PAGE,
         }
         pulls: list[Pull] = []
-        path = self._site.path(rest="/pulls")
-        async for answer in self._client.pages(path, params=params, deadline=deadline, missing=RepositoryNotFound):
+        async for answer in self._client.pages(
+            self.pulls, params=params, deadline=deadline, missing=RepositoryNotFound
+        ):
             if answer.redirected:
                 await self._repository(deadline)
             pulls += payloads.read(list[Pull], answer.data, "a list of pull requests")
@@ -162,72 +131,53 @@ class GitHubForge:
             and pull.head.repo.full_name.casefold() in ours
         ]
 
-    async def _chosen(self, wanted: WantedPullRequest, deadline: float) -> Pull | None:
-        """The one to bring up to date: that to the wanted base, else whichever there is."""
-        found = await self._open_from(wanted.branch, deadline)
-        return next((pull for pull in found if pull.base.ref == wanted.base), found[0] if found else None)
+    def base_of(self, pull: Pull) -> str:
+        """See HostedForge."""
+        return pull.base.ref
 
     # --- writing --------------------------------------------------------------------------------------------------
 
-    async def _made(self, wanted: WantedPullRequest, body: str, deadline: float) -> Pull:
-        """A new pull request, or the one that somebody else has just made."""
-        path = self._site.path(rest="/pulls")
-        for look in range(1, LOOKS + 1):
-            fields: dict[str, Any] = {
-                "title": self._title(wanted),
-                "head": wanted.branch,
-                "base": wanted.base,
-                "body": body,
-                "draft": wanted.draft and self._drafts,
-            }
-            # Repeatable: a second one for the same branches is refused, and the first is found then.
-            answer = await self._client.write(
-                "POST",
-                path,
-                fields,
-                deadline=deadline,
-                repeatable=True,
-                allow=frozenset({422}),
-                missing=RepositoryNotFound,
-            )
-            if answer.status != 422:
-                pull: Pull = payloads.read(Pull, answer.data, "a pull request")
-                return pull
-            refusal = payloads.said(answer.data)
-            if _EXISTS in refusal.lower():
-                there = await self._chosen(wanted, deadline)
-                if there is not None:
-                    return there
-                problem: Exception = TrackerUnavailable(f"GitHub: {refusal}, but it is not shown")
-            elif _NO_DRAFTS in refusal.lower() and fields["draft"]:
-                self._without_drafts(refusal)
-                continue
-            elif _NO_COMMITS in refusal.lower():
-                raise NothingToPropose(f"GitHub: {refusal}")
-            elif field := _missing_branch(answer.data):
-                name = wanted.branch if field == "head" else wanted.base
-                problem = NothingToPropose(f"GitHub: there is no branch {excerpt(name)} in {self._site.repository}")
-            else:
-                raise Refused(f"GitHub: the pull request was not made: {refusal}")
-            # What was pushed a moment ago, or made by somebody else, may not be known everywhere yet.
-            await self._wait(look, deadline, problem)
-        raise TrackerUnavailable("GitHub: the pull request was not made: it refused and took back its reasons")
+    def fields(self, wanted: WantedPullRequest) -> Mapping[str, Any]:
+        """See HostedForge."""
+        return {
+            "title": self._title(wanted),
+            "head": wanted.branch,
+            "base": wanted.base,
+            "body": _body(wanted),
+            "draft": wanted.draft and self._drafts,
+        }
 
-    async def _wait(self, look: int, deadline: float, problem: Exception) -> None:
-        delay = self._pace.delay(look)
-        if look >= LOOKS or self._pace.now() + delay >= deadline:
-            raise problem
-        await self._pace.sleep(delay)
+    def made(self, answer: Answer, wanted: WantedPullRequest) -> Pull:  # noqa: ARG002
+        """See HostedForge."""
+        pull: Pull = payloads.read(Pull, answer.data, "a pull request")
+        return pull
 
-    async def _updated(self, there: Pull, wanted: WantedPullRequest, body: str, deadline: float) -> Pull:
-        """The pull request as it should be; what is so already is not written."""
+    def refused(
+        self, answer: Answer, wanted: WantedPullRequest, fields: Mapping[str, Any]
+    ) -> AlreadyThere | NotYet | OtherFields:
+        """See HostedForge."""
+        refusal = payloads.error_message(answer.data)
+        if _EXISTS in refusal.lower():
+            return AlreadyThere(refusal)
+        if _NO_DRAFTS in refusal.lower() and fields["draft"]:
+            self._without_drafts(refusal)
+            return OtherFields()
+        if _NO_COMMITS in refusal.lower():
+            raise NothingToPropose(f"GitHub: {refusal}")
+        if field := _missing_branch(answer.data):
+            name = wanted.branch if field == "head" else wanted.base
+            return NotYet(NothingToPropose(f"GitHub: there is no branch {excerpt(name)} in {self._site.repository}"))
+        raise Refused(f"GitHub: the pull request was not made: {refusal}")
+
+    async def brought_up_to_date(self, there: Pull, wanted: WantedPullRequest, deadline: float) -> Pull:
+        """See HostedForge."""
         if wanted.draft and not there.draft and self._drafts:
             there = await self._converted(there, draft=True, deadline=deadline)
         fields: dict[str, str] = {}
         if there.title != self._title(wanted):
             fields["title"] = self._title(wanted)
-        if unified(there.body or "").rstrip() != body:
-            fields["body"] = body
+        if unified(there.body or "").rstrip() != _body(wanted):
+            fields["body"] = _body(wanted)
         if fields:
             path = self._site.path(rest=f"/pulls/{there.number}")
             answer = await self._client.write(
@@ -267,17 +217,21 @@ class GitHubForge:
         log.warning("drafts are shown by their title only", repository=self._site.repository, reason=refusal)
         self._drafts = False
 
+    def shown(self, pull: Pull) -> PullRequest:
+        """See HostedForge."""
+        return PullRequest(
+            number=str(pull.number),
+            url=pull.html_url,
+            branch=pull.head.ref,
+            base=pull.base.ref,
+            title=pull.title,
+            body=unified(pull.body or ""),
+            draft=pull.draft,
+        )
 
-def _shown(pull: Pull) -> PullRequest:
-    return PullRequest(
-        number=str(pull.number),
-        url=pull.html_url,
-        branch=pull.head.ref,
-        base=pull.base.ref,
-        title=pull.title,
-        body=unified(pull.body or ""),
-        draft=pull.draft,
-    )
+
+def _body(wanted: WantedPullRequest) -> str:
+    return fitted(wanted.body, BODY_LIMIT, CUT)
 
 
 def _state(draft: bool) -> str:

@@ -18,9 +18,10 @@ from agentsmith.trackers.github import payloads
 from agentsmith.trackers.github.dialect import message, quota
 from agentsmith.trackers.github.payloads import Event, IssueHistory, Line
 from agentsmith.trackers.github.site import Site
-from agentsmith.trackers.http import Answer, ApiClient
+from agentsmith.trackers.http import Answer
 from agentsmith.trackers.http.paging import links
 from agentsmith.trackers.http.redaction import excerpt
+from agentsmith.trackers.shared.api import ProjectApi
 
 log = structlog.get_logger()
 
@@ -57,8 +58,8 @@ _PASSING: Final = ("RATE_LIMITED", "INTERNAL", "SERVICE_UNAVAILABLE", "TIMEOUT")
 class Histories:
     """Reads what was done to issues."""
 
-    def __init__(self, client: ApiClient, site: Site, *, page_size: int) -> None:
-        self._client, self._site, self._page_size = client, site, page_size
+    def __init__(self, api: ProjectApi[Site]) -> None:
+        self._client, self._site, self._page_size = api.client, api.site, api.page_size
 
     async def since(self, number: str, label: str) -> History:
         """What was done since the label was put on (T21)."""

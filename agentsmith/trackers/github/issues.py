@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import Any, Final
 
@@ -12,53 +12,39 @@ from agentsmith.domain.errors import BadAnswer, ConfigError, Refused, TicketNotF
 from agentsmith.domain.ticket import Ticket
 from agentsmith.trackers.github import payloads
 from agentsmith.trackers.github.labels import LabelWriter
-from agentsmith.trackers.github.notes import Notes
-from agentsmith.trackers.github.payloads import Issue, Repository, Snapshot
+from agentsmith.trackers.github.memory import IssueMemory
+from agentsmith.trackers.github.payloads import Issue, Repository, snapshot_of
 from agentsmith.trackers.github.site import Site
-from agentsmith.trackers.http import UNTOLD, Answer, ApiClient
+from agentsmith.trackers.http import WITHHELD, Answer
+from agentsmith.trackers.shared.api import ProjectApi
 
 log = structlog.get_logger()
 
 PAGE_SIZE: Final = 100
 
 
-def snapshot_of(ticket: Ticket) -> Snapshot | None:
-    """What we put into the ticket when we read it; None for a ticket that came some other way."""
-    return ticket.native if isinstance(ticket.native, Snapshot) else None
-
-
 class Issues:
     """The issues of one repository."""
 
-    def __init__(
-        self,
-        *,
-        tracker: str,
-        site: Site,
-        client: ApiClient,
-        writer: LabelWriter,
-        notes: Notes,
-        now: Callable[[], float],
-        page_size: int,
-    ) -> None:
-        self._tracker = tracker
-        self._site = site
-        self._client = client
+    def __init__(self, api: ProjectApi[Site], *, writer: LabelWriter, memory: IssueMemory) -> None:
+        self._tracker = api.tracker
+        self._site = api.site
+        self._client = api.client
+        self._now = api.now
+        self._page_size = api.page_size
         self._writer = writer
-        self._notes = notes
-        self._now = now
-        self._page_size = page_size
+        self._memory = memory
 
-    def number(self, key: str) -> str:
-        """The key as an issue number; what cannot be one names no ticket."""
-        number = self._site.number(key)
+    def key(self, text: str) -> str:
+        """The text as an issue number; what cannot be one names no ticket."""
+        number = self._site.number(text)
         if number is None:
-            raise TicketNotFound(f"GitHub: {self._site.repository} has no issue {key[:40]!r}")
+            raise TicketNotFound(f"GitHub: {self._site.repository} has no issue {text[:40]!r}")
         return number
 
-    async def read(self, key: str, *, known: Ticket | None = None, deadline: float | None = None) -> Ticket:
+    async def read(self, text: str, *, known: Ticket | None = None, deadline: float | None = None) -> Ticket:
         """The issue as it is now: asked for every time, free of charge while unchanged since `known` (T1, T3)."""
-        number = self.number(key)
+        number = self.key(text)
         snapshot = snapshot_of(known) if known else None
         path = self._site.path(number)
         read_at = self._now()
@@ -72,12 +58,12 @@ class Issues:
             ticket = payloads.to_ticket(issue, self._site, self._tracker, etag=answer.etag, read_at=read_at)
         fresh = snapshot_of(ticket)
         if fresh is not None:
-            self._notes.saw(fresh)
+            self._memory.remember(fresh)
         return ticket
 
-    async def look(self) -> None:
+    async def learn_project(self) -> None:
         """Learn the repository's number, by which its webhooks are known whatever it is called."""
-        answer = await self._client.get(self._site.path(), allow=UNTOLD, missing=Refused)
+        answer = await self._client.get(self._site.path(), allow=WITHHELD, missing=Refused)
         repository: Repository | None = None
         if answer.status == 200:
             repository = payloads.read(Repository, answer.data, "a repository")

@@ -120,7 +120,7 @@ class LabelWriter:
             "POST", self._site.path(rest="/labels"), body, repeatable=True, allow=frozenset({422}), missing=Refused
         )
         if answer.status == 422 and "already_exists" not in str(answer.data):
-            raise Refused(f"GitHub: the label {label} could not be made: {payloads.said(answer.data)}")
+            raise Refused(f"GitHub: the label {label} could not be made: {payloads.error_message(answer.data)}")
         if answer.status != 422:
             self.learn([payloads.read(Label, answer.data, "a label")])
 

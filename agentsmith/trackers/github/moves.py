@@ -14,42 +14,24 @@ had not begun, so the others add first, look, and then remove.
 from __future__ import annotations
 
 import hashlib
-import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 import structlog
 
-from agentsmith.domain.errors import (
-    BadAnswer,
-    NotPermitted,
-    RateLimited,
-    Refused,
-    TicketNotFound,
-    TrackerError,
-    TrackerUnavailable,
-    Unauthorized,
-)
+from agentsmith.domain.errors import TrackerError
 from agentsmith.domain.foreign import Foreign
 from agentsmith.domain.lifecycle import LabelSet, Status
 from agentsmith.domain.ticket import Ticket
-from agentsmith.domain.tracker import (
-    AlreadySo,
-    Applied,
-    Forbidden,
-    Gone,
-    Limited,
-    LostRace,
-    Move,
-    MoveOutcome,
-    Unknown,
-)
+from agentsmith.domain.tracker import AlreadySo, Applied, LostRace, Move, MoveOutcome, Unknown
 from agentsmith.trackers.github.claims import ClaimRefs
-from agentsmith.trackers.github.issues import Issues, snapshot_of
+from agentsmith.trackers.github.issues import Issues
 from agentsmith.trackers.github.labels import Labels, LabelWriter
-from agentsmith.trackers.github.notes import Notes
-from agentsmith.trackers.github.payloads import Snapshot
+from agentsmith.trackers.github.memory import IssueMemory
+from agentsmith.trackers.github.payloads import Snapshot, snapshot_of
+from agentsmith.trackers.shared.outcomes import IgnoredWrite, outcome_of
+from agentsmith.trackers.shared.relabel import Relabel, only, plan
 
 log = structlog.get_logger()
 
@@ -61,44 +43,12 @@ _ENDED: Final = (Status.WAITING, Status.DONE, Status.FAILED)
 """Statuses in which nobody can be in the middle of a claim."""
 
 
-@dataclass(frozen=True, slots=True)
-class Relabel:
-    """What has to be written: add first, then remove (T8)."""
-
-    add: str | None
-    remove: tuple[str, ...]
-
-
 class Overtaken(Exception):
     """Somebody else's status turned up in an answer; carries what the issue shows."""
 
     def __init__(self, labels: Labels) -> None:
         super().__init__()
         self.labels = labels
-
-
-class Dropped(Exception):
-    """GitHub answered 200 and did not do it: the token may not write labels."""
-
-
-def plan(labels: LabelSet, shown: frozenset[str], move: Move) -> Relabel | type[AlreadySo] | type[LostRace]:
-    """What `move` has to write on an issue with the labels `shown`, or why it must write nothing."""
-    present = labels.statuses(shown)
-    status = present or frozenset({Status.PENDING})
-    if status == {move.to} or (move.to is None and not present):
-        return AlreadySo
-    if move.expect not in status or status - {move.expect, move.to}:
-        return LostRace
-    return only(labels, shown, move.to)
-
-
-def only(labels: LabelSet, shown: frozenset[str], status: Status | None) -> Relabel:
-    """The writes after which the label of `status` is the only lifecycle label; case does not matter to GitHub."""
-    wanted = None if status is None else labels.label(status)
-    folded = None if wanted is None else wanted.casefold()
-    there = any(name.casefold() == folded for name in shown)
-    surplus = sorted(name for name in labels.lifecycle(shown) if name.casefold() != folded)
-    return Relabel(add=None if there else wanted, remove=tuple(surplus))
 
 
 class Moves:
@@ -110,74 +60,68 @@ class Moves:
         issues: Issues,
         writer: LabelWriter,
         labels: LabelSet,
-        notes: Notes,
+        memory: IssueMemory,
         claims: ClaimRefs | None,
         now: Callable[[], float],
     ) -> None:
         self._issues = issues
         self._writer = writer
         self._labels = labels
-        self._notes = notes
+        self._memory = memory
         self._claims = claims
         self._now = now
 
     async def move(self, ticket: Ticket, move: Move) -> MoveOutcome:
         """Publish one edge (T4 to T11); every failure becomes one of the outcomes."""
         try:
-            number = self._issues.number(ticket.key)
-            async with self._notes.lock(number):
+            number = self._issues.key(ticket.key)
+            async with self._memory.lock(number):
                 return await self._publish(number, ticket, move)
-        except TicketNotFound as error:
-            return Gone(str(error))
+        except TrackerError as error:
+            return outcome_of(error)
 
     async def tidy(self, ticket: Ticket, *, keep: Status | None, deadline: float) -> Ticket:
         """Leave the label of `keep` only (T12); nothing is written if the statuses changed since `ticket` was read.
 
         The caller chose `keep` from what it saw: a `done` that appeared since must not be swept away (P4).
         """
-        number = self._issues.number(ticket.key)
-        async with self._notes.lock(number):
+        number = self._issues.key(ticket.key)
+        async with self._memory.lock(number):
             seen = await self._issues.read(ticket.key, known=ticket, deadline=deadline)
             if self._labels.lifecycle(seen.labels) != self._labels.lifecycle(ticket.labels):
                 return seen
             todo = only(self._labels, seen.labels, keep)
-            if not todo.add and not todo.remove:
+            if todo.nothing:
                 if keep in _ENDED:
-                    await self._let_go(number, deadline)
+                    await self._release_claim(number, deadline)
                 return seen
-            self._notes.doubt(number)  # until an answer says otherwise
+            self._memory.forget_state(number)  # until an answer says otherwise
             shown = _ids(seen)
-            try:
-                if todo.add:
-                    shown = self._verified(todo.add, await self._writer.add(number, todo.add, deadline=deadline))
-                for label in todo.remove:
-                    left = await self._writer.remove(number, label, deadline=deadline)
-                    shown = _without(shown, label) if left is None else left
-            except Dropped as error:
-                raise NotPermitted(str(error)) from None
+            if todo.add:
+                shown = self._verified(todo.add, await self._writer.add(number, todo.add, deadline=deadline))
+            for label in todo.remove:
+                left = await self._writer.remove(number, label, deadline=deadline)
+                shown = _without(shown, label) if left is None else left
             if keep not in _HELD:
-                await self._let_go(number, deadline)
+                await self._release_claim(number, deadline)
             return self._after(seen, shown)
 
     async def relabel(self, ticket: Ticket, wanted: Foreign, *, deadline: float) -> Ticket:
         """Add and remove labels that are not ours (T17); what is so already is not written."""
-        number = self._issues.number(ticket.key)
-        async with self._notes.lock(number):
+        number = self._issues.key(ticket.key)
+        async with self._memory.lock(number):
             seen = await self._issues.read(ticket.key, known=ticket, deadline=deadline)
             todo = wanted.left(seen.labels)
             if todo.nothing:
                 return seen
-            self._notes.doubt(number)  # until an answer says otherwise
+            self._memory.forget_state(number)  # until an answer says otherwise
             shown = _ids(seen)
-            try:
-                if todo.add:
-                    shown = await self._writer.add(number, *todo.add, deadline=deadline)
-                    for label in todo.add:
-                        self._verified(label, shown)
-                for label in todo.remove:
-                    shown = await self._without(number, label, shown, deadline)
-            except Dropped as error:
-                raise NotPermitted(str(error)) from None
+            if todo.add:
+                shown = await self._writer.add(number, *todo.add, deadline=deadline)
+                for label in todo.add:
+                    self._verified(label, shown)
+            for label in todo.remove:
+                shown = await self._without(number, label, shown, deadline)
             return self._after(seen, shown)
 
     async def _without(self, number: str, label: str, shown: Labels, deadline: float) -> Labels:
@@ -185,7 +129,7 @@ class Moves:
         left = await self._writer.remove(number, label, deadline=deadline)
         shown = _without(shown, label) if left is None else left
         if any(name.casefold() == label.casefold() for name in shown):
-            raise Dropped(f"GitHub answered 200, but the label {label} is still there")
+            raise IgnoredWrite(f"GitHub answered 200, but the label {label} is still there")
         return shown
 
     async def _publish(self, number: str, ticket: Ticket, move: Move) -> MoveOutcome:
@@ -195,26 +139,26 @@ class Moves:
             todo = plan(self._labels, seen.labels, move)
             if isinstance(todo, type):
                 if todo is AlreadySo and move.to in _ENDED:
-                    await self._let_go(number, move.deadline)
+                    await self._release_claim(number, move.deadline)
                 return todo(seen)
             if self._claims is not None and (move.expect, move.to) == CLAIM:
                 taken = await self._claims.take(number, move)
                 if not taken:
                     return LostRace(seen)
-            self._notes.doubt(number)  # until an answer says otherwise
+            self._memory.forget_state(number)  # until an answer says otherwise
             shown = await self._relabel(number, seen, todo, move)
         except Overtaken as overtaken:
             return LostRace(self._after(seen, overtaken.labels))
-        except (Dropped, TrackerError) as error:
+        except TrackerError as error:
             outcome = outcome_of(error)
             if taken and not isinstance(outcome, Unknown):
-                await self._let_go(number, move.deadline)
+                await self._release_claim(number, move.deadline)
             return outcome
         if move.to not in _HELD:
-            await self._let_go(number, move.deadline)
+            await self._release_claim(number, move.deadline)
         return Applied(self._after(seen, shown))
 
-    async def _let_go(self, number: str, deadline: float) -> None:
+    async def _release_claim(self, number: str, deadline: float) -> None:
         """Strict mode: the claim on the issue is over."""
         if self._claims is not None:
             await self._claims.release(number, deadline=deadline)
@@ -222,27 +166,27 @@ class Moves:
     async def _current(self, ticket: Ticket, move: Move) -> Ticket:
         """The ticket to start from: read again, unless the write's own answer will tell as much."""
         claim = (move.expect, move.to) == CLAIM
-        if not claim and self._now() < move.deadline and self._notes.stands(snapshot_of(ticket), self._now()):
+        if not claim and self._now() < move.deadline and self._memory.is_current(snapshot_of(ticket), self._now()):
             return ticket
         return await self._issues.read(ticket.key, known=ticket, deadline=move.deadline)
 
     async def _relabel(self, number: str, seen: Ticket, todo: Relabel, move: Move) -> Labels:
         """Write what is to do; raises Overtaken as soon as an answer shows that somebody else moved the ticket."""
-        shown, told = _ids(seen), False
+        shown, answered = _ids(seen), False
         if todo.add:
             shown = await self._add(number, seen, todo, move)
-            told = True
+            answered = True
         for label in only(self._labels, frozenset(shown), move.to).remove:
             left = await self._writer.remove(number, label, deadline=move.deadline)
-            if left is None and not told:
+            if left is None and not answered:
                 # The label was gone before we came, and no answer has told yet what is there instead.
                 shown = _ids(await self._issues.read(number, deadline=move.deadline))
             else:
                 shown = _without(shown, label) if left is None else left
             if any(name.casefold() == label.casefold() for name in shown):
-                raise Dropped(f"GitHub answered 200, but the label {label} is still there")
-            self._check_strangers(shown, move)
-            told = True
+                raise IgnoredWrite(f"GitHub answered 200, but the label {label} is still there")
+            self._check_other_statuses(shown, move)
+            answered = True
         return shown
 
     async def _add(self, number: str, seen: Ticket, todo: Relabel, move: Move) -> Labels:
@@ -254,16 +198,16 @@ class Moves:
             swapped = await self._writer.swap(snapshot, todo.add, todo.remove, deadline=move.deadline)
             if swapped is not None and swapped.added is not None:
                 left = swapped.added if swapped.removed is None else swapped.removed
-                self._check_strangers(self._verified(todo.add, swapped.added), move, gone_is_lost=True, now=left)
+                self._check_other_statuses(self._verified(todo.add, swapped.added), move, gone_is_lost=True, now=left)
                 return left
             if swapped is not None:
                 log.warning("GitHub removed a label and failed to add the next; adding it now", ticket=seen.id)
                 return self._verified(todo.add, await self._writer.add(number, todo.add, deadline=move.deadline))
         shown = self._verified(todo.add, await self._writer.add(number, todo.add, deadline=move.deadline))
-        self._check_strangers(shown, move, gone_is_lost=True)
+        self._check_other_statuses(shown, move, gone_is_lost=True)
         return shown
 
-    def _check_strangers(
+    def _check_other_statuses(
         self, shown: Labels, move: Move, *, gone_is_lost: bool = False, now: Labels | None = None
     ) -> None:
         """Raise Overtaken when the labels show a status that this move knows nothing of, or `expect` no more."""
@@ -275,34 +219,19 @@ class Moves:
     @staticmethod
     def _verified(label: str, shown: Labels) -> Labels:
         if not any(name.casefold() == label.casefold() for name in shown):
-            raise Dropped(f"GitHub answered 200, but did not add the label {label}: the token may not write labels")
+            raise IgnoredWrite(
+                f"GitHub answered 200, but did not add the label {label}: the token may not write labels"
+            )
         return shown
 
     def _after(self, before: Ticket, shown: Labels) -> Ticket:
         """The ticket with the labels that GitHub's last answer showed."""
         names = frozenset(shown)
-        old = snapshot_of(before) or Snapshot(before.key)
+        old = snapshot_of(before) or Snapshot(key=before.key)
         snapshot = replace(old, label_ids=dict(shown), etag=None, read_at=self._now(), verified=True)
-        self._notes.saw(snapshot)
+        self._memory.remember(snapshot)
         digest = hashlib.sha256(" ".join([before.revision, *sorted(names)]).encode()).hexdigest()
         return replace(before, labels=names, revision=f"after {digest[:16]}", native=snapshot)
-
-
-def outcome_of(error: Exception) -> MoveOutcome:
-    """What a failure means for the move."""
-    text = str(error)
-    match error:
-        case TicketNotFound():
-            return Gone(text)
-        case RateLimited():
-            return Limited(error.retry_at or time.time() + 60, text)
-        case NotPermitted() | Unauthorized() | Dropped():
-            return Forbidden(text, lacking=True, signed_in=not isinstance(error, Unauthorized))
-        case Refused():
-            return Forbidden(text)
-        case TrackerUnavailable() | BadAnswer():
-            return Unknown(text)
-    raise error
 
 
 def _ids(ticket: Ticket) -> Labels:

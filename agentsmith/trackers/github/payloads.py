@@ -5,23 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from functools import cache
 from typing import Annotated, Any, TypeVar
 
-from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import BeforeValidator, Field
 
-from agentsmith.domain.errors import BadAnswer
 from agentsmith.domain.ticket import Actor, Ticket
 from agentsmith.trackers.github.dialect import message
 from agentsmith.trackers.github.site import Site
 from agentsmith.trackers.http.redaction import excerpt
+from agentsmith.trackers.shared import memory
+from agentsmith.trackers.shared.shapes import Moment, Record, shaped
 
 
-class _Record(BaseModel):
-    model_config = ConfigDict(extra="ignore", frozen=True, strict=True, hide_input_in_errors=True, defer_build=True)
-
-
-class User(_Record):
+class User(Record):
     """A person or a program. `null` stands for somebody who deleted their account."""
 
     id: int
@@ -38,7 +34,7 @@ def _as_label(value: object) -> object:
     return {"name": value} if isinstance(value, str) else value
 
 
-class Label(_Record):
+class Label(Record):
     """A label; `node_id` is what GraphQL calls it."""
 
     name: str
@@ -46,16 +42,15 @@ class Label(_Record):
 
 
 _Label = Annotated[Label, BeforeValidator(_as_label)]
-_Moment = Annotated[AwareDatetime, Field(strict=False)]
 
 
-class IssueType(_Record):
+class IssueType(Record):
     """`Bug`, `Task`, or what the organisation made up."""
 
     name: str
 
 
-class Issue(_Record):
+class Issue(Record):
     """An issue, or a pull request where `pull_request` is there."""
 
     number: int
@@ -67,23 +62,23 @@ class Issue(_Record):
     node_id: str = ""
     comments: int = 0
     user: User | None = None
-    assignees: list[User] = []
-    updated_at: _Moment | None = None
+    assignees: list[User] = Field(default_factory=list)
+    updated_at: Moment | None = None
     pull_request: dict[str, Any] | None = None
     type: IssueType | None = None
 
 
-class Comment(_Record):
+class Comment(Record):
     """A comment on an issue."""
 
     id: int
     body: str | None = None
     user: User | None = None
     issue_url: str = ""
-    created_at: _Moment | None = None
+    created_at: Moment | None = None
 
 
-class HookConfig(_Record):
+class HookConfig(Record):
     """Where a webhook sends what; the secret is shown as stars."""
 
     url: str = ""
@@ -91,13 +86,13 @@ class HookConfig(_Record):
     secret: str = ""
 
 
-class LastResponse(_Record):
+class LastResponse(Record):
     """How the last delivery went; None before the first."""
 
     code: int | None = None
 
 
-class RepositoryHook(_Record):
+class RepositoryHook(Record):
     """A webhook of a repository."""
 
     id: int
@@ -107,7 +102,7 @@ class RepositoryHook(_Record):
     last_response: LastResponse = LastResponse()
 
 
-class Delivered(_Record):
+class Delivered(Record):
     """One attempt to deliver something; every further attempt has the same `guid`."""
 
     id: int
@@ -121,17 +116,17 @@ class Delivered(_Record):
         return 200 <= self.status_code < 300
 
 
-class Event(_Record):
+class Event(Record):
     """One line of an issue's history; only labelled ones carry a label."""
 
     id: int = 0
     event: str
-    created_at: _Moment
+    created_at: Moment
     actor: User | None = None
     label: _Label | None = None
 
 
-class Doer(_Record):
+class Doer(Record):
     """An account as GraphQL shows it: a program without `[bot]` behind its name, and others than both without an id."""
 
     kind: str = Field(alias="__typename")
@@ -145,37 +140,37 @@ class Doer(_Record):
         return None if self.id is None else Actor(id=str(self.id), name=name, bot=bot)
 
 
-class Line(_Record):
+class Line(Record):
     """One line of an issue's timeline; of kinds that were not asked for, only the kind is known."""
 
     kind: str = Field(alias="__typename")
     id: str = ""
-    at: _Moment = Field(alias="createdAt")
+    at: Moment = Field(alias="createdAt")
     actor: Doer | None = None
     label: _Label | None = None
 
 
-class _PageInfo(_Record):
+class _PageInfo(Record):
     more: bool = Field(alias="hasPreviousPage")
     start: str | None = Field(None, alias="startCursor")
 
 
-class Lines(_Record):
+class Lines(Record):
     """A page of the timeline, oldest first."""
 
     info: _PageInfo = Field(alias="pageInfo")
     nodes: list[Line]
 
 
-class IssueHistory(_Record):
+class IssueHistory(Record):
     """Who last changed the text of an issue, and its timeline."""
 
-    edited_at: _Moment | None = Field(None, alias="lastEditedAt")
+    edited_at: Moment | None = Field(None, alias="lastEditedAt")
     editor: Doer | None = None
     lines: Lines = Field(alias="timelineItems")
 
 
-class Permission(_Record):
+class Permission(Record):
     """What a user may do in a repository: the old coarse word, and the name of the role."""
 
     permission: str
@@ -183,26 +178,26 @@ class Permission(_Record):
     user: User | None = None
 
 
-class Membership(_Record):
+class Membership(Record):
     """Whether somebody is in a team: `active`, or only invited."""
 
     state: str
 
 
-class App(_Record):
+class App(Record):
     """A GitHub App, as it sees itself."""
 
     slug: str
 
 
-class InstallationToken(_Record):
+class InstallationToken(Record):
     """A token for one installation of an App."""
 
     token: Annotated[str, Field(min_length=1)]
-    expires_at: _Moment
+    expires_at: Moment
 
 
-class Repository(_Record):
+class Repository(Record):
     """A repository under its present name; its number stays."""
 
     id: int | None = None
@@ -210,14 +205,14 @@ class Repository(_Record):
     default_branch: str = "main"
 
 
-class _Side(_Record):
+class _Side(Record):
     """One end of a pull request; `repo` is null where a fork was deleted."""
 
     ref: str
     repo: Repository | None = None
 
 
-class Pull(_Record):
+class Pull(Record):
     """A pull request; `node_id` is what GraphQL calls it."""
 
     number: int
@@ -231,38 +226,38 @@ class Pull(_Record):
     draft: bool = False
 
 
-class _Sha(_Record):
+class _Sha(Record):
     sha: str
 
 
-class GitRef(_Record):
+class GitRef(Record):
     """A git ref and what it points to."""
 
     ref: str
     object: _Sha
 
 
-class _Stamp(_Record):
-    date: _Moment
+class _Stamp(Record):
+    date: Moment
 
 
-class Commit(_Record):
+class Commit(Record):
     """A git commit; `committer` carries GitHub's own date."""
 
     sha: str
     committer: _Stamp | None = None
 
 
-class _Content(_Record):
+class _Content(Record):
     tree: _Sha
 
 
-class _Tip(_Record):
+class _Tip(Record):
     sha: str
     commit: _Content
 
 
-class Branch(_Record):
+class Branch(Record):
     """A branch and the tree at its tip."""
 
     commit: _Tip
@@ -271,43 +266,30 @@ class Branch(_Record):
 T = TypeVar("T")
 
 
-@cache
-def _adapter(shape: Any) -> TypeAdapter[Any]:
-    return TypeAdapter(shape)
-
-
-def said(data: object) -> str:
+def error_message(data: object) -> str:
     """GitHub's own words in an error body, short."""
     return excerpt(message(data))
 
 
 def read(shape: type[T] | Any, data: object, what: str) -> T:
     """`data` as `shape`; raises BadAnswer that names the first wrong field and shows no value."""
-    try:
-        key: Any = shape
-        adapted: T = _adapter(key).validate_python(data)
-        return adapted
-    except ValidationError as error:
-        first = error.errors(include_input=False, include_url=False)[0]
-        where = ".".join(str(part) for part in first["loc"]) or "the answer"
-        raise BadAnswer(f"GitHub: {what} is malformed: {where}: {first['msg']}") from None
+    record: T = shaped(shape, data, f"GitHub: {what}")
+    return record
 
 
-@dataclass(frozen=True, slots=True)
-class Snapshot:
-    """What the tracker knows beside the ticket itself; travels in `Ticket.native`."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot(memory.Snapshot):
+    """What an issue showed beside the ticket itself."""
 
-    number: str
     node_id: str = ""
-    comments: int | None = None
-    """How many comments there were; None when that is not known."""
     label_ids: Mapping[str, str] = field(default_factory=dict)
     """GraphQL ids of the labels on the ticket, by name."""
     etag: str | None = None
-    read_at: float = 0.0
-    """On the boot-time clock."""
-    verified: bool = False
-    """Whether the labels are what GitHub answered to our own last write."""
+
+
+def snapshot_of(ticket: Ticket) -> Snapshot | None:
+    """What we put into the ticket when we read it; None for a ticket that came some other way."""
+    return ticket.native if isinstance(ticket.native, Snapshot) else None
 
 
 def to_ticket(issue: Issue, site: Site, tracker: str, *, etag: str | None, read_at: float) -> Ticket:
@@ -333,11 +315,11 @@ def to_ticket(issue: Issue, site: Site, tracker: str, *, etag: str | None, read_
         state=issue.state,
         type=issue.type.name if issue.type else "",
         native=Snapshot(
-            number,
-            issue.node_id,
-            issue.comments,
-            {label.name: label.node_id for label in issue.labels if label.node_id},
-            etag,
-            read_at,
+            key=number,
+            comments=issue.comments,
+            read_at=read_at,
+            node_id=issue.node_id,
+            label_ids={label.name: label.node_id for label in issue.labels if label.node_id},
+            etag=etag,
         ),
     )

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Final
 from urllib.parse import quote
 
 import structlog
 
 from agentsmith.domain.errors import Refused
-from agentsmith.domain.ticket import Actor
-from agentsmith.domain.tracker import Access, Labelling
+from agentsmith.domain.ticket import Actor, Ticket
+from agentsmith.domain.tracker import Access
 from agentsmith.domain.vetting import History
 from agentsmith.trackers.github import payloads
 from agentsmith.trackers.github.history import Histories
@@ -18,6 +17,8 @@ from agentsmith.trackers.github.payloads import App, Membership, Permission, Use
 from agentsmith.trackers.github.site import Site
 from agentsmith.trackers.http import ApiClient, spending_for
 from agentsmith.trackers.http.ledger import ACTOR
+from agentsmith.trackers.shared.api import ProjectApi
+from agentsmith.trackers.shared.people import Accounts
 
 log = structlog.get_logger()
 
@@ -31,46 +32,26 @@ _ROLES: Final = {
 }
 
 
-class People:
+class People(Accounts):
     """Accounts, as one repository sees them."""
 
-    def __init__(self, client: ApiClient, site: Site, *, as_app: ApiClient | None, page_size: int) -> None:
-        self._client = client
-        self._site = site
+    def __init__(self, api: ProjectApi[Site], *, as_app: ApiClient | None) -> None:
+        super().__init__()
+        self._client = api.client
+        self._site = api.site
         self._as_app = as_app
         """Speaks for the GitHub App itself; an installation's token cannot say who it is."""
-        self._histories = Histories(client, site, page_size=page_size)
-        self._me: Actor | None = None
-        self._asking = asyncio.Lock()
+        self._histories = Histories(api)
 
-    async def me(self, *, deadline: float | None = None) -> Actor:
-        """Who the credential belongs to; asked once."""
-        async with self._asking:
-            if self._me is None:
-                with spending_for(ACTOR):
-                    self._me = (await self._ask(deadline)).to_actor()
-        return self._me
+    def wrote_it(self, actor: Actor) -> None:
+        """See Accounts; a comment shows all of its author."""
+        super().wrote_it(actor)
+        self._me = self._me or actor
 
-    def learn(self, user: User) -> None:
-        """What we have just written was written by this account: that is us."""
-        self._me = self._me or user.to_actor()
-
-    @staticmethod
-    def same(user: User, actor: Actor) -> bool:
-        """Whether both are one account; logins change hands, ids do not."""
-        return str(user.id) == actor.id
-
-    async def labelled_by(self, number: str, label: str) -> Labelling | None:
-        """Who last put the label on the issue; None when the history does not say."""
-        with spending_for(ACTOR):
-            deeds = (await self._histories.since(number, label)).deeds
-            actor = deeds[0].actor if deeds else None
-            return None if actor is None else Labelling(actor, await self.access_of(actor), deeds[0].event)
-
-    async def history(self, number: str, label: str) -> History:
+    async def history(self, ticket: Ticket, label: str) -> History:
         """What was done to the issue since the label was put on."""
         with spending_for(ACTOR):
-            return await self._histories.since(number, label)
+            return await self._histories.since(ticket.key, label)
 
     async def belongs_to(self, actor: Actor, *, teams: frozenset[str], roles: frozenset[str]) -> str:
         """The role or the team, of those named, that lets an account in; a team is asked for by its short name."""
@@ -113,14 +94,14 @@ class People:
             return None  # the login belongs to somebody else by now
         return permission
 
-    async def _ask(self, deadline: float | None) -> User:
+    async def ask_who_we_are(self, deadline: float | None) -> Actor:
+        """See Accounts."""
         if self._as_app is None:
             answer = await self._client.get("/user", deadline=deadline, missing=Refused)
-            user: User = payloads.read(User, answer.data, "a user")
-            return user
-        answer = await self._as_app.get("/app", deadline=deadline, missing=Refused)
-        app: App = payloads.read(App, answer.data, "an App")
-        path = f"/users/{quote(f'{app.slug}[bot]', safe='')}"
-        answer = await self._client.get(path, deadline=deadline, missing=Refused)
-        bot: User = payloads.read(User, answer.data, "a user")
-        return bot
+        else:
+            answer = await self._as_app.get("/app", deadline=deadline, missing=Refused)
+            app: App = payloads.read(App, answer.data, "an App")
+            path = f"/users/{quote(f'{app.slug}[bot]', safe='')}"
+            answer = await self._client.get(path, deadline=deadline, missing=Refused)
+        user: User = payloads.read(User, answer.data, "a user")
+        return user.to_actor()

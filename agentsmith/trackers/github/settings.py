@@ -14,11 +14,12 @@ from agentsmith.config.section import Section
 from agentsmith.domain.errors import ConfigError
 from agentsmith.domain.lifecycle import LabelSet
 from agentsmith.trackers.github.forge import GitHubForge
-from agentsmith.trackers.github.opening import AppLogin, open_forge, open_tracker
+from agentsmith.trackers.github.login import AppLogin, Clients, log_in
 from agentsmith.trackers.github.site import GITHUB, Site
 from agentsmith.trackers.github.tracker import GitHubTracker
 from agentsmith.trackers.github.webhook import GitHubWebhooks
-from agentsmith.trackers.http import Pace, Shared
+from agentsmith.trackers.http import Pace
+from agentsmith.trackers.http.connection import Connection
 
 Number = Annotated[int, Field(ge=1)]
 
@@ -59,6 +60,8 @@ class App(Section):
 class _OnGitHub(Section):
     """Where a repository is, and how it is reached: with a token or as a GitHub App."""
 
+    pace: ClassVar[Pace] = Pace()
+
     repository: str
     """`owner/name`."""
     token: Secret | None = None
@@ -90,11 +93,11 @@ class _OnGitHub(Section):
         """Where the repository is; one object for all, so that the webhooks' reader knows what the tracker learns."""
         return Site(self.repository, self.base_url)
 
-    def login(self) -> str | AppLogin:
-        """The credential; raises ConfigError when an App's key cannot be read."""
-        if self.app is not None:
-            return self.app.login()
-        return self.token.get_secret_value() if self.token else ""
+    def clients(self, connection: Connection) -> Clients:
+        """Who speaks to GitHub; raises ConfigError when an App's key cannot be read."""
+        token = self.token.get_secret_value() if self.token else ""
+        login = token if self.app is None else self.app.login()
+        return log_in(self.site, login, connection, write_spacing=self.write_spacing)
 
 
 class GitHubRepository(_OnGitHub, RepositorySettings):
@@ -102,22 +105,15 @@ class GitHubRepository(_OnGitHub, RepositorySettings):
 
     platform: Literal["github"]
 
-    def open(self, name: str, shared: Shared, *, pace: Pace | None = None) -> GitHubForge:
-        """The forge that these settings describe."""
-        return open_forge(
-            name=name,
-            site=self.site,
-            login=self.login(),
-            shared=shared,
-            write_spacing=self.write_spacing,
-            pace=pace,
-        )
+    def open(self, name: str, connection: Connection) -> GitHubForge:
+        """The forge that these settings describe; nothing is asked of it yet."""
+        return GitHubForge(name, self.site, self.clients(connection), connection)
 
 
 class GitHubSettings(_OnGitHub, TrackerSettings):
     """A repository on github.com or on an Enterprise Server, reached with a token or as a GitHub App."""
 
-    untold: ClassVar[frozenset[str]] = frozenset({"component"})
+    unsupported_filters: ClassVar[frozenset[str]] = frozenset({"component"})
     idle_stretch: ClassVar[float] = 1.0
     """An unchanged list is answered with 304, which costs no quota."""
 
@@ -138,22 +134,13 @@ class GitHubSettings(_OnGitHub, TrackerSettings):
 
     def project_identity(self) -> str:
         """`github.com/acme/web`: the same as the tracker's `project`, and the first part of every ticket id."""
-        return self.site.project
+        return self.site.canonical
 
     def webhooks(self) -> GitHubWebhooks | None:
         """Who reads the repository's webhooks; None where nothing could be verified (it fails closed)."""
         secrets = self.webhook_secrets()
         return GitHubWebhooks(self.site, secrets) if secrets or self.insecure else None
 
-    def open(self, name: str, labels: LabelSet, shared: Shared, *, pace: Pace | None = None) -> GitHubTracker:
-        """The tracker that these settings describe."""
-        return open_tracker(
-            name=name,
-            site=self.site,
-            labels=labels,
-            login=self.login(),
-            shared=shared,
-            strict=self.strict,
-            write_spacing=self.write_spacing,
-            pace=pace,
-        )
+    def open(self, name: str, labels: LabelSet, connection: Connection) -> GitHubTracker:
+        """The tracker that these settings describe; nothing is asked of it yet."""
+        return GitHubTracker(name, labels, self.site, self.clients(connection), connection, strict=self.strict)

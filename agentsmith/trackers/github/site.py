@@ -8,6 +8,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from agentsmith.domain.ticket import TicketId
+from agentsmith.trackers.http.addresses import host_of, is_root
 
 GITHUB: Final = "https://api.github.com"
 
@@ -28,8 +29,7 @@ class Site:
     """The repository's number, which stays when it is renamed: None before it was asked for, empty where untold."""
 
     def __post_init__(self) -> None:
-        root = urlsplit(self.base_url)
-        if root.scheme not in ("http", "https") or not root.hostname or root.query or root.fragment:
+        if not is_root(self.base_url):
             raise ValueError(f"base_url must be the address of an API root, like {GITHUB}")
         if not _REPOSITORY.fullmatch(self.repository) or self.repository.endswith(("/.", "/..")):
             raise ValueError("repository must be owner/name, like acme/web")
@@ -37,7 +37,7 @@ class Site:
     @property
     def api_host(self) -> str:
         """The host of the API, with its port where that is unusual."""
-        return _host(self.base_url)
+        return host_of(self.base_url)
 
     @property
     def public(self) -> bool:
@@ -61,7 +61,7 @@ class Site:
         return root.removesuffix("/v3") + "/graphql"
 
     @property
-    def project(self) -> str:
+    def canonical(self) -> str:
         """The canonical project: `github.com/acme/web`."""
         return f"{self.web_host}/{self.repository.lower()}"
 
@@ -72,7 +72,7 @@ class Site:
 
     def ticket_id(self, number: str) -> TicketId:
         """`github.com/acme/web#12`."""
-        return TicketId(f"{self.project}#{number}")
+        return TicketId(f"{self.canonical}#{number}")
 
     def number(self, key: str) -> str | None:
         """The key itself, if it can be the number of an issue."""
@@ -83,7 +83,7 @@ class Site:
         if "://" in text:
             return self._from_url(text)
         name, hash_, number = text.rpartition("#")
-        if name.lower() not in ("", self.repository.lower(), self.project) or (name and not hash_):
+        if name.lower() not in ("", self.repository.lower(), self.canonical) or (name and not hash_):
             return None
         return self.number(number)
 
@@ -93,7 +93,7 @@ class Site:
         name = project.removeprefix(f"{self.web_host}/")
         if self.number(number) is None or name == project or not _REPOSITORY.fullmatch(name):
             return None
-        return f"#{number}" if project == self.project else f"{name}#{number}"
+        return f"#{number}" if project == self.canonical else f"{name}#{number}"
 
     def holds(self, web_url: str) -> bool:
         """Whether a page that people see (of an issue, say) lies in this repository, on whatever host."""
@@ -120,13 +120,6 @@ class Site:
     @property
     def _dedicated_api_host(self) -> bool:
         return self.public or self.api_host.endswith(".ghe.com")
-
-
-def _host(url: str) -> str:
-    parts = urlsplit(url)
-    usual = {"http": 80, "https": 443}[parts.scheme]
-    host = (parts.hostname or "").lower()
-    return host if parts.port in (None, usual) else f"{host}:{parts.port}"
 
 
 def _path(url: str) -> list[str]:

@@ -8,8 +8,8 @@ from typing import Final
 from agentsmith.domain.ticket import Actor
 from agentsmith.domain.webhook import BadPayload, Incoming, Proof, Remark, TicketEvent, Uninteresting
 from agentsmith.trackers.github.site import Site
-from agentsmith.trackers.signatures import Proved, Reader, hub_signature
-from agentsmith.trackers.untrusted import Part, read_object
+from agentsmith.trackers.shared.signatures import AlreadyProved, Reader, hub_signature
+from agentsmith.trackers.shared.untrusted import JsonPart, read_object
 
 _ISSUE_ACTIONS: Final = frozenset(
     {"opened", "edited", "labeled", "unlabeled", "closed", "reopened", "deleted", "transferred", "assigned"}
@@ -30,7 +30,9 @@ class GitHubWebhooks(Reader):
     def proof(self, head: Incoming, *, now: float) -> Proof:  # noqa: ARG002 - no time is signed
         """See WebhookReader."""
         # Without a secret this reader exists only where the configuration says `insecure`.
-        return hub_signature(self._secrets, head.headers.get("x-hub-signature-256")) if self._secrets else Proved()
+        return (
+            hub_signature(self._secrets, head.headers.get("x-hub-signature-256")) if self._secrets else AlreadyProved()
+        )
 
     def understand(self, incoming: Incoming) -> TicketEvent | Uninteresting:
         """See WebhookReader."""
@@ -43,7 +45,7 @@ class GitHubWebhooks(Reader):
             return Uninteresting(delivery, event, f"{event} events are not looked at")
         return self._about_an_issue(delivery, event, data)
 
-    def _about_an_issue(self, delivery: str, event: str, data: Part) -> TicketEvent | Uninteresting:
+    def _about_an_issue(self, delivery: str, event: str, data: JsonPart) -> TicketEvent | Uninteresting:
         action, issue = data.at("action").text(), data.at("issue")
         name = f"{event}.{action}"
         repository = data.at("repository")
@@ -70,12 +72,12 @@ class GitHubWebhooks(Reader):
         )
 
 
-def _remark(comment: Part) -> Remark:
+def _remark(comment: JsonPart) -> Remark:
     author = _actor(comment.get("user")) or Actor("", "ghost")
     return Remark(str(comment.at("id").number()), author, comment.text_or_nothing("body"))
 
 
-def _actor(user: Part | None) -> Actor | None:
+def _actor(user: JsonPart | None) -> Actor | None:
     if user is None:
         return None
     return Actor(str(user.at("id").number()), user.at("login").text(), bot=user.text_or_nothing("type") == "Bot")

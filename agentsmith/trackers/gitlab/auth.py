@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from enum import StrEnum
 
-from agentsmith.domain.errors import ConfigError
+from agentsmith.trackers.http.credentials import GivenToken
 
 
 class TokenHeader(StrEnum):
@@ -16,31 +15,15 @@ class TokenHeader(StrEnum):
     BEARER = "bearer"
 
 
-class Token:
-    """A token that is given and cannot be renewed."""
+class Token(GivenToken):
+    """An access token."""
 
     def __init__(self, token: str, *, host: str, header: TokenHeader = TokenHeader.PRIVATE) -> None:
-        if not token or not token.isascii() or not token.isprintable() or " " in token:
-            raise ConfigError("the GitLab token holds characters that no token has; was it copied whole?")
-        self._token = token
+        super().__init__(token, host=host, platform="GitLab")
         self._header = header
-        self.name = f"{host}:{hashlib.sha256(token.encode()).hexdigest()[:12]}"
-
-    @property
-    def token(self) -> str:
-        """The token as it is."""
-        return self._token
 
     async def headers(self) -> Mapping[str, str]:
         """The token in its header."""
         if self._header is TokenHeader.BEARER:
-            return {"Authorization": f"Bearer {self._token}"}
-        return {"PRIVATE-TOKEN": self._token}
-
-    async def renew(self, refused: Mapping[str, str], *, server_time: float | None) -> bool:  # noqa: ARG002
-        """A given token cannot be renewed."""
-        return False
-
-    def secrets(self) -> tuple[str, ...]:
-        """The token."""
-        return (self._token,)
+            return {"Authorization": f"Bearer {self.token}"}
+        return {"PRIVATE-TOKEN": self.token}

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-from agentsmith.trackers.http.dialect import Dialect, Limit, retry_after, whole_number
+from agentsmith.trackers.http.dialect import Dialect, Limit, reported_quota, retry_after
 from agentsmith.trackers.http.governor import Quota
 
 NOTES: Final = "notes"
@@ -16,23 +16,18 @@ _ENDPOINT: Final = re.compile(r"this endpoint has been requested too many times"
 
 def quota(headers: Mapping[str, str]) -> Quota | None:
     """The allowance per minute that an answer reports; None on servers without limits."""
-    limit = whole_number(headers, "ratelimit-limit")
-    remaining = whole_number(headers, "ratelimit-remaining")
-    reset = whole_number(headers, "ratelimit-reset")
-    if limit is None or remaining is None or reset is None:
-        return None
     # Each throttle (`throttle_authenticated_api`, …) counts for itself; only the one that the answer names is known.
-    return Quota("core", limit, remaining, float(reset))
+    return reported_quota(headers, "ratelimit", "core")
 
 
 def limit(status: int, headers: Mapping[str, str], message: str) -> Limit | None:
     """A 429 is a limit, whatever its body; nothing else is."""
     if status != 429:
         return None
-    told = retry_after(headers)
+    wait = retry_after(headers)
     everywhere = not _ENDPOINT.search(message)
-    if told is not None:
-        return Limit(max(told, 1.0), everywhere=everywhere, reason=f"GitLab asked to wait {told:g} s: {message}")
+    if wait is not None:
+        return Limit(max(wait, 1.0), everywhere=everywhere, reason=f"GitLab asked to wait {wait:g} s: {message}")
     return Limit(None, everywhere=everywhere, reason=f"GitLab's limit: {message}")
 
 

@@ -14,7 +14,7 @@ from agentsmith.trackers.gitlab.paging import onward
 from agentsmith.trackers.gitlab.payloads import ProjectHook
 from agentsmith.trackers.gitlab.site import Site
 from agentsmith.trackers.gitlab.webhook import SIGNING
-from agentsmith.trackers.http import ApiClient
+from agentsmith.trackers.shared.api import ProjectApi
 
 EVENTS: Final = ("issues_events", "confidential_issues_events", "note_events", "confidential_note_events")
 
@@ -22,8 +22,8 @@ EVENTS: Final = ("issues_events", "confidential_issues_events", "note_events", "
 class Hooks:
     """Looks after the webhooks of one project."""
 
-    def __init__(self, client: ApiClient, site: Site, *, page_size: int) -> None:
-        self._client, self._site, self._page_size = client, site, page_size
+    def __init__(self, api: ProjectApi[Site]) -> None:
+        self._client, self._site, self._page_size = api.client, api.site, api.page_size
 
     async def listed(self) -> tuple[Hook, ...]:
         """Every webhook of the project."""

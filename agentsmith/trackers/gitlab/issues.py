@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from typing import Any, Final
 
 import structlog
 
 from agentsmith.domain.errors import BadAnswer, TicketNotFound
-from agentsmith.domain.foreign import Foreign
 from agentsmith.domain.ticket import Ticket
 from agentsmith.trackers.gitlab import payloads
 from agentsmith.trackers.gitlab.payloads import Issue, Project, snapshot_of
 from agentsmith.trackers.gitlab.site import Site
 from agentsmith.trackers.gitlab.spelling import Spelling
-from agentsmith.trackers.http import UNTOLD, Answer, ApiClient
-from agentsmith.trackers.http.memory import Memory
-from agentsmith.trackers.http.relabel import Relabel
+from agentsmith.trackers.http import WITHHELD, Answer
+from agentsmith.trackers.shared.api import ProjectApi
+from agentsmith.trackers.shared.memory import TicketMemory
 
 log = structlog.get_logger()
 
@@ -27,62 +26,51 @@ _MOVED: Final = frozenset({405})
 class Issues:
     """The issues of one project."""
 
-    def __init__(
-        self,
-        *,
-        tracker: str,
-        site: Site,
-        client: ApiClient,
-        spelling: Spelling,
-        memory: Memory,
-        now: Callable[[], float],
-    ) -> None:
-        self._tracker = tracker
-        self._site = site
-        self._client = client
+    def __init__(self, api: ProjectApi[Site], *, spelling: Spelling, memory: TicketMemory[Any]) -> None:
+        self._tracker = api.tracker
+        self._site = api.site
+        self._client = api.client
+        self._now = api.now
         self._spelling = spelling
         self._memory = memory
-        self._now = now
 
-    def iid(self, key: str) -> str:
-        """The key as an issue number; what cannot be one names no ticket."""
-        iid = self._site.iid(key)
+    def key(self, text: str) -> str:
+        """The text as an issue number; what cannot be one names no ticket."""
+        iid = self._site.iid(text)
         if iid is None:
-            raise TicketNotFound(f"GitLab: {self._site.project} has no issue {key[:40]!r}")
+            raise TicketNotFound(f"GitLab: {self._site.project} has no issue {text[:40]!r}")
         return iid
 
-    async def read(self, key: str, *, deadline: float | None = None) -> Ticket:
+    async def read(self, text: str, *, deadline: float | None = None) -> Ticket:
         """The issue as it is now (T1, T3)."""
-        iid = self.iid(key)
+        iid = self.key(text)
         read_at = self._now()
         answer = await self._client.get(self._site.path(iid), deadline=deadline)
         return self._taken_in(iid, answer, read_at=read_at, verified=False)
 
-    async def look(self) -> None:
+    async def learn_project(self) -> None:
         """Learn the project's id, by which its webhooks are known whatever its path is."""
-        answer = await self._client.get(self._site.path(), allow=UNTOLD)
-        told = answer.status == 200
-        self._site.id = str(payloads.read(Project, answer.data, "a project").id) if told else ""
+        answer = await self._client.get(self._site.path(), allow=WITHHELD)
+        known = answer.status == 200
+        self._site.id = str(payloads.read(Project, answer.data, "a project").id) if known else ""
 
-    async def relabel(self, iid: str, todo: Relabel, *, deadline: float) -> Ticket:
-        """One PUT that adds and removes; answers the issue as it is then. Until then nobody knows how it is."""
-        add = () if todo.add is None else (todo.add,)
-        return await self.write_labels(iid, Foreign(add, todo.remove), deadline=deadline)
+    async def write_labels(self, iid: str, add: Sequence[str], remove: Sequence[str], *, deadline: float) -> Ticket:
+        """One PUT that adds and removes; answers the issue as it is then. Until then nobody knows how it is.
 
-    async def write_labels(self, iid: str, todo: Foreign, *, deadline: float) -> Ticket:
-        """The same for any number of labels; none of them holds a comma."""
+        None of the labels holds a comma.
+        """
         body: dict[str, Any] = {}
-        if todo.add:
-            body["add_labels"] = ",".join(todo.add)
-        if todo.remove:
-            body["remove_labels"] = ",".join(todo.remove)
-        self._memory.doubt(iid)
+        if add:
+            body["add_labels"] = ",".join(add)
+        if remove:
+            body["remove_labels"] = ",".join(remove)
+        self._memory.forget_state(iid)
         # Not repeatable: what may have been carried out is for the caller to look at, perhaps under a newer fence.
         answer = await self._client.write("PUT", self._site.path(iid), body, deadline=deadline, allow=_MOVED)
         if answer.status in _MOVED:
             # Under its old path a project can be read, by a redirect, but not written to.
             await self.read(iid, deadline=deadline)
-            self._memory.doubt(iid)
+            self._memory.forget_state(iid)
             answer = await self._client.write("PUT", self._site.path(iid), body, deadline=deadline)
         return self._taken_in(iid, answer, read_at=self._now(), verified=True)
 
@@ -104,5 +92,5 @@ class Issues:
         )
         snapshot = snapshot_of(ticket)
         if snapshot is not None:
-            self._memory.saw(snapshot)
+            self._memory.remember(snapshot)
         return ticket

@@ -8,7 +8,7 @@ from agentsmith.trackers.gitlab import payloads
 from agentsmith.trackers.gitlab.issues import Issues
 from agentsmith.trackers.gitlab.payloads import LinkedIssue
 from agentsmith.trackers.gitlab.site import Site
-from agentsmith.trackers.http import ApiClient
+from agentsmith.trackers.shared.api import ProjectApi
 
 _WITHHELD = frozenset({403, 404})
 
@@ -16,10 +16,8 @@ _WITHHELD = frozenset({403, 404})
 class Links:
     """Reads the links between issues."""
 
-    def __init__(self, client: ApiClient, site: Site, issues: Issues) -> None:
-        self._client = client
-        self._site = site
-        self._issues = issues
+    def __init__(self, api: ProjectApi[Site], issues: Issues) -> None:
+        self._client, self._site, self._issues = api.client, api.site, issues
 
     async def blockers(self, iid: str) -> tuple[Blocker, ...]:
         """What blocks the issue; GitLab gives the whole list at once."""

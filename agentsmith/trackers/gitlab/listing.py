@@ -11,7 +11,7 @@ Pages are taken by keyset where GitLab can: an issue that loses the label meanwh
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -26,8 +26,9 @@ from agentsmith.trackers.gitlab.paging import onward
 from agentsmith.trackers.gitlab.payloads import Issue, snapshot_of
 from agentsmith.trackers.gitlab.site import Site
 from agentsmith.trackers.gitlab.spelling import Spelling
-from agentsmith.trackers.http import Answer, ApiClient
+from agentsmith.trackers.http import Answer
 from agentsmith.trackers.http.dialect import http_date
+from agentsmith.trackers.shared.api import ProjectApi
 
 log = structlog.get_logger()
 
@@ -42,7 +43,7 @@ _RESERVED: Final = frozenset({"none", "any", "no label"})
 
 
 @dataclass(slots=True)
-class Shelf:
+class KeptList:
     """A long list as it was last seen."""
 
     tickets: dict[str, Ticket]
@@ -57,24 +58,15 @@ class Shelf:
 class Listing:
     """Lists the issues of one project by label."""
 
-    def __init__(
-        self,
-        *,
-        site: Site,
-        client: ApiClient,
-        issues: Issues,
-        spelling: Spelling,
-        now: Callable[[], float],
-        page_size: int,
-    ) -> None:
-        self._site = site
-        self._client = client
+    def __init__(self, api: ProjectApi[Site], *, issues: Issues, spelling: Spelling) -> None:
+        self._site = api.site
+        self._client = api.client
+        self._now = api.now
+        self._page_size = api.page_size
         self._issues = issues
         self._spelling = spelling
-        self._now = now
-        self._page_size = page_size
         self._keyset = True
-        self._shelves: dict[frozenset[str], Shelf] = {}
+        self._kept: dict[frozenset[str], KeptList] = {}
 
     async def find(self, *labels: str) -> AsyncIterator[Ticket]:
         """Every open issue that carries one of `labels` (T2); any error raises (P9)."""
@@ -82,9 +74,9 @@ class Listing:
             if "," in label or label.strip().casefold() in _RESERVED:
                 raise ConfigError(f"GitLab cannot search for the label {label!r}: it has a meaning of its own there")
         wanted = frozenset(self._spelling.written(label) for label in labels)
-        shelf = self._shelves.get(wanted)
-        if shelf is not None and self._now() - shelf.read_at < FULL_EVERY and await self._catch_up(wanted, shelf):
-            for ticket in list(shelf.tickets.values()):
+        kept = self._kept.get(wanted)
+        if kept is not None and self._now() - kept.read_at < FULL_EVERY and await self._catch_up(wanted, kept):
+            for ticket in list(kept.tickets.values()):
                 yield ticket
             return
         async for ticket in self._all(wanted):
@@ -93,7 +85,7 @@ class Listing:
     async def _all(self, wanted: frozenset[str]) -> AsyncIterator[Ticket]:
         found: dict[str, Ticket] = {}
         read_at, as_of, pages = self._now(), None, 0
-        self._shelves.pop(wanted, None)
+        self._kept.pop(wanted, None)
         for label in sorted(wanted):
             params = {"state": "opened", "labels": label, "order_by": "created_at", "sort": "asc"}
             async for answer in self._pages(params):
@@ -104,29 +96,29 @@ class Listing:
                         continue
                     found[ticket.key] = ticket
                     yield ticket
-        if pages > 1 and as_of is not None and len(found) <= _MOST_KEPT and len(self._shelves) < _MOST_LABELS:
-            self._shelves[wanted] = Shelf(found, as_of, read_at, pages)
+        if pages > 1 and as_of is not None and len(found) <= _MOST_KEPT and len(self._kept) < _MOST_LABELS:
+            self._kept[wanted] = KeptList(found, as_of, read_at, pages)
 
-    async def _catch_up(self, wanted: frozenset[str], shelf: Shelf) -> bool:
+    async def _catch_up(self, wanted: frozenset[str], kept: KeptList) -> bool:
         """Bring a list up to date; False when that costs more than reading it again."""
-        since = datetime.fromtimestamp(shelf.as_of - OVERLAP, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        since = datetime.fromtimestamp(kept.as_of - OVERLAP, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         params = {"state": "all", "updated_after": since, "order_by": "updated_at", "sort": "asc"}
         changes: dict[str, Ticket | None] = {}
         as_of, pages = None, 0
         async for answer in self._pages(params):
             as_of = http_date(answer.headers) if pages == 0 else as_of
             pages += 1
-            if pages > shelf.pages:
+            if pages > kept.pages:
                 return False
             changes.update(self._records(answer))
         if as_of is None:
             return False
         for key, ticket in changes.items():
             if ticket is not None and _carries(ticket, wanted):
-                shelf.tickets[key] = ticket
+                kept.tickets[key] = ticket
             else:
-                shelf.tickets.pop(key, None)
-        shelf.as_of = as_of
+                kept.tickets.pop(key, None)
+        kept.as_of = as_of
         return True
 
     async def _pages(self, params: Mapping[str, str]) -> AsyncIterator[Answer]:
@@ -164,7 +156,7 @@ class Listing:
                 log.warning("skipped a malformed issue", project=self._site.project, iid=iid, error=str(error))
                 found.append((str(iid), None))
                 continue
-            # A hint needs no text (T2), and a shelf holds as many as there are open tickets.
+            # A hint needs no text (T2), and a kept list holds as many as there are open tickets.
             found.append((str(issue.iid), replace(self._issues.ticket(issue), body="")))
         return found
 

@@ -11,7 +11,8 @@ from pydantic import BeforeValidator, Field
 from agentsmith.domain.ticket import Actor, Ticket
 from agentsmith.trackers.gitlab.site import Site
 from agentsmith.trackers.gitlab.spelling import Spelling
-from agentsmith.trackers.http.shapes import Moment, Record, shaped
+from agentsmith.trackers.shared import memory
+from agentsmith.trackers.shared.shapes import Moment, Record, shaped
 
 T = TypeVar("T")
 
@@ -202,19 +203,12 @@ def read(shape: type[T] | Any, data: object, what: str) -> T:
     return record
 
 
-@dataclass(frozen=True, slots=True)
-class Snapshot:
-    """What the tracker knows beside the ticket itself; travels in `Ticket.native`."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot(memory.Snapshot):
+    """What an issue showed beside the ticket itself."""
 
-    key: str
     shown: frozenset[str]
     """The labels as spelled on GitLab."""
-    comments: int | None = None
-    """How many comments there were; None when that is not known."""
-    read_at: float = 0.0
-    """On the boot-time clock."""
-    verified: bool = False
-    """Whether this is what GitLab answered to our own write."""
 
 
 def to_ticket(
@@ -241,7 +235,7 @@ def to_ticket(
         updated_at=updated,
         state=issue.state,
         type=issue.issue_type or "",
-        native=Snapshot(iid, shown, issue.user_notes_count, read_at, verified),
+        native=Snapshot(key=iid, shown=shown, comments=issue.user_notes_count, read_at=read_at, verified=verified),
     )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 from dataclasses import replace
 from datetime import datetime
@@ -11,18 +10,20 @@ from urllib.parse import quote
 
 from agentsmith.bounded import Bounded
 from agentsmith.domain.errors import BadAnswer, Refused, TrackerUnavailable
-from agentsmith.domain.ticket import Actor
-from agentsmith.domain.tracker import Access, Labelling
+from agentsmith.domain.ticket import Actor, Ticket
+from agentsmith.domain.tracker import Access
 from agentsmith.domain.vetting import Deed, DeedKind, History, in_order, since_set
 from agentsmith.trackers.gitlab import payloads
 from agentsmith.trackers.gitlab.paging import onward
 from agentsmith.trackers.gitlab.payloads import LabelEvent, Member, Note, User
-from agentsmith.trackers.gitlab.renames import UNTOLD, Renames
+from agentsmith.trackers.gitlab.renames import CANNOT_TELL, Renames
 from agentsmith.trackers.gitlab.site import Site
 from agentsmith.trackers.gitlab.spelling import Spelling
-from agentsmith.trackers.http import Answer, ApiClient, spending_for
+from agentsmith.trackers.http import Answer, spending_for
 from agentsmith.trackers.http.ledger import ACTOR
 from agentsmith.trackers.http.paging import links
+from agentsmith.trackers.shared.api import ProjectApi
+from agentsmith.trackers.shared.people import Accounts
 
 _LEVELS: Final = ((40, Access.ADMIN), (30, Access.WRITE), (15, Access.TRIAGE), (10, Access.READ))
 """Maintainer and Owner, Developer, Planner and Reporter, Guest; a level of its own counts as the one below it."""
@@ -52,51 +53,30 @@ _COPIED: Final = ("moved from", "cloned from")
 _MOST_REMEMBERED: Final = 1000
 
 
-class People:
+class People(Accounts):
     """Accounts, as one project sees them."""
 
-    def __init__(self, client: ApiClient, site: Site, spelling: Spelling, *, page_size: int) -> None:
-        self._client = client
-        self._site = site
+    def __init__(self, api: ProjectApi[Site], spelling: Spelling) -> None:
+        super().__init__()
+        self._client = api.client
+        self._site = api.site
+        self._page_size = api.page_size
         self._spelling = spelling
-        self._page_size = page_size
-        self._renames = Renames(client, site, page_size=page_size)
-        self._me: Actor | None = None
-        self._my_id: str | None = None
-        self._asking = asyncio.Lock()
+        self._renames = Renames(api)
         self._bots: Bounded[str, bool] = Bounded(_MOST_REMEMBERED)
 
-    async def me(self, *, deadline: float | None = None) -> Actor:
-        """Who the token belongs to; asked once."""
-        async with self._asking:
-            if self._me is None:
-                with spending_for(ACTOR):
-                    answer = await self._client.get("/user", deadline=deadline, missing=Refused)
-                user: User = payloads.read(User, answer.data, "a user")
-                actor = user.to_actor()
-                self._me = replace(actor, bot=actor.bot or bool(_BOT.fullmatch(actor.name)))
-        return self._me
+    async def ask_who_we_are(self, deadline: float | None) -> Actor:
+        """See Accounts."""
+        answer = await self._client.get("/user", deadline=deadline, missing=Refused)
+        user: User = payloads.read(User, answer.data, "a user")
+        actor = user.to_actor()
+        return replace(actor, bot=actor.bot or bool(_BOT.fullmatch(actor.name)))
 
-    async def my_id(self, *, deadline: float | None = None) -> str:
-        """Our account's id; known without asking once something that we wrote has come back."""
-        return self._my_id or (await self.me(deadline=deadline)).id
-
-    def learn(self, user: User) -> None:
-        """What we have just written was written by this account: that is us."""
-        self._my_id = str(user.id)
-
-    async def labelled_by(self, iid: str, label: str) -> Labelling | None:
-        """Who last put the label on the issue; None when the history does not say."""
-        with spending_for(ACTOR):
-            deeds = (await self.history(iid, label)).deeds
-            actor = deeds[0].actor if deeds else None
-            return None if actor is None else Labelling(actor, await self.access_of(actor), deeds[0].event)
-
-    async def history(self, iid: str, label: str) -> History:
+    async def history(self, ticket: Ticket, label: str) -> History:
         """What was done to the issue since the label was put on."""
         with spending_for(ACTOR):
-            deeds = await self._since(iid, label)
-            edits = await self._edits(iid, deeds[0].at) if deeds else None
+            deeds = await self._since(ticket.key, label)
+            edits = await self._edits(ticket.key, deeds[0].at) if deeds else None
             return History() if edits is None else History(in_order((*deeds, *edits)))
 
     async def _since(self, iid: str, wanted: str) -> tuple[Deed, ...]:
@@ -129,8 +109,10 @@ class People:
         known = []
         for deed in deeds:
             label = events[deed.event].label
-            told = dates.get(label.id) if dates is not None and label is not None and label.id is not None else None
-            doubt = told.doubt(deed.at) if told is not None else UNTOLD if deed is deeds[0] or dates is None else ""
+            date = dates.get(label.id) if dates is not None and label is not None and label.id is not None else None
+            doubt = (
+                date.doubt(deed.at) if date is not None else CANNOT_TELL if deed is deeds[0] or dates is None else ""
+            )
             doubtful = doubt and deed.kind is DeedKind.LABELLED
             known.append(replace(deed, actor=None, doubt=doubt) if doubtful else deed)
         return tuple(known)
@@ -229,8 +211,8 @@ class People:
                 answer = await self._client.get(f"/users/{actor.id}", allow=denied, missing=Refused)
                 if answer.status in denied:
                     return False  # not remembered: next time it may be told
-                told: User = payloads.read(User, answer.data, "a user")
-                bot = told.bot
+                user: User = payloads.read(User, answer.data, "a user")
+                bot = user.bot
             self._bots[actor.id] = bot
         return self._bots[actor.id]
 
@@ -258,8 +240,8 @@ class People:
         """Whether there are newer events than these; a full page of which nothing is told may have a successor."""
         if links(answer.link).get("next") or answer.headers.get("x-next-page"):
             return True
-        told = answer.link or "x-next-page" in answer.headers
-        return not told and isinstance(answer.data, list) and len(answer.data) >= self._page_size
+        links_pages = answer.link or "x-next-page" in answer.headers
+        return not links_pages and isinstance(answer.data, list) and len(answer.data) >= self._page_size
 
     async def _page(self, path: str, page: int) -> Answer:
         return await self._client.get(path, params={"per_page": str(self._page_size), "page": str(page)})

@@ -17,13 +17,14 @@ from agentsmith.domain.errors import BadAnswer, Refused, TrackerUnavailable
 from agentsmith.trackers.gitlab import payloads
 from agentsmith.trackers.gitlab.payloads import DatedLabels
 from agentsmith.trackers.gitlab.site import Site
-from agentsmith.trackers.http import Answer, ApiClient
+from agentsmith.trackers.http import Answer
 from agentsmith.trackers.http.redaction import excerpt
+from agentsmith.trackers.shared.api import ProjectApi
 
 log = structlog.get_logger()
 
 CHANGED: Final = "the label was changed since, and may have had another name when it was set"
-UNTOLD: Final = (
+CANNOT_TELL: Final = (
     "GitLab does not tell when the label was last changed, for which its GraphQL API is needed (13.9 or newer)"
 )
 _QUERY: Final = """
@@ -57,8 +58,8 @@ class Dates:
 class Renames:
     """Asks when labels were changed; never from a cache, as who did something must not be."""
 
-    def __init__(self, client: ApiClient, site: Site, *, page_size: int) -> None:
-        self._client, self._site, self._page_size = client, site, page_size
+    def __init__(self, api: ProjectApi[Site]) -> None:
+        self._client, self._site, self._page_size = api.client, api.site, api.page_size
 
     async def dates(self, issue: int) -> dict[int, Dates] | None:
         """The labels of an issue by their numbers; None where GitLab does not tell."""
@@ -91,10 +92,10 @@ class Renames:
         data: Any = answer.data if isinstance(answer.data, dict) else {}
         if data.get("errors"):
             _refused(answer, data["errors"])
-        told = (data.get("data") or {}).get("issue")
-        if told is None:
+        issue_data = (data.get("data") or {}).get("issue")
+        if issue_data is None:
             raise TrackerUnavailable("GitLab: an issue is not there yet for GraphQL")  # a replica that lags behind
-        page: DatedLabels = payloads.read(DatedLabels, told.get("labels"), "the labels of an issue")
+        page: DatedLabels = payloads.read(DatedLabels, issue_data.get("labels"), "the labels of an issue")
         return page
 
 

@@ -12,14 +12,15 @@ from agentsmith.config.durations import Grace
 from agentsmith.config.names import Secret
 from agentsmith.config.section import Section
 from agentsmith.domain.lifecycle import LabelSet
-from agentsmith.trackers.gitlab.auth import TokenHeader
+from agentsmith.trackers.gitlab.auth import Token, TokenHeader
+from agentsmith.trackers.gitlab.dialect import DIALECT
 from agentsmith.trackers.gitlab.forge import GitLabForge
-from agentsmith.trackers.gitlab.opening import open_forge, open_tracker
 from agentsmith.trackers.gitlab.site import GITLAB, Site
-from agentsmith.trackers.gitlab.spelling import LabelStyle
+from agentsmith.trackers.gitlab.spelling import LabelStyle, Spelling
 from agentsmith.trackers.gitlab.tracker import TRUST_READS, GitLabTracker
 from agentsmith.trackers.gitlab.webhook import SIGNING, GitLabWebhooks, signing_key
-from agentsmith.trackers.http import Pace, Shared
+from agentsmith.trackers.http import Pace
+from agentsmith.trackers.http.connection import Connection
 
 
 def _as_text(value: object) -> object:
@@ -36,6 +37,8 @@ Project = Annotated[
 
 class _OnGitLab(Section):
     """Where a project is, and the access token that reaches it."""
+
+    pace: ClassVar[Pace] = Pace()
 
     project: Project
     """The path with all its groups, `acme/apps/web`, or the id."""
@@ -62,6 +65,10 @@ class _OnGitLab(Section):
         """Where the project is; one object for all, so that the webhooks' reader knows what the tracker learns."""
         return Site(self.project, self.base_url)
 
+    def login(self) -> Token:
+        """The credential."""
+        return Token(self.token.get_secret_value(), host=self.site.host, header=self.token_header)
+
 
 class GitLabRepository(_OnGitLab, RepositorySettings):
     """The repository of a project on gitlab.com or on a GitLab of your own, and its merge requests."""
@@ -75,23 +82,16 @@ class GitLabRepository(_OnGitLab, RepositorySettings):
             raise ValueError("must be the path with all its groups, like acme/apps/web: git finds no project by its id")
         return project
 
-    def open(self, name: str, shared: Shared, *, pace: Pace | None = None) -> GitLabForge:
-        """The forge that these settings describe."""
-        return open_forge(
-            name=name,
-            site=self.site,
-            token=self.token.get_secret_value(),
-            shared=shared,
-            header=self.token_header,
-            pace=pace,
-        )
+    def open(self, name: str, connection: Connection) -> GitLabForge:
+        """The forge that these settings describe; nothing is asked of it yet."""
+        return GitLabForge(name, self.site, self.login(), connection)
 
 
 class GitLabSettings(_OnGitLab, TrackerSettings):
     """A project on gitlab.com or on a GitLab of your own, reached with an access token."""
 
     case_counts: ClassVar[bool] = True
-    untold: ClassVar[frozenset[str]] = frozenset({"component"})
+    unsupported_filters: ClassVar[frozenset[str]] = frozenset({"component"})
 
     platform: Literal["gitlab"]
     label_style: LabelStyle = LabelStyle.PLAIN
@@ -128,16 +128,8 @@ class GitLabSettings(_OnGitLab, TrackerSettings):
         secrets = self.webhook_secrets()
         return GitLabWebhooks(self.site, secrets) if secrets or self.insecure else None
 
-    def open(self, name: str, labels: LabelSet, shared: Shared, *, pace: Pace | None = None) -> GitLabTracker:
-        """The tracker that these settings describe."""
-        return open_tracker(
-            name=name,
-            site=self.site,
-            labels=labels,
-            token=self.token.get_secret_value(),
-            shared=shared,
-            header=self.token_header,
-            style=self.label_style,
-            trust_reads=self.trust_reads,
-            pace=pace,
-        )
+    def open(self, name: str, labels: LabelSet, connection: Connection) -> GitLabTracker:
+        """The tracker that these settings describe; nothing is asked of it yet."""
+        client = connection.client(self.site.base_url, DIALECT, self.login())
+        spelling = Spelling(labels, self.label_style)
+        return GitLabTracker(name, spelling, self.site, client, connection, trust_reads=self.trust_reads)

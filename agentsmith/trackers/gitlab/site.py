@@ -8,6 +8,7 @@ from typing import Final
 from urllib.parse import quote, urlsplit
 
 from agentsmith.domain.ticket import TicketId
+from agentsmith.trackers.http.addresses import host_of, is_root
 
 GITLAB: Final = "https://gitlab.com/api/v4"
 
@@ -33,8 +34,7 @@ class Site:
     """Where people see the project, as its own issues told; GitLab may be known to them by another address."""
 
     def __post_init__(self) -> None:
-        root = urlsplit(self.base_url)
-        if root.scheme not in ("http", "https") or not root.hostname or root.query or root.fragment:
+        if not is_root(self.base_url):
             raise ValueError(f"base_url must be the address of an API root, like {GITLAB}")
         parts = self.project.split("/")
         if not _ID.fullmatch(self.project) and (not _PATH.fullmatch(self.project) or {".", ".."} & set(parts)):
@@ -43,10 +43,7 @@ class Site:
     @property
     def host(self) -> str:
         """The host of the API, with its port where that is unusual."""
-        parts = urlsplit(self.base_url)
-        usual = {"http": 80, "https": 443}[parts.scheme]
-        host = (parts.hostname or "").lower()
-        return host if parts.port in (None, usual) else f"{host}:{parts.port}"
+        return host_of(self.base_url)
 
     @property
     def web_root(self) -> str:

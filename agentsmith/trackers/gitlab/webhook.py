@@ -16,8 +16,8 @@ from agentsmith.domain.ticket import Actor
 from agentsmith.domain.webhook import BadPayload, BadSignature, Incoming, Proof, Remark, TicketEvent, Uninteresting
 from agentsmith.trackers.gitlab.site import Site
 from agentsmith.trackers.gitlab.spelling import unscoped
-from agentsmith.trackers.signatures import Proved, Reader, Signed, same_secret
-from agentsmith.trackers.untrusted import Part, read_object
+from agentsmith.trackers.shared.signatures import AlreadyProved, Reader, SignatureProof, same_secret
+from agentsmith.trackers.shared.untrusted import JsonPart, read_object
 
 SIGNING: Final = "whsec_"
 _SHORTEST_KEY: Final = 24
@@ -46,12 +46,12 @@ class GitLabWebhooks(Reader):
         """See WebhookReader."""
         headers = head.headers
         if not self._keys and not self._secrets:  # only where the configuration says `insecure`
-            return Proved()
+            return AlreadyProved()
         if self._keys and "webhook-signature" in headers:
             return self._signed(headers, now)
         if not same_secret(self._secrets, headers.get("x-gitlab-token")):
             raise BadSignature("the secret is missing or wrong")
-        return Proved()
+        return AlreadyProved()
 
     def understand(self, incoming: Incoming) -> TicketEvent | Uninteresting:
         """See WebhookReader."""
@@ -74,9 +74,11 @@ class GitLabWebhooks(Reader):
             raise BadSignature("the signature is wrong or too old")
         before = f"{headers.get('webhook-id', '')}.{stamp}.".encode("utf-8", "replace")
         given = headers["webhook-signature"].split(" ")[:10]
-        return Signed(self._keys, given, written=lambda digest: b"v1," + base64.b64encode(digest), before=before)
+        return SignatureProof(
+            self._keys, given, written=lambda digest: b"v1," + base64.b64encode(digest), before=before
+        )
 
-    def _about_an_issue(self, delivery: str, data: Part) -> TicketEvent | Uninteresting:
+    def _about_an_issue(self, delivery: str, data: JsonPart) -> TicketEvent | Uninteresting:
         kind, attributes = data.at("object_kind").text(), data.at("object_attributes")
         action = attributes.text_or_nothing("action")
         name = f"{kind}.{action or 'test'}"
@@ -109,19 +111,19 @@ class GitLabWebhooks(Reader):
             remark=_remark(attributes, actor) if kind == "note" else None,
         )
 
-    def _ours(self, project: Part) -> bool:
+    def _ours(self, project: JsonPart) -> bool:
         id_ = project.get("id")
         path = project.at("path_with_namespace").text()
         return self._site.ours(path, str(id_.number()) if id_ is not None else "")
 
 
-def _titles(labels: Part | None) -> frozenset[str]:
+def _titles(labels: JsonPart | None) -> frozenset[str]:
     return (
         frozenset(unscoped(label.at("title").text()) for label in labels.parts()) if labels is not None else frozenset()
     )
 
 
-def _changed(changes: Part | None) -> frozenset[str] | None:
+def _changed(changes: JsonPart | None) -> frozenset[str] | None:
     labels = changes.get("labels") if changes is not None else None
     return None if labels is None else _titles(labels.get("previous")) ^ _titles(labels.get("current"))
 
@@ -140,12 +142,12 @@ def signing_key(secret: str) -> bytes:
     return key
 
 
-def _remark(attributes: Part, actor: Actor | None) -> Remark:
+def _remark(attributes: JsonPart, actor: Actor | None) -> Remark:
     author = actor or Actor("", "ghost")
     return Remark(str(attributes.at("id").number()), author, attributes.text_or_nothing("note"))
 
 
-def _actor(user: Part | None) -> Actor | None:
+def _actor(user: JsonPart | None) -> Actor | None:
     # Older servers do not tell the id; whoever has none is nobody that can be checked.
     id_ = user.get("id") if user is not None else None
     return Actor(str(id_.number()), user.at("username").text()) if user is not None and id_ is not None else None

@@ -16,12 +16,12 @@ from agentsmith.trackers.http.governor import Governor, Hold, LocalGovernor, Quo
 from agentsmith.trackers.http.labellock import LabelLock, LocalLabelLock
 from agentsmith.trackers.http.ledger import Ledger, LocalLedger, Spent, spending_for
 from agentsmith.trackers.http.paging import NextPage, link_header
-from agentsmith.trackers.http.replies import UNTOLD, Answer, OutcomeUnknown, Redirected
+from agentsmith.trackers.http.replies import WITHHELD, Answer, OutcomeUnknown, Redirected
 from agentsmith.trackers.http.shared import Shared
 from agentsmith.trackers.http.transport import open_http
 
 __all__ = [
-    "UNTOLD",
+    "WITHHELD",
     "Answer",
     "ApiClient",
     "Cached",

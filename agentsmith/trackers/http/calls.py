@@ -42,7 +42,7 @@ class Call:
     url: httpx.URL
     finish: float
     """On the boot-time clock: nothing begins after it and nothing outlives it."""
-    told: str
+    summary: str
     """How messages name the request; holds no query and no secret."""
     content: bytes | None = None
     repeatable: bool = True

@@ -21,11 +21,12 @@ from agentsmith.domain.errors import (
     TrackerUnavailable,
     Unauthorized,
 )
+from agentsmith.domain.pacing import EVERYWHERE, LONGEST_BACKOFF
 from agentsmith.trackers.http.calls import Broken, Call, Pace
 from agentsmith.trackers.http.credentials import Credential
-from agentsmith.trackers.http.dialect import LONGEST_WAIT, Dialect, Limit, asked_wait, http_date, retry_after
+from agentsmith.trackers.http.dialect import Dialect, Limit, asked_wait, http_date, retry_after
 from agentsmith.trackers.http.etags import Cached
-from agentsmith.trackers.http.governor import EVERYWHERE, Hold
+from agentsmith.trackers.http.governor import Hold
 from agentsmith.trackers.http.paging import NextPage, Page, link_header
 from agentsmith.trackers.http.redaction import excerpt
 from agentsmith.trackers.http.replies import Answer, OutcomeUnknown, Reply, error_for, is_json, parsed
@@ -81,7 +82,7 @@ class ApiClient:
         shorten = self._dialect.reusable(url.path)
         loaded = await if_possible(self._shared.etags.load(self._credential.name, str(url))) if shorten else None
         cached = Cached(*loaded) if loaded else None
-        call = self._call("GET", url, deadline, etag=cached.etag if cached else etag)
+        call = replace(self._call("GET", url, deadline), etag=cached.etag if cached else etag)
         reply = await self._send(call, allow=allow, missing=missing)
         if reply.status == 304:
             body, link = (cached.body, cached.link) if cached else (b"", "")
@@ -118,8 +119,13 @@ class ApiClient:
         """
         content = None if body is None else json.dumps(body).encode()
         url = self._url(path, None)
-        call = self._call(method, url, deadline, content=content, repeatable=repeatable, bucket=bucket)
-        call = replace(call, content_type=content_type)
+        call = replace(
+            self._call(method, url, deadline),
+            content=content,
+            repeatable=repeatable,
+            bucket=bucket,
+            content_type=content_type,
+        )
         return self._answer(call, await self._send(call, allow=allow, missing=missing), missing)
 
     async def pages(
@@ -161,14 +167,14 @@ class ApiClient:
                 again = call.repeatable or not broken.sent
                 await self._back_off(call, error, failures, again=again)
                 continue
-            said = self._said(reply)
-            limit = self._dialect.limit(reply.status, reply.headers, said)
+            message = self._message(reply)
+            limit = self._dialect.limit(reply.status, reply.headers, message)
             await if_possible(self._note(call, reply, limit))
             if limit is not None:
                 limited += 1
                 if limited >= self._pace.tries:
                     hold = await self._hold(call, spacing=0.0, patience=0.0)
-                    raise RateLimited(f"{call.told}: {limit.reason}", retry_at=hold.until)
+                    raise RateLimited(f"{call.summary}: {limit.reason}", retry_at=hold.until)
                 continue
             signed_out = self._dialect.signed_out(reply.status, reply.headers, reply.body)
             if (reply.status == 401 or signed_out) and not renewed:
@@ -176,15 +182,17 @@ class ApiClient:
                 if await self._credential.renew(auth, server_time=http_date(reply.headers)):
                     continue
             if signed_out:
-                raise Unauthorized(f"{call.told} was answered with a sign-in page ({reply.status}): the token is wrong")
+                raise Unauthorized(
+                    f"{call.summary} was answered with a sign-in page ({reply.status}): the token is wrong"
+                )
             if 200 <= reply.status < 300 or reply.status in allow or (call.etag and reply.status == 304):
                 return reply
-            error = error_for(reply, call.told, said=said, missing=missing, write=call.write)
+            error = error_for(reply, call.summary, message=message, missing=missing, write=call.write)
             if not isinstance(error, TrackerUnavailable):
                 raise error
             failures += 1
-            told = retry_after(reply.headers)
-            await self._back_off(call, error, failures, again=call.repeatable, told=told)
+            asked = retry_after(reply.headers)
+            await self._back_off(call, error, failures, again=call.repeatable, asked=asked)
 
     async def _turn(self, call: Call) -> None:
         """Wait until the governor lets the request go; raises at once when that would be too late."""
@@ -192,12 +200,12 @@ class ApiClient:
         while True:
             patience = call.finish - self._pace.now()
             if patience <= 0:
-                raise TrackerUnavailable(f"{call.told} was not sent: its deadline has passed")
+                raise TrackerUnavailable(f"{call.summary} was not sent: its deadline has passed")
             hold = await self._hold(call, spacing=spacing, patience=patience)
             if hold.seconds <= 0:
                 return
             if hold.seconds >= patience:
-                raise RateLimited(f"{call.told} was not sent: {hold.reason}", retry_at=hold.until)
+                raise RateLimited(f"{call.summary} was not sent: {hold.reason}", retry_at=hold.until)
             await self._pace.sleep(hold.seconds)
             spacing = 0.0  # the slot is ours; only a pause that began meanwhile can still hold us back
 
@@ -208,7 +216,7 @@ class ApiClient:
                 held = await self._shared.governor.reserve(name, call.bucket, spacing=spacing, patience=patience)
                 return Hold(*held)
         except TimeoutError:
-            raise StoreUnavailable(f"{call.told} was not sent: nobody said whether it may go") from None
+            raise StoreUnavailable(f"{call.summary} was not sent: nobody said whether it may go") from None
 
     async def _auth(self, call: Call) -> Mapping[str, str]:
         for secret in self._credential.secrets():
@@ -217,13 +225,13 @@ class ApiClient:
             async with asyncio.timeout(max(0.0, call.finish - self._pace.now())):
                 return await self._credential.headers()
         except TimeoutError:
-            raise TrackerUnavailable(f"{call.told} was not sent: no token in time") from None
+            raise TrackerUnavailable(f"{call.summary} was not sent: no token in time") from None
 
     async def _back_off(
-        self, call: Call, error: TrackerError, failures: int, *, again: bool, told: float | None = None
+        self, call: Call, error: TrackerError, failures: int, *, again: bool, asked: float | None = None
     ) -> None:
         """Wait before another try, or raise `error` where none is left, allowed, or possible in time."""
-        delay = self._pace.delay(failures) if told is None else told
+        delay = self._pace.delay(failures) if asked is None else asked
         if not again or failures >= self._pace.tries or self._pace.now() + delay >= call.finish:
             raise error from None
         await self._pace.sleep(delay)
@@ -231,18 +239,18 @@ class ApiClient:
     async def _note(self, call: Call, reply: Reply, limit: Limit | None) -> None:
         """Tell the governor what the answer says about the pace that the platform wants."""
         governor, name = self._shared.governor, self._credential.name
-        if not self._warned and (asked := asked_wait(reply.headers) or 0.0) > LONGEST_WAIT:
+        if not self._warned and (asked := asked_wait(reply.headers) or 0.0) > LONGEST_BACKOFF:
             self._warned = True
             log.warning(
                 "asked to stay away for very long; asking again sooner",
                 platform=self._dialect.name,
                 asked_seconds=asked,
-                waiting_seconds=LONGEST_WAIT,
+                waiting_seconds=LONGEST_BACKOFF,
             )
         quota = self._dialect.quota(reply.headers)
         if quota is not None:
             bucket, limit_, remaining, reset = quota
-            reset = min(reset, (http_date(reply.headers) or reset) + LONGEST_WAIT)
+            reset = min(reset, (http_date(reply.headers) or reset) + LONGEST_BACKOFF)
             await governor.report(name, bucket, limit=limit_, remaining=remaining, reset=reset)
         if limit is not None:
             bucket = EVERYWHERE if limit.everywhere else call.bucket
@@ -253,20 +261,10 @@ class ApiClient:
 
     # --- texts and URLs ---------------------------------------------------------------------------------------
 
-    def _call(
-        self,
-        method: str,
-        url: httpx.URL,
-        deadline: float | None,
-        *,
-        content: bytes | None = None,
-        repeatable: bool = True,
-        bucket: str = "core",
-        etag: str | None = None,
-    ) -> Call:
+    def _call(self, method: str, url: httpx.URL, deadline: float | None) -> Call:
         finish = self._pace.now() + self._pace.call if deadline is None else deadline
-        told = f"{self._dialect.name}: {method} {excerpt(url.path)}"
-        return Call(method, url, finish, told, content, repeatable, bucket, etag)
+        summary = f"{self._dialect.name}: {method} {excerpt(url.path)}"
+        return Call(method, url, finish, summary)
 
     def _url(self, path: str, params: Mapping[str, str] | None) -> httpx.URL:
         """An address under the API root; one that a page's answer names must be on the same host."""
@@ -282,7 +280,7 @@ class ApiClient:
     def _answer(self, call: Call, reply: Reply, missing: type[TrackerError]) -> Answer:
         if reply.status >= 400 and not is_json(reply):
             # Allowed are the platform's own words only; a page with such a status is somebody else's.
-            raise error_for(reply, call.told, said=self._said(reply), missing=missing, write=call.write)
+            raise error_for(reply, call.summary, message=self._message(reply), missing=missing, write=call.write)
         etag, link = reply.headers.get("etag"), reply.headers.get("link", "")
         data, moved = self._parsed(call, reply), reply.url != str(call.url)
         return Answer(reply.status, reply.headers, data, reply.url, etag, link, redirected=moved)
@@ -291,9 +289,9 @@ class ApiClient:
         try:
             return parsed(reply, self._credential.secrets())
         except BadAnswer as error:
-            raise BadAnswer(f"{call.told}: {error}") from None
+            raise BadAnswer(f"{call.summary}: {error}") from None
 
-    def _said(self, reply: Reply) -> str:
+    def _message(self, reply: Reply) -> str:
         """The platform's own words in an error, redacted and cut; the body's beginning where it has none."""
         if reply.status < 300:
             return ""

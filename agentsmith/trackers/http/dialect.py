@@ -6,12 +6,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import Any, Final
+from typing import Any
 
-from agentsmith.trackers.http.governor import LONGEST_BACKOFF, Quota
-
-LONGEST_WAIT: Final = LONGEST_BACKOFF
-"""Seconds for which we stay away at most, also when a platform asks for more."""
+from agentsmith.domain.pacing import LONGEST_BACKOFF
+from agentsmith.trackers.http.governor import Quota
 
 Shorten = Callable[[Any], Any]
 """From a parsed answer to what we read of it; the rest would only fill the memory."""
@@ -54,14 +52,22 @@ class Dialect:
     """Other hosts that a redirect may lead to; they never see the credential."""
 
 
+def reported_quota(headers: Mapping[str, str], prefix: str, bucket: str) -> Quota | None:
+    """The allowance that an answer reports in `PREFIX-limit`, `-remaining` and `-reset`; None where one is missing."""
+    limit, remaining, reset = (whole_number(headers, f"{prefix}-{name}") for name in ("limit", "remaining", "reset"))
+    if limit is None or remaining is None or reset is None:
+        return None
+    return Quota(bucket, limit, remaining, float(reset))
+
+
 def retry_after(headers: Mapping[str, str]) -> float | None:
     """The seconds to stay away for, by a Retry-After header; None where there is none.
 
-    At most `LONGEST_WAIT`, whatever is asked for: one wrong header must not silence us for a week. Who comes back after
-    an hour and is still not welcome is told so again.
+    At most `LONGEST_BACKOFF`, whatever is asked for: one wrong header must not silence us for a week. Whoever comes
+    back after that and is still not welcome is told so again.
     """
     asked = asked_wait(headers)
-    return None if asked is None else min(asked, LONGEST_WAIT)
+    return None if asked is None else min(asked, LONGEST_BACKOFF)
 
 
 def asked_wait(headers: Mapping[str, str]) -> float | None:

@@ -6,17 +6,9 @@ import time
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
-EVERYWHERE: Final = "*"
-"""The bucket of a pause that holds for all buckets of a credential."""
-FIRST_BACKOFF: Final = 60.0
-"""How long to stay away, at least, when the platform names no time."""
-LONGEST_BACKOFF: Final = 3600.0
-SAME_WINDOW: Final = 60.0
-"""Reset times closer than this belong to one window of a quota."""
-FORGIVEN_AFTER: Final = 600.0
-"""So long after the end of a pause the next one starts at `FIRST_BACKOFF` again."""
+from agentsmith.domain.pacing import EVERYWHERE, FIRST_BACKOFF, FORGIVEN_AFTER, LONGEST_BACKOFF, SAME_WINDOW
 
 
 class Quota(NamedTuple):
@@ -63,7 +55,7 @@ class Governor(Protocol):
 
 
 @dataclass(slots=True)
-class _Books:
+class _Account:
     quotas: dict[str, Quota] = field(default_factory=dict)
     pauses: dict[str, tuple[float, str]] = field(default_factory=dict)
     next_write: float = 0.0
@@ -76,25 +68,25 @@ class LocalGovernor:
 
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
         self._clock = clock
-        self._books: defaultdict[str, _Books] = defaultdict(_Books)
+        self._accounts: defaultdict[str, _Account] = defaultdict(_Account)
 
     async def reserve(self, credential: str, bucket: str, *, spacing: float, patience: float) -> Hold:
         """See Governor."""
-        books, now = self._books[credential], self._clock()
+        account, now = self._accounts[credential], self._clock()
         until, reason = now, ""
-        for held, why in self._holds(books, bucket):
+        for held, why in self._holds(account, bucket):
             if held > until:
                 until, reason = held, why
-        if spacing > 0 and books.next_write > until:
-            until, reason = books.next_write, f"writes are kept {spacing:g} s apart"
+        if spacing > 0 and account.next_write > until:
+            until, reason = account.next_write, f"writes are kept {spacing:g} s apart"
         wait = until - now
         if spacing > 0 and wait <= patience:
-            books.next_write = until + spacing
+            account.next_write = until + spacing
         return Hold(seconds=wait, until=until, reason=reason)
 
     async def report(self, credential: str, bucket: str, *, limit: int, remaining: int, reset: float) -> None:
         """See Governor."""
-        quotas = self._books[credential].quotas
+        quotas = self._accounts[credential].quotas
         known = quotas.get(bucket)
         if known is not None and known.reset > self._clock() and remaining > 0:
             if reset < known.reset - SAME_WINDOW:
@@ -105,26 +97,26 @@ class LocalGovernor:
 
     async def pause(self, credential: str, bucket: str, *, seconds: float | None, reason: str) -> None:
         """See Governor."""
-        books, now = self._books[credential], self._clock()
+        account, now = self._accounts[credential], self._clock()
         if seconds is None:
-            if now > books.struck_until + FORGIVEN_AFTER:
-                books.strikes = 0
-            seconds = min(FIRST_BACKOFF * 2**books.strikes, LONGEST_BACKOFF)
-            if now >= books.struck_until:  # several requests that were under way together are one strike
-                books.strikes += 1
-                books.struck_until = now + seconds
+            if now > account.struck_until + FORGIVEN_AFTER:
+                account.strikes = 0
+            seconds = min(FIRST_BACKOFF * 2**account.strikes, LONGEST_BACKOFF)
+            if now >= account.struck_until:  # several requests that were under way together are one strike
+                account.strikes += 1
+                account.struck_until = now + seconds
         until = now + seconds
-        if until > books.pauses.get(bucket, (0.0, ""))[0]:
-            books.pauses[bucket] = (until, reason)
+        if until > account.pauses.get(bucket, (0.0, ""))[0]:
+            account.pauses[bucket] = (until, reason)
 
     def quotas(self) -> dict[str, list[Quota]]:
         """What was last reported, by credential."""
-        return {name: sorted(b.quotas.values(), key=lambda q: q.bucket) for name, b in self._books.items()}
+        return {name: sorted(b.quotas.values(), key=lambda q: q.bucket) for name, b in self._accounts.items()}
 
     @staticmethod
-    def _holds(books: _Books, bucket: str) -> list[tuple[float, str]]:
-        holds = [books.pauses[name] for name in (bucket, EVERYWHERE) if name in books.pauses]
-        quota = books.quotas.get(bucket)
+    def _holds(account: _Account, bucket: str) -> list[tuple[float, str]]:
+        holds = [account.pauses[name] for name in (bucket, EVERYWHERE) if name in account.pauses]
+        quota = account.quotas.get(bucket)
         if quota is not None and quota.remaining <= 0:
             holds.append((quota.reset, f"the {bucket} quota of {quota.limit} requests is used up"))
         return holds

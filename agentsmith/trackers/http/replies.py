@@ -21,7 +21,7 @@ from agentsmith.trackers.http.redaction import excerpt
 
 REDIRECTS: Final = frozenset({301, 302, 307, 308})
 GONE: Final = frozenset({404, 410})
-UNTOLD: Final = frozenset({401, 403, 404})
+WITHHELD: Final = frozenset({401, 403, 404})
 """How a platform refuses to tell what we would like to know, but can do without."""
 
 
@@ -102,9 +102,9 @@ def _kind(reply: Reply) -> str:
     return reply.headers.get("content-type", "").split(";")[0].strip().lower()
 
 
-def error_for(reply: Reply, told: str, *, said: str, missing: type[TrackerError], write: bool) -> TrackerError:
-    """The error for a status that nobody asked for. `told` names the request, `said` is the platform's message."""
-    text = f"{told} was answered with {reply.status}" + (f": {said}" if said else "")
+def error_for(reply: Reply, summary: str, *, message: str, missing: type[TrackerError], write: bool) -> TrackerError:
+    """The error for a status that nobody asked for. `summary` names the request, `message` is the platform's own."""
+    text = f"{summary} was answered with {reply.status}" + (f": {message}" if message else "")
     if reply.status == 401:
         return Unauthorized(f"{text}. Check that the token is right and has not expired")
     if reply.status in GONE:

@@ -9,12 +9,12 @@ from functools import cache
 import httpx
 
 
-def open_http(*, connections: int = 10) -> httpx.AsyncClient:
-    """A pool that follows no redirects by itself and times out on its own; the caller closes it."""
+def open_http(*, patience: float = 30.0, connections: int = 10) -> httpx.AsyncClient:
+    """A pool that follows no redirects by itself and waits `patience` seconds for an answer; the caller closes it."""
     return httpx.AsyncClient(
         verify=_trusting(os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR")),
         follow_redirects=False,
-        timeout=httpx.Timeout(30.0, connect=10.0),
+        timeout=httpx.Timeout(patience, connect=10.0),
         limits=httpx.Limits(max_connections=connections, max_keepalive_connections=connections),
     )
 

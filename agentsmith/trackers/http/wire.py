@@ -53,12 +53,12 @@ class Wire:
             if _origin(target) != _origin(url):
                 headers = {k: v for k, v in headers.items() if k.lower() not in _ON_OUR_HOST}
             url = target
-        raise BadAnswer(f"{call.told}: more than {_MOST_REDIRECTS} redirects")
+        raise BadAnswer(f"{call.summary}: more than {_MOST_REDIRECTS} redirects")
 
     async def _once(self, call: Call, url: httpx.URL, headers: Mapping[str, str], credential: str) -> Reply:
         seconds = min(self._pace.attempt, call.finish - self._pace.now())
         if seconds <= 0:
-            raise Broken(f"{call.told} was not sent: its deadline has passed", sent=False)
+            raise Broken(f"{call.summary} was not sent: its deadline has passed", sent=False)
         status: int | None = None
         sent = True
         try:
@@ -74,15 +74,15 @@ class Wire:
                         await response.aclose()
         except _NEVER_SENT as error:
             sent = False
-            raise Broken(f"{call.told}: cannot connect ({_name(error)})", sent=False) from None
+            raise Broken(f"{call.summary}: cannot connect ({_name(error)})", sent=False) from None
         except (TimeoutError, httpx.TimeoutException):
-            raise Broken(f"{call.told}: no answer within {seconds:.3g} s", sent=True) from None
+            raise Broken(f"{call.summary}: no answer within {seconds:.3g} s", sent=True) from None
         except httpx.DecodingError:
-            raise BadAnswer(f"{call.told}: the answer cannot be decompressed") from None
+            raise BadAnswer(f"{call.summary}: the answer cannot be decompressed") from None
         except (httpx.HTTPError, httpx.StreamError) as error:
-            raise Broken(f"{call.told}: the connection broke ({_name(error)})", sent=True) from None
+            raise Broken(f"{call.summary}: the connection broke ({_name(error)})", sent=True) from None
         except BadAnswer as error:
-            raise BadAnswer(f"{call.told}: {error}") from None
+            raise BadAnswer(f"{call.summary}: {error}") from None
         finally:
             if sent:
                 await if_possible(self._ledger.record(credential, current_purpose(), counted=status != 304))
@@ -100,10 +100,10 @@ class Wire:
             location = ""
             target = url
         if not location or not target.host:
-            raise BadAnswer(f"{call.told}: a redirect ({reply.status}) to nowhere")
+            raise BadAnswer(f"{call.summary}: a redirect ({reply.status}) to nowhere")
         known = target.host in self._dialect.hosts and target.scheme == "https"
         if _origin(target) != _origin(url) and not known:
-            raise BadAnswer(f"{call.told}: refusing a redirect to {excerpt(target.host)}")
+            raise BadAnswer(f"{call.summary}: refusing a redirect to {excerpt(target.host)}")
         return target
 
 

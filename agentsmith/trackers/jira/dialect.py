@@ -36,9 +36,9 @@ def limit(status: int, headers: Mapping[str, str], message: str) -> Limit | None
     if status != 429:
         return None
     why = headers.get("ratelimit-reason", "").strip() or "its limit"
-    told = retry_after(headers)
-    seconds = None if told is None else max(told, 1.0)
-    wait = "" if told is None else f" and asked to wait {told:g} s"
+    asked = retry_after(headers)
+    seconds = None if asked is None else max(asked, 1.0)
+    wait = "" if asked is None else f" and asked to wait {asked:g} s"
     return Limit(seconds, everywhere=why != PER_ISSUE, reason=f"Jira named {why}{wait}: {message}")
 
 
@@ -46,8 +46,8 @@ def message(data: object) -> str:
     """`errorMessages`, and `errors` by field; some gateways send `message` instead."""
     if not isinstance(data, dict):
         return ""
-    told = data.get("errorMessages")
-    parts = [text for text in told if isinstance(text, str)] if isinstance(told, list) else []
+    messages = data.get("errorMessages")
+    parts = [text for text in messages if isinstance(text, str)] if isinstance(messages, list) else []
     fields = data.get("errors")
     if isinstance(fields, dict):
         parts += [f"{name}: {text}" for name, text in list(fields.items())[:10] if isinstance(text, str)]

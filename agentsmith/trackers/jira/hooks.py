@@ -11,10 +11,10 @@ from typing import Any, Final
 
 from agentsmith.domain.errors import Refused
 from agentsmith.domain.hooks import PATH, Hook
-from agentsmith.trackers.http import ApiClient
 from agentsmith.trackers.jira import payloads
 from agentsmith.trackers.jira.payloads import AdminHook
 from agentsmith.trackers.jira.site import Site
+from agentsmith.trackers.shared.api import ProjectApi
 
 EVENTS: Final = ("jira:issue_created", "jira:issue_updated", "jira:issue_deleted", "comment_created")
 HOOKS: Final = "/rest/webhooks/1.0/webhook"
@@ -24,8 +24,8 @@ _SECTION: Final = "issue-related-events-section"
 class Hooks:
     """Looks after the webhooks about one project."""
 
-    def __init__(self, client: ApiClient, site: Site, *, secret_in_path: bool = False) -> None:
-        self._client, self._site, self._in_path = client, site, secret_in_path
+    def __init__(self, api: ProjectApi[Site], *, secret_in_path: bool = False) -> None:
+        self._client, self._site, self._in_path = api.client, api.site, secret_in_path
 
     async def listed(self) -> tuple[Hook, ...]:
         """Every webhook of this Jira, whatever project it is about."""

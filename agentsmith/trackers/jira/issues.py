@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
-from urllib.parse import urlencode
 
 import structlog
 
 from agentsmith.bounded import Bounded
 from agentsmith.domain.errors import BadAnswer, Refused, TicketNotFound
-from agentsmith.domain.foreign import Foreign
 from agentsmith.domain.lifecycle import LabelSet
 from agentsmith.domain.ticket import Ticket
-from agentsmith.trackers.http import Answer, ApiClient
-from agentsmith.trackers.http.memory import Memory
-from agentsmith.trackers.http.relabel import Relabel
+from agentsmith.trackers.http import Answer
 from agentsmith.trackers.jira import payloads
 from agentsmith.trackers.jira.dialect import bucket
 from agentsmith.trackers.jira.payloads import Edited, Issue, Project, Snapshot, snapshot_of
 from agentsmith.trackers.jira.site import Site
+from agentsmith.trackers.shared.api import ProjectApi
+from agentsmith.trackers.shared.memory import TicketMemory
 
 log = structlog.get_logger()
 
@@ -66,7 +64,7 @@ class Claim:
         return isinstance(value, dict) and value.get("nonce") == self.nonce
 
 
-class Recent:
+class RecentWrites:
     """The issues that we have written lately: search is told not to answer from an older index."""
 
     def __init__(self, now: Callable[[], float]) -> None:
@@ -89,23 +87,20 @@ class Issues:
 
     def __init__(
         self,
+        api: ProjectApi[Site],
         *,
-        tracker: str,
-        site: Site,
-        client: ApiClient,
         labels: LabelSet,
-        memory: Memory,
-        recent: Recent,
+        memory: TicketMemory[Any],
+        recent: RecentWrites,
         quiet: bool,
-        now: Callable[[], float],
     ) -> None:
-        self._tracker = tracker
-        self._site = site
-        self._client = client
+        self._tracker = api.tracker
+        self._site = api.site
+        self._client = api.client
+        self._now = api.now
         self._memory = memory
         self._recent = recent
         self._quiet = quiet
-        self._now = now
         self.property = f"{labels.prefix}.lifecycle"
 
     def key(self, text: str) -> str:
@@ -122,17 +117,17 @@ class Issues:
         read_at = self._now()
         answer = await self._client.get(self._site.issue(key), params=params, deadline=deadline)
         ticket = self.ticket(answer.data, f"issue {key}", read_at=read_at)
-        if ticket.key != key and await self.look(deadline=deadline):
+        if ticket.key != key and await self.learn_project(deadline=deadline):
             ticket = self.ticket(answer.data, f"issue {key}", read_at=read_at)
         if ticket.key != key:
             # Jira answers for an issue that was moved to another project, under its new key.
             raise TicketNotFound(f"Jira: {key} was moved to {ticket.key[:40]}")
         snapshot = snapshot_of(ticket)
         if snapshot is not None:
-            self._memory.saw(snapshot)
+            self._memory.remember(snapshot)
         return ticket
 
-    async def look(self, *, deadline: float | None = None) -> bool:
+    async def learn_project(self, *, deadline: float | None = None) -> bool:
         """Ask Jira for the project: its number, and whether its key has changed since we last knew."""
         path = self._site.api(f"/project/{self._site.id or self._site.project}")
         answer = await self._client.get(path, deadline=deadline, missing=Refused)
@@ -150,31 +145,28 @@ class Issues:
         issue: Issue = payloads.read(Issue, data, what)
         return payloads.to_ticket(issue, self._site, self._tracker, claim=self.property, read_at=read_at)
 
-    async def relabel(self, seen: Ticket, todo: Relabel, claim: Claim | None, *, deadline: float) -> Ticket | None:
+    async def write_labels(
+        self, seen: Ticket, add: Sequence[str], remove: Sequence[str], claim: Claim | None, *, deadline: float
+    ) -> Ticket | None:
         """One edit that adds and removes; answers the issue as it is then, or None if Jira reported a conflict.
 
         The answer is looked at again: by itself on Cloud, by another read on Data Center. A claim that is not on the
         issue any more was overwritten at once; the ticket then tells what stands there instead.
         """
-        add = () if todo.add is None else (todo.add,)
-        return await self.write_labels(seen, Foreign(add, todo.remove), claim, deadline=deadline)
-
-    async def write_labels(self, seen: Ticket, todo: Foreign, claim: Claim | None, *, deadline: float) -> Ticket | None:
-        """The same for any number of labels."""
         key = seen.key
-        labels = [{"add": name} for name in todo.add]
-        labels += [{"remove": name} for name in todo.remove]
+        labels = [{"add": name} for name in add]
+        labels += [{"remove": name} for name in remove]
         body: dict[str, Any] = {"update": {"labels": labels}}
         if claim is not None:
             body["properties"] = [{"key": self.property, "value": claim.to_json()}]
-        self._memory.doubt(key)
+        self._memory.forget_state(key)
         old = snapshot_of(seen)
         if old is not None:
             self._recent.wrote(old.id)
-        query = {"returnIssue": "true"} if self._site.cloud else {}
+        path = self._site.issue(key, "?returnIssue=true" if self._site.cloud else "")
         # Not repeatable: what may have been carried out is for the caller to look at, perhaps under a newer fence.
         conflict = frozenset({409})
-        answer = await self.edit(self._site.issue(key), key, query, body, deadline=deadline, allow=conflict)
+        answer = await self.edit(path, key, body, deadline=deadline, allow=conflict)
         if answer.status == 409:
             return None
         after = self._edited(seen, answer)
@@ -187,7 +179,6 @@ class Issues:
         self,
         path: str,
         key: str,
-        query: Mapping[str, str],
         body: Mapping[str, Any],
         *,
         deadline: float,
@@ -196,18 +187,17 @@ class Issues:
     ) -> Answer:
         """A PUT that sends no mail, where the account may ask for that; else one that does."""
 
-        async def put(query: Mapping[str, str], allow: frozenset[int]) -> Answer:
-            url = f"{path}?{urlencode(query)}" if query else path
+        async def put(path: str, allow: frozenset[int]) -> Answer:
             return await self._client.write(
-                "PUT", url, body, deadline=deadline, repeatable=repeatable, bucket=bucket(key), allow=allow
+                "PUT", path, body, deadline=deadline, repeatable=repeatable, bucket=bucket(key), allow=allow
             )
 
         if not self._quiet:
-            return await put(query, allow)
-        answer = await put({**query, "notifyUsers": "false"}, allow | {403})
+            return await put(path, allow)
+        answer = await put(f"{path}{'&' if '?' in path else '?'}notifyUsers=false", allow | {403})
         if answer.status == 403:
             # Data Center refuses the whole edit when somebody who is no admin asks for silence; Cloud ignores it.
-            answer = await put(query, allow)
+            answer = await put(path, allow)
             self._quiet = False
             log.info("the account may not suppress Jira's mails", tracker=self._tracker)
         return answer
@@ -222,7 +212,7 @@ class Issues:
         labels = frozenset(edited.fields.labels)
         updated = edited.fields.updated or seen.updated_at
         snapshot = replace(
-            snapshot_of(seen) or Snapshot(seen.key),
+            snapshot_of(seen) or Snapshot(key=seen.key),
             claim=(edited.properties or {}).get(self.property),
             read_at=self._now(),
             verified=True,
@@ -234,6 +224,6 @@ class Issues:
 
     def _saw(self, ticket: Ticket, revision: str) -> Ticket:
         """Remember what our own write left behind."""
-        snapshot = replace(snapshot_of(ticket) or Snapshot(ticket.key), verified=True)
-        self._memory.saw(snapshot)
+        snapshot = replace(snapshot_of(ticket) or Snapshot(key=ticket.key), verified=True)
+        self._memory.remember(snapshot)
         return replace(ticket, revision=revision, native=snapshot)

@@ -8,20 +8,18 @@ from __future__ import annotations
 
 from agentsmith.domain.ticket import Ticket
 from agentsmith.domain.tracker import Blocker
-from agentsmith.trackers.http import ApiClient
 from agentsmith.trackers.jira import payloads
 from agentsmith.trackers.jira.issues import Issues
 from agentsmith.trackers.jira.payloads import Link
 from agentsmith.trackers.jira.site import Site
+from agentsmith.trackers.shared.api import ProjectApi
 
 
 class Links:
     """Reads links between issues. `kind` is what the site calls the type of link that blocks."""
 
-    def __init__(self, client: ApiClient, site: Site, issues: Issues, *, kind: str) -> None:
-        self._client = client
-        self._site = site
-        self._issues = issues
+    def __init__(self, api: ProjectApi[Site], issues: Issues, *, kind: str) -> None:
+        self._client, self._site, self._issues = api.client, api.site, issues
         self._kind = kind.casefold()
 
     async def blockers(self, ticket: Ticket) -> tuple[Blocker, ...]:

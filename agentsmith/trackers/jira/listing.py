@@ -6,7 +6,7 @@ that we have written ourselves, Cloud is asked not to answer from an old index (
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -15,12 +15,12 @@ import structlog
 from agentsmith.bounded import Bounded
 from agentsmith.domain.errors import BadAnswer, ConfigError, Refused, TicketNotFound
 from agentsmith.domain.ticket import Ticket
-from agentsmith.trackers.http import ApiClient
 from agentsmith.trackers.jira import payloads
 from agentsmith.trackers.jira.dialect import SEARCH
-from agentsmith.trackers.jira.issues import FIELDS, Issues, Recent
+from agentsmith.trackers.jira.issues import FIELDS, Issues, RecentWrites
 from agentsmith.trackers.jira.payloads import Hit
 from agentsmith.trackers.jira.site import Site
+from agentsmith.trackers.shared.api import ProjectApi
 
 log = structlog.get_logger()
 
@@ -33,22 +33,12 @@ _MOST_KNOWN: Final = 20_000
 class Listing:
     """The open issues of one project, by label."""
 
-    def __init__(
-        self,
-        *,
-        site: Site,
-        client: ApiClient,
-        issues: Issues,
-        recent: Recent,
-        now: Callable[[], float],
-        page_size: int,
-    ) -> None:
-        self._site = site
-        self._client = client
+    def __init__(self, api: ProjectApi[Site], *, issues: Issues, recent: RecentWrites) -> None:
+        self._site = api.site
+        self._client = api.client
+        self._page_size = api.page_size
         self._issues = issues
         self._recent = recent
-        self._now = now
-        self._page_size = page_size
         self._known: Bounded[str, tuple[str, Ticket | None]] = Bounded(_MOST_KNOWN)
         """By number: the index's stamp, and the issue as it was read then; None for a malformed one."""
 
@@ -58,10 +48,10 @@ class Listing:
         if not wanted:
             return
         if not self._site.id:
-            await self._issues.look()
+            await self._issues.learn_project()
         seen: set[str] = set()
         # By its number, because a search for a key that the project no longer has finds nothing (P9).
-        async for hits in self._pages(jql(self._site.id, *labels)):
+        async for hits in self._pages(jql(self._site.id or "", *labels)):
             for ticket in await self._read(hits):
                 carried = {name.casefold() for name in ticket.labels}
                 if ticket.key not in seen and ticket.open and not wanted.isdisjoint(carried):
@@ -161,7 +151,7 @@ class Listing:
     async def _recognise(self, keys: Iterable[object]) -> None:
         """Look at the project again where a key is none of it: the project may be called so now."""
         if any(isinstance(key, str) and self._site.key(key) is None for key in keys):
-            await self._issues.look()
+            await self._issues.learn_project()
 
     async def _one_by_one(self, hits: Sequence[Hit]) -> dict[str, Ticket | None]:
         found: dict[str, Ticket | None] = {}

@@ -13,22 +13,22 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 import structlog
 
-from agentsmith.domain.errors import TicketNotFound, TrackerError, TrackerUnavailable
+from agentsmith.domain.errors import TrackerError, TrackerUnavailable
 from agentsmith.domain.foreign import Foreign
 from agentsmith.domain.lifecycle import LabelSet, Status
 from agentsmith.domain.ticket import Ticket
-from agentsmith.domain.tracker import AlreadySo, Applied, Gone, LostRace, Move, MoveOutcome
+from agentsmith.domain.tracker import AlreadySo, Applied, LostRace, Move, MoveOutcome
 from agentsmith.trackers.http import LabelLock
-from agentsmith.trackers.http.memory import Memory
-from agentsmith.trackers.http.outcomes import Dropped, outcome_of
-from agentsmith.trackers.http.relabel import Relabel, only, plan
 from agentsmith.trackers.jira.issues import Claim, Issues
 from agentsmith.trackers.jira.payloads import snapshot_of
 from agentsmith.trackers.jira.workflow import Overtaken, Workflow
+from agentsmith.trackers.shared.memory import TicketMemory
+from agentsmith.trackers.shared.outcomes import IgnoredWrite, outcome_of
+from agentsmith.trackers.shared.relabel import Relabel, only, plan
 
 log = structlog.get_logger()
 
@@ -44,7 +44,7 @@ class Moves:
         *,
         issues: Issues,
         labels: LabelSet,
-        memory: Memory,
+        memory: TicketMemory[Any],
         lock: LabelLock,
         workflow: Workflow | None,
         now: Callable[[], float],
@@ -60,9 +60,6 @@ class Moves:
         """Publish one edge (T4 to T11); every failure becomes one of the outcomes."""
         try:
             key = self._issues.key(ticket.key)
-        except TicketNotFound as error:
-            return Gone(str(error))
-        try:
             async with self._memory.lock(key), self._lock(ticket.id, deadline=move.deadline) as until:
                 return await self._publish(key, ticket, replace(move, deadline=min(move.deadline, until)))
         except Overtaken as overtaken:
@@ -86,13 +83,13 @@ class Moves:
                 todo = only(self._labels, seen.labels, keep)
                 if todo.nothing:
                     return seen
-                after = await self._issues.relabel(seen, todo, None, deadline=deadline)
+                after = await self._issues.write_labels(seen, todo.adding, todo.remove, None, deadline=deadline)
                 if after is not None and only(self._labels, after.labels, keep).nothing:
                     return after
                 if after is not None and after.labels == seen.labels:
-                    raise _dropped(todo.add or todo.remove[0])
+                    raise _ignored(todo.add or todo.remove[0])
                 seen = after or await self._issues.read(key, deadline=deadline)
-            raise _restless(key)
+            raise _kept_changing(key)
 
     async def relabel(self, ticket: Ticket, wanted: Foreign, *, deadline: float) -> Ticket:
         """Add and remove labels that are not ours (T17); what is so already is not written."""
@@ -103,16 +100,16 @@ class Moves:
                 todo = wanted.left(seen.labels, exact=True)
                 if todo.nothing:
                     return seen
-                after = await self._issues.write_labels(seen, todo, None, deadline=deadline)
+                after = await self._issues.write_labels(seen, todo.add, todo.remove, None, deadline=deadline)
                 if after is not None and after.labels == seen.labels:
-                    raise _dropped((*todo.add, *todo.remove)[0])
+                    raise _ignored((*todo.add, *todo.remove)[0])
                 seen = after or await self._issues.read(key, deadline=deadline)
             if wanted.left(seen.labels, exact=True).nothing:
                 return seen
-            raise _restless(key)
+            raise _kept_changing(key)
 
     async def _publish(self, key: str, ticket: Ticket, move: Move) -> MoveOutcome:
-        known = self._memory.stands(snapshot_of(ticket), self._now())
+        known = self._memory.is_current(snapshot_of(ticket), self._now())
         seen = ticket if known else await self._issues.read(key, deadline=move.deadline)
         todo = plan(self._labels, seen.labels, move)
         if isinstance(todo, type) and known:
@@ -127,13 +124,13 @@ class Moves:
             todo = plan(self._labels, seen.labels, move)
             if isinstance(todo, type):
                 return todo(seen)
-            after = await self._issues.relabel(seen, todo, claim, deadline=move.deadline)
+            after = await self._issues.write_labels(seen, todo.adding, todo.remove, claim, deadline=move.deadline)
             if after is not None and (outcome := self._outcome(seen, after, todo, move, claim)) is not None:
                 return outcome
             # A conflict, or an answer in which somebody else's edit is half mixed with ours: look, and decide anew.
             log.warning("Jira mixed our label write with another edit; trying again", ticket=seen.id)
             seen = after or await self._issues.read(key, deadline=move.deadline)
-        raise _restless(key)
+        raise _kept_changing(key)
 
     def _outcome(
         self, seen: Ticket, after: Ticket, todo: Relabel, move: Move, claim: Claim
@@ -147,7 +144,7 @@ class Moves:
         if plan(self._labels, after.labels, move) is AlreadySo and _gone(todo, after):
             return Applied(after)
         if after.labels == seen.labels:
-            raise _dropped(todo.add or todo.remove[0])
+            raise _ignored(todo.add or todo.remove[0])
         return None
 
 
@@ -155,12 +152,12 @@ def _gone(todo: Relabel, after: Ticket) -> bool:
     return not any(name in after.labels for name in todo.remove)
 
 
-def _dropped(label: str) -> Dropped:
-    return Dropped(
+def _ignored(label: str) -> IgnoredWrite:
+    return IgnoredWrite(
         f"Jira accepted the edit, but did not change the label {label}: the account may not edit issues, "
         "or the field is not on the edit screen"
     )
 
 
-def _restless(key: str) -> TrackerUnavailable:
+def _kept_changing(key: str) -> TrackerUnavailable:
     return TrackerUnavailable(f"Jira: {key} kept changing; its labels were not written in {TRIES} tries")

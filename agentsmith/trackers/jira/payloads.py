@@ -10,9 +10,10 @@ from pydantic import BeforeValidator, Field
 
 from agentsmith.domain.errors import BadAnswer
 from agentsmith.domain.ticket import Actor, Ticket
-from agentsmith.trackers.http.shapes import Record, shaped
 from agentsmith.trackers.jira import adf
 from agentsmith.trackers.jira.site import Site
+from agentsmith.trackers.shared import memory
+from agentsmith.trackers.shared.shapes import Record, shaped
 
 T = TypeVar("T")
 
@@ -290,11 +291,10 @@ def number(data: object, name: str) -> int | None:
     return found if isinstance(found, int) and not isinstance(found, bool) else None
 
 
-@dataclass(frozen=True, slots=True)
-class Snapshot:
-    """What the tracker knows beside the ticket itself; travels in `Ticket.native`."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot(memory.Snapshot):
+    """What an issue showed beside the ticket itself."""
 
-    key: str
     id: str = ""
     """Jira's number of the issue, which search needs."""
     status: Status | None = None
@@ -302,12 +302,6 @@ class Snapshot:
     creator: Actor | None = None
     claim: Any = None
     """The issue property: whose write the labels were last."""
-    comments: int | None = None
-    """How many comments there were; None when that is not known."""
-    read_at: float = 0.0
-    """On the boot-time clock."""
-    verified: bool = False
-    """Whether the labels are what Jira answered to our own write."""
 
 
 def to_ticket(issue: Issue, site: Site, tracker: str, *, claim: str, read_at: float) -> Ticket:

@@ -7,7 +7,6 @@ the project; where our account does not, nobody is known to be allowed, and only
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 from typing import Any, Final
 
@@ -15,15 +14,17 @@ import structlog
 
 from agentsmith.domain.errors import BadAnswer, Refused, Unauthorized
 from agentsmith.domain.ticket import Actor, Ticket
-from agentsmith.domain.tracker import Access, Labelling
+from agentsmith.domain.tracker import Access
 from agentsmith.domain.vetting import OPENING, Deed, DeedKind, since_set
-from agentsmith.domain.vetting import History as Told
-from agentsmith.trackers.http import ApiClient, spending_for
+from agentsmith.domain.vetting import History as TicketHistory
+from agentsmith.trackers.http import spending_for
 from agentsmith.trackers.http.ledger import ACTOR
 from agentsmith.trackers.jira import payloads
 from agentsmith.trackers.jira.issues import Issues
 from agentsmith.trackers.jira.payloads import History, Named, RoleActor, User, snapshot_of
 from agentsmith.trackers.jira.site import Site
+from agentsmith.trackers.shared.api import ProjectApi
+from agentsmith.trackers.shared.people import Accounts
 
 log = structlog.get_logger()
 
@@ -35,61 +36,41 @@ _MOST_PAGES: Final = 100
 _CREATION: Final = "creation"
 """What is there from the beginning has no entry in the history."""
 _LABELS: Final = "labels"
-_TOLD: Final = {_LABELS: None, "summary": DeedKind.TITLE, "description": DeedKind.BODY}
+_FIELDS: Final = {_LABELS: None, "summary": DeedKind.TITLE, "description": DeedKind.BODY}
 """The fields whose changes count."""
 
 
-class People:
+class People(Accounts):
     """Accounts, as one project sees them."""
 
-    def __init__(self, client: ApiClient, site: Site, issues: Issues, *, page_size: int) -> None:
-        self._client = client
-        self._site = site
+    def __init__(self, api: ProjectApi[Site], issues: Issues) -> None:
+        super().__init__()
+        self._client = api.client
+        self._site = api.site
+        self._page_size = api.page_size
         self._issues = issues
-        self._page_size = page_size
-        self._me: Actor | None = None
-        self._my_id: str | None = None
-        self._asking = asyncio.Lock()
 
-    async def me(self, *, deadline: float | None = None) -> Actor:
-        """Who the token belongs to; asked once."""
-        async with self._asking:
-            if self._me is None:
-                with spending_for(ACTOR):
-                    answer = await self._client.get(self._site.api("/myself"), deadline=deadline, missing=Refused)
-                user: User = payloads.read(User, answer.data, "a user")
-                if not user.id:
-                    raise BadAnswer("Jira: a user is malformed: it has no id")
-                self._me = user.to_actor()
-        return self._me
+    async def ask_who_we_are(self, deadline: float | None) -> Actor:
+        """See Accounts."""
+        answer = await self._client.get(self._site.api("/myself"), deadline=deadline, missing=Refused)
+        user: User = payloads.read(User, answer.data, "a user")
+        if not user.id:
+            raise BadAnswer("Jira: a user is malformed: it has no id")
+        return user.to_actor()
 
-    async def my_id(self, *, deadline: float | None = None) -> str:
-        """Our account's id; known without asking once something that we wrote has come back."""
-        return self._my_id or (await self.me(deadline=deadline)).id
-
-    def learn(self, user: User) -> None:
-        """What we have just written was written by this account: that is us."""
-        self._my_id = user.id or self._my_id
-
-    async def labelled_by(self, ticket: Ticket, label: str) -> Labelling | None:
-        """Who last put the label on the issue; what was there from the beginning was set by who made it."""
-        deeds = (await self.history(ticket, label)).deeds
-        actor = deeds[0].actor if deeds else None
-        if actor is None:
-            return None
+    async def access_of_setter(self, actor: Actor) -> Access:
+        """See Accounts; fails closed where Jira does not tell: who is named in `allow.users` still may."""
         try:
-            access = await self.access_of(actor)
+            return await self.access_of(actor)
         except Refused as error:
-            # Fails closed; who is named in `allow.users` still may.
             log.error(
                 "Jira does not tell what people may; let our account administer the project, or use allow.users",
                 project=self._site.canonical,
                 error=str(error),
             )
-            access = Access.NONE
-        return Labelling(actor, access, deeds[0].event)
+            return Access.NONE
 
-    async def history(self, ticket: Ticket, label: str) -> Told:
+    async def history(self, ticket: Ticket, label: str) -> TicketHistory:
         """What was done to the issue since the label was put on."""
         key = self._issues.key(ticket.key)
         deeds: list[Deed] = []
@@ -97,18 +78,18 @@ class People:
         with spending_for(ACTOR):
             async for histories in self._newest_first(key):
                 if histories is None:
-                    return Told()
+                    return TicketHistory()
                 deeds = [deed for history in histories for deed in _deeds(history)] + deeds
                 found = since_set(deeds, lambda name: name == label)
                 if found is not None:
-                    return Told(found)
+                    return TicketHistory(found)
                 changes = [change for history in histories for change in history.items if change.field == _LABELS]
                 oldest = changes[0].before if changes else oldest
             if label not in (ticket.labels if oldest is None else oldest):
-                return Told()
+                return TicketHistory()
             snapshot = snapshot_of(ticket) or snapshot_of(await self._issues.read(key))
             opened = Deed(DeedKind.LABELLED, snapshot.creator if snapshot else None, OPENING, _CREATION, label)
-            return Told((opened, *deeds))
+            return TicketHistory((opened, *deeds))
 
     async def access_of(self, actor: Actor) -> Access:
         """What an account may do here; NONE for whoever Jira does not know."""
@@ -192,10 +173,10 @@ class People:
             yield _histories(records) if whole else None
             return
         size = self._page_size
-        first, told = await self._changes(key, 0, size)
+        first, page_data = await self._changes(key, 0, size)
         # The service may give less than was asked for; what it gave is how long a page is.
-        size = min(size, payloads.number(told, "maxResults") or size)
-        total = payloads.number(told, "total")
+        size = min(size, payloads.number(page_data, "maxResults") or size)
+        total = payloads.number(page_data, "total")
         if total is None and len(first) < size:
             total = len(first)
         if total is None:
@@ -205,8 +186,8 @@ class People:
         if newest:
             records = []
             for _ in range(_MOST_PAGES):  # forward to the end, because there may be more by now
-                page, told = await self._changes(key, end, size)
-                records, end, total = records + page, end + len(page), payloads.number(told, "total") or total
+                page, page_data = await self._changes(key, end, size)
+                records, end, total = records + page, end + len(page), payloads.number(page_data, "total") or total
                 if not page or end >= total:
                     break
             if end < total:
@@ -237,7 +218,7 @@ def _histories(records: list[Any]) -> list[History]:
         items = record.get("items") if isinstance(record, dict) else None
         if not isinstance(items, list):
             raise BadAnswer("Jira: a history is malformed: it has no items")  # who knows what it would tell
-        if about := [item for item in items if isinstance(item, dict) and item.get("field") in _TOLD]:
+        if about := [item for item in items if isinstance(item, dict) and item.get("field") in _FIELDS]:
             found.append(payloads.read(History, {**record, "items": about}, "a history"))
     return found
 
@@ -245,7 +226,7 @@ def _histories(records: list[Any]) -> list[History]:
 def _deeds(history: History) -> list[Deed]:
     """What one person did in one moment: the text counts as changed before the label was set by the same hand."""
     actor = history.author.to_actor() if history.author and history.author.id else None
-    edits = dict.fromkeys(kind for change in history.items if (kind := _TOLD[change.field]) is not None)
+    edits = dict.fromkeys(kind for change in history.items if (kind := _FIELDS[change.field]) is not None)
     found = [Deed(kind, actor, history.created, history.id) for kind in edits]
     for change in (change for change in history.items if change.field == _LABELS):
         for kind, names in (

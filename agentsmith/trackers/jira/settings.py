@@ -12,10 +12,12 @@ from agentsmith.config import TrackerSettings
 from agentsmith.config.durations import Grace
 from agentsmith.config.names import Networks, Secret
 from agentsmith.domain.lifecycle import LabelSet, Status
-from agentsmith.trackers.http import Pace, Shared
-from agentsmith.trackers.jira.opening import open_tracker
+from agentsmith.trackers.http import Pace
+from agentsmith.trackers.http.connection import Connection
+from agentsmith.trackers.jira.auth import Login
+from agentsmith.trackers.jira.dialect import DIALECT
 from agentsmith.trackers.jira.site import Deployment, Site
-from agentsmith.trackers.jira.tracker import BLOCKS, TRUST_READS, JiraTracker
+from agentsmith.trackers.jira.tracker import BLOCKS, TRUST_READS, JiraTracker, Options
 from agentsmith.trackers.jira.webhook import JiraWebhooks
 
 _API_ROOT: Final = re.compile(r"/rest/api/(?:2|3|latest)/?$")
@@ -26,6 +28,7 @@ class JiraSettings(TrackerSettings):
     """A project on Jira Cloud, reached with email and API token, or on Data Center, with a personal access token."""
 
     case_counts: ClassVar[bool] = True
+    pace: ClassVar[Pace] = Pace()
 
     platform: Literal["jira"]
     project: str
@@ -91,19 +94,15 @@ class JiraSettings(TrackerSettings):
         secrets = self.webhook_secrets()
         return JiraWebhooks(self.site, secrets, self.webhook_addresses) if secrets or self.insecure else None
 
-    def open(self, name: str, labels: LabelSet, shared: Shared, *, pace: Pace | None = None) -> JiraTracker:
-        """The tracker that these settings describe."""
-        return open_tracker(
-            name=name,
-            site=self.site,
-            labels=labels,
-            token=self.token.get_secret_value(),
-            email=self.email,
-            shared=shared,
-            statuses=self.statuses or None,
+    def open(self, name: str, labels: LabelSet, connection: Connection) -> JiraTracker:
+        """The tracker that these settings describe; nothing is asked of it yet."""
+        login = Login(self.token.get_secret_value(), host=self.site.host, email=self.email)
+        client = connection.client(self.site.base_url, DIALECT, login)
+        options = Options(
+            statuses=self.statuses,
             link_type=self.blocking_link,
             quiet=self.quiet,
             trust_reads=self.trust_reads,
-            pace=pace,
             secret_in_path=bool(self.webhook_addresses),
         )
+        return JiraTracker(name, labels, self.site, client, connection, options)

@@ -9,6 +9,7 @@ from typing import Final
 from urllib.parse import quote, urlsplit
 
 from agentsmith.domain.ticket import TicketId
+from agentsmith.trackers.http.addresses import host_of, is_root
 
 _PROJECT: Final = re.compile(r"[A-Z][A-Z0-9_]{0,254}")
 _KEY: Final = re.compile(r"([A-Z][A-Z0-9_]{0,254})-([1-9][0-9]{0,9})")
@@ -31,15 +32,14 @@ class Site:
     deployment: Deployment = Deployment.CLOUD
     web_url: str = ""
     """Where people see it, if not at `base_url`: scoped tokens go through `https://api.atlassian.com/ex/jira/…`."""
-    id: str = ""
+    id: str | None = None
     """The project's number, once Jira told it: it stays when the key changes."""
     called: str = ""
     """The project's key today, where it was changed. Tickets keep the configured one: their numbers stay."""
 
     def __post_init__(self) -> None:
         for name, url in (("base_url", self.base_url), ("web_url", self.web_url or self.base_url)):
-            root = urlsplit(url)
-            if root.scheme not in ("http", "https") or not root.hostname or root.query or root.fragment:
+            if not is_root(url):
                 raise ValueError(f"{name} must be the address of a Jira site, like https://acme.atlassian.net")
         if "/rest" in urlsplit(self.base_url).path:
             raise ValueError("base_url must be the site root, without /rest/api")
@@ -54,14 +54,14 @@ class Site:
     @property
     def host(self) -> str:
         """The host of the API, with its port where that is unusual."""
-        return _host(self.base_url)
+        return host_of(self.base_url)
 
     @property
     def web_root(self) -> str:
         """The address under which people see this Jira; it need not be at the top of its host."""
         url = self.web_url or self.base_url
         parts = urlsplit(url)
-        return f"{parts.scheme}://{_host(url)}{parts.path.rstrip('/')}"
+        return f"{parts.scheme}://{host_of(url)}{parts.path.rstrip('/')}"
 
     @property
     def place(self) -> str:
@@ -124,10 +124,3 @@ class Site:
             if text.startswith(start):
                 return self.key(text[len(start) :])
         return None
-
-
-def _host(url: str) -> str:
-    parts = urlsplit(url)
-    usual = {"http": 80, "https": 443}[parts.scheme]
-    host = (parts.hostname or "").lower()
-    return host if parts.port in (None, usual) else f"{host}:{parts.port}"

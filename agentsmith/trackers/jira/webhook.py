@@ -16,8 +16,8 @@ from agentsmith.domain.webhook import Incoming, Proof, Remark, TicketEvent, Unin
 from agentsmith.trackers.jira import adf
 from agentsmith.trackers.jira.payloads import User
 from agentsmith.trackers.jira.site import Site
-from agentsmith.trackers.signatures import Proved, Reader, hub_signature, same_secret
-from agentsmith.trackers.untrusted import Part, read_object
+from agentsmith.trackers.shared.signatures import AlreadyProved, Reader, hub_signature, same_secret
+from agentsmith.trackers.shared.untrusted import JsonPart, read_object
 
 _ISSUE_EVENTS: Final = frozenset({"jira:issue_created", "jira:issue_updated", "jira:issue_deleted"})
 _REMARK: Final = "comment_created"
@@ -41,7 +41,7 @@ class JiraWebhooks(Reader):
         """See WebhookReader."""
         # Without a secret this reader exists only where the configuration says `insecure`.
         if not self._secrets or self._called_in_secret(head):
-            return Proved()
+            return AlreadyProved()
         return hub_signature(self._secrets, head.headers.get("x-hub-signature"))
 
     def _called_in_secret(self, incoming: Incoming) -> bool:
@@ -64,7 +64,7 @@ class JiraWebhooks(Reader):
             return Uninteresting(delivery, event[:100], "such events are not looked at")
         return self._about_an_issue(delivery, event, data)
 
-    def _about_an_issue(self, delivery: str, event: str, data: Part) -> TicketEvent | Uninteresting:
+    def _about_an_issue(self, delivery: str, event: str, data: JsonPart) -> TicketEvent | Uninteresting:
         issue = data.at("issue")
         fields = issue.get("fields")
         project = fields.get("project") if fields is not None else None
@@ -74,21 +74,21 @@ class JiraWebhooks(Reader):
             return Uninteresting(delivery, event, "it is about another project")
         labels = fields.get("labels") if fields is not None else None
         shown = frozenset(label.text() for label in labels.parts()) if labels is not None else None
-        told = event == _REMARK or data.text_or_nothing("issue_event_type_name") == _REMARKED
-        remark = self._remark(data.at("comment")) if told else None
+        is_remark = event == _REMARK or data.text_or_nothing("issue_event_type_name") == _REMARKED
+        remark = self._remark(data.at("comment")) if is_remark else None
         actor = remark.author if remark else _actor(data.get("user"))
         changed = _changed(data.get("changelog"))
         if event == "jira:issue_created" and shown:
             changed = shown
         return TicketEvent(delivery, event, key, actor, labels=shown, changed=changed, remark=remark)
 
-    def _remark(self, comment: Part) -> Remark:
+    def _remark(self, comment: JsonPart) -> Remark:
         author = _actor(comment.get("author")) or Actor("", "")
         body = comment.get("body")
         return Remark(str(comment.at("id").number()), author, adf.to_text(body.value) if body is not None else "")
 
 
-def _changed(changelog: Part | None) -> frozenset[str] | None:
+def _changed(changelog: JsonPart | None) -> frozenset[str] | None:
     """The labels that were added or removed; None when it was about something else."""
     items = changelog.get("items") if changelog is not None else None
     found: set[str] = set()
@@ -100,6 +100,6 @@ def _changed(changelog: Part | None) -> frozenset[str] | None:
     return frozenset(found) if about_labels else None
 
 
-def _actor(who: Part | None) -> Actor | None:
+def _actor(who: JsonPart | None) -> Actor | None:
     user = who.shaped(User) if who is not None else None
     return user.to_actor() if user is not None and user.id else None

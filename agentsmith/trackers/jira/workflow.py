@@ -19,17 +19,18 @@ from agentsmith.domain.errors import Refused
 from agentsmith.domain.lifecycle import Status
 from agentsmith.domain.ticket import Ticket
 from agentsmith.domain.tracker import Move
-from agentsmith.trackers.http import Answer, ApiClient
+from agentsmith.trackers.http import Answer
 from agentsmith.trackers.http.redaction import excerpt
 from agentsmith.trackers.jira import payloads
 from agentsmith.trackers.jira.dialect import bucket, message
 from agentsmith.trackers.jira.issues import Claim, Issues
 from agentsmith.trackers.jira.payloads import Transition, snapshot_of
 from agentsmith.trackers.jira.site import Site
+from agentsmith.trackers.shared.api import ProjectApi
 
 log = structlog.get_logger()
 
-_MOST_WAYS: Final = 1000
+_MOST_KNOWN: Final = 1000
 
 
 class Overtaken(Exception):
@@ -41,7 +42,7 @@ class Overtaken(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class KnownTransition:
     """A transition, and the status it leads to."""
 
     id: str
@@ -51,12 +52,12 @@ class Way:
 class Workflow:
     """Takes issues through the project's workflow. `words` name a status or a transition's id, by our status."""
 
-    def __init__(self, *, client: ApiClient, site: Site, issues: Issues, words: Mapping[Status, str]) -> None:
-        self._client = client
-        self._site = site
+    def __init__(self, api: ProjectApi[Site], *, issues: Issues, words: Mapping[Status, str]) -> None:
+        self._client = api.client
+        self._site = api.site
         self._issues = issues
         self._words = {status: word.strip() for status, word in words.items()}
-        self._ways: Bounded[tuple[str, str], Way] = Bounded(_MOST_WAYS)
+        self._known: Bounded[tuple[str, str], KnownTransition] = Bounded(_MOST_KNOWN)
         self._targets: dict[str, str] = {}
         """Where a transition leads that is configured by its id, once we have seen it offered."""
 
@@ -73,9 +74,9 @@ class Workflow:
             if made_by is not None:
                 raise Overtaken(seen)
             return seen  # a person was faster, or never moved it away
-        way = await self._way(seen, snapshot.status, word, move)
+        transition = await self._transition(seen, snapshot.status, word, move)
         body = {
-            "transition": {"id": way.id},
+            "transition": {"id": transition.id},
             "properties": [{"key": self._issues.property, "value": claim.to_json()}],
         }
         path = self._site.issue(seen.key, "/transitions")
@@ -85,21 +86,21 @@ class Workflow:
         after = await self._issues.read(seen.key, deadline=move.deadline)
         if answer.status in (400, 409):
             return self._refused(answer, seen, after)
-        return self._arrived(after, way, claim)
+        return self._arrived(after, transition, claim)
 
     def _refused(self, answer: Answer, before: Ticket, after: Ticket) -> Ticket:
         """Of two at once one gets 409; one that comes a little later finds the transition gone."""
-        self._ways.clear()
+        self._known.clear()
         if answer.status == 409 or _moved(before, after):
             raise Overtaken(after)
         raise Refused(f"Jira refused the transition of {before.key}: {excerpt(message(answer.data))}")
 
-    def _arrived(self, after: Ticket, way: Way, claim: Claim) -> Ticket:
+    def _arrived(self, after: Ticket, transition: KnownTransition, claim: Claim) -> Ticket:
         now = snapshot_of(after)
         if now is not None and now.claim is not None and not claim.made(now.claim):
             raise Overtaken(after)
-        if now is not None and now.status is not None and now.status.name.casefold() != way.to.casefold():
-            log.warning("the workflow led elsewhere", ticket=after.id, meant=way.to, found=now.status.name)
+        if now is not None and now.status is not None and now.status.name.casefold() != transition.to.casefold():
+            log.warning("the workflow led elsewhere", ticket=after.id, meant=transition.to, found=now.status.name)
         return after
 
     def _is(self, name: str, id_: str, word: str) -> bool:
@@ -107,26 +108,30 @@ class Workflow:
         target = self._targets.get(word)
         return id_ == target if target is not None else name.casefold() == word.casefold()
 
-    async def _way(self, seen: Ticket, status: payloads.Status, word: str, move: Move) -> Way:
+    async def _transition(self, seen: Ticket, status: payloads.Status, word: str, move: Move) -> KnownTransition:
         """The transition from where the issue is; asked once per pair of statuses."""
-        known = self._ways.get((status.id, word))
+        known = self._known.get((status.id, word))
         if known is not None:
             return known
         path = self._site.issue(seen.key, "/transitions")
         answer = await self._client.get(path, deadline=move.deadline)
         offered: list[Any] = payloads.listed(answer.data, "transitions", "a list of transitions")
-        ways: list[Transition] = [payloads.read(Transition, way, "a transition") for way in offered]
-        for way in ways:
-            if way.id == word or way.to.name.casefold() == word.casefold():
-                if way.id == word:
-                    self._targets[word] = way.to.id
-                found = Way(way.id, way.to.name)
-                self._ways[status.id, word] = found
+        transitions: list[Transition] = [
+            payloads.read(Transition, transition, "a transition") for transition in offered
+        ]
+        for transition in transitions:
+            if transition.id == word or transition.to.name.casefold() == word.casefold():
+                if transition.id == word:
+                    self._targets[word] = transition.to.id
+                found = KnownTransition(transition.id, transition.to.name)
+                self._known[status.id, word] = found
                 return found
         after = await self._issues.read(seen.key, deadline=move.deadline)
         if _moved(seen, after):
             raise Overtaken(after)  # what is offered leads from where somebody else has brought it
-        names = ", ".join(sorted(f"{way.to.name} ({way.id})" for way in ways))[:200] or "none"
+        names = (
+            ", ".join(sorted(f"{transition.to.name} ({transition.id})" for transition in transitions))[:200] or "none"
+        )
         raise Refused(
             f"Jira: the workflow offers {seen.key} no transition from {status.name!r} to {word!r}; offered: {names}. "
             "Correct `statuses` in the configuration, or the workflow"

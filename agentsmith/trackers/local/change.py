@@ -6,7 +6,7 @@ import sqlite3
 from dataclasses import dataclass
 
 from agentsmith.domain.ticket import Actor, Ticket
-from agentsmith.trackers.local.book import Book, fold, now
+from agentsmith.trackers.local.rows import Rows, fold, now
 
 
 class StaleRevision(Exception):
@@ -14,7 +14,7 @@ class StaleRevision(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Hand:
+class Writer:
     """Who makes a change, and on behalf of which run."""
 
     actor: Actor
@@ -22,21 +22,32 @@ class Hand:
     fence: int | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Event:
+    """What the record of a ticket tells of one change."""
+
+    by: Writer
+    kind: str
+    detail: str = ""
+    at: str | None = None
+    """None: now."""
+
+
 class Change:
     """One change of one ticket, inside a write transaction: all that it does has the same new revision."""
 
-    def __init__(self, con: sqlite3.Connection, book: Book, ticket: Ticket, by: Hand) -> None:
+    def __init__(self, con: sqlite3.Connection, rows: Rows, ticket: Ticket, by: Writer) -> None:
         """Compare and set: raises StaleRevision unless the ticket is still as it was read."""
         self._con, self._by = con, by
         compared = con.execute(
             "UPDATE tickets SET revision = revision + 1, updated_at = ?"
             " WHERE project = ? AND number = ? AND revision = ?",
-            (now(), book.project, ticket.key, ticket.revision),
+            (now(), rows.project, ticket.key, ticket.revision),
         )
         if compared.rowcount != 1:
             raise StaleRevision(ticket.key)
         self._row, self._revision = con.execute(
-            "SELECT id, revision FROM tickets WHERE project = ? AND number = ?", (book.project, ticket.key)
+            "SELECT id, revision FROM tickets WHERE project = ? AND number = ?", (rows.project, ticket.key)
         ).fetchone()
 
     def add(self, label: str) -> None:
@@ -93,35 +104,34 @@ class Change:
         self._record("unblocked", key)
 
     def _record(self, kind: str, detail: str = "") -> None:
-        _event(self._con, self._row, self._revision, self._by, kind, detail)
+        _event(self._con, self._row, self._revision, Event(self._by, kind, detail))
 
 
-def open_ticket(con: sqlite3.Connection, book: Book, *, title: str, body: str, labels: list[str], by: Hand) -> Ticket:
+def open_ticket(con: sqlite3.Connection, rows: Rows, *, title: str, body: str, labels: list[str], by: Writer) -> Ticket:
     """A new open ticket with the next number, at revision 1."""
     con.execute(
         "INSERT INTO projects VALUES (?, 1) ON CONFLICT (name) DO UPDATE SET last_number = last_number + 1",
-        (book.project,),
+        (rows.project,),
     )
     at = now()
     made = con.execute(
         "INSERT INTO tickets (project, number, title, body, state, revision, author, created_at, updated_at)"
         " SELECT name, last_number, ?, ?, 'open', 1, ?, ?, ? FROM projects WHERE name = ?",
-        (title, body, by.actor.name, at, at, book.project),
+        (title, body, by.actor.name, at, at, rows.project),
     )
     row = int(made.lastrowid or 0)
-    _event(con, row, 1, by, "opened", at=at)
+    _event(con, row, 1, Event(by, "opened", at=at))
     for label in {fold(name): name for name in reversed(labels)}.values():
         con.execute("INSERT INTO labels VALUES (?, ?, ?)", (row, fold(label), label))
-        _event(con, row, 1, by, "labelled", label, at=at)
+        _event(con, row, 1, Event(by, "labelled", label, at))
     (number,) = con.execute("SELECT number FROM tickets WHERE id = ?", (row,)).fetchone()
-    return book.read(con, str(number))
+    return rows.read(con, str(number))
 
 
-def _event(
-    con: sqlite3.Connection, row: int, revision: int, by: Hand, kind: str, detail: str = "", *, at: str | None = None
-) -> None:
+def _event(con: sqlite3.Connection, row: int, revision: int, event: Event) -> None:
+    by = event.by
     con.execute(
         "INSERT INTO events (ticket, revision, at, actor, bot, kind, detail, run, fence)"
         " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        (row, revision, at or now(), by.actor.name, by.actor.bot, kind, detail, by.run, by.fence),
+        (row, revision, event.at or now(), by.actor.name, by.actor.bot, event.kind, event.detail, by.run, by.fence),
     )

@@ -7,7 +7,7 @@ from typing import Final
 
 from agentsmith.domain.errors import ConfigError
 from agentsmith.domain.ticket import Actor
-from agentsmith.trackers.local.book import ME, fold
+from agentsmith.trackers.local.rows import ME, fold
 
 LONGEST_TITLE: Final = 500
 LONGEST_LABEL: Final = 50

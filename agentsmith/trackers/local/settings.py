@@ -19,7 +19,7 @@ _PROJECT: Final = re.compile(r"[A-Za-z0-9._-]{1,63}")
 class LocalSettings(TrackerSettings):
     """A tracker in a SQLite file; works without any setting. Several projects may share one file."""
 
-    untold: ClassVar[frozenset[str]] = frozenset({"component", "type", "assignee"})
+    unsupported_filters: ClassVar[frozenset[str]] = frozenset({"component", "type", "assignee"})
     idle_stretch: ClassVar[float] = 1.0
 
     platform: Literal["local"] = "local"

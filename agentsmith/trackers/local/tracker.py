@@ -8,8 +8,7 @@ from __future__ import annotations
 import logging
 import shlex
 import sqlite3
-from collections.abc import AsyncIterator, Collection
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Collection, Iterable
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -22,38 +21,19 @@ from agentsmith.domain.foreign import foreign
 from agentsmith.domain.lifecycle import LabelSet, Status
 from agentsmith.domain.memo import Memo
 from agentsmith.domain.ticket import Actor, Ticket, TicketId
-from agentsmith.domain.tracker import (
-    Access,
-    AlreadySo,
-    Applied,
-    Blocker,
-    Gone,
-    Labelling,
-    LostRace,
-    Move,
-    MoveOutcome,
-    Sticky,
-    Unknown,
-)
+from agentsmith.domain.tracker import Access, Applied, Blocker, Gone, Labelling, Move, MoveOutcome, Sticky, Unknown
 from agentsmith.domain.vetting import History
 from agentsmith.domain.webhook import Remark
-from agentsmith.trackers.local.book import ME, Book, fold
-from agentsmith.trackers.local.change import Change, Hand, StaleRevision
+from agentsmith.trackers.local.change import Change, StaleRevision, Writer
 from agentsmith.trackers.local.database import Database
+from agentsmith.trackers.local.rows import ME, Rows
+from agentsmith.trackers.shared.relabel import Relabel, only, plan
 
 COMMENT_LIMIT: Final = 65_536
 """Characters in our comment: what GitHub allows, so that a text that fits here fits there."""
 _CUT: Final = "\n\n… (cut)"
 
 _log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class _Relabel:
-    """What a write has to do: add first, then remove (T8)."""
-
-    add: frozenset[str]
-    remove: frozenset[str]
 
 
 class LocalTracker:
@@ -66,20 +46,20 @@ class LocalTracker:
         self.labels = labels
         self.page_size = 100
         self.database = Database(path)
-        self._book = Book(tracker=name, project=project)
+        self._rows = Rows(tracker=name, project=project)
 
     @property
     def project(self) -> str:
         """The canonical project: `local/tickets`."""
-        return self._book.identity
+        return self._rows.identity
 
     def ticket_id(self, key: str) -> TicketId:
         """`local/tickets#3`."""
-        return self._book.ticket_id(key)
+        return self._rows.ticket_id(key)
 
     def identify(self, text: str) -> str | None:
         """The key behind `3`, `local/tickets#3` or `local://tickets/3` (T15)."""
-        return self._book.identify(text)
+        return self._rows.identify(text)
 
     def filter_hint(self, status: Status) -> str:
         """The command that lists the tickets in `status`."""
@@ -87,7 +67,7 @@ class LocalTracker:
 
     async def get(self, key: str) -> Ticket:
         """The ticket as it is now (T1, T3)."""
-        return await self.database.read(partial(self._book.read, key=key))
+        return await self.database.read(partial(self._rows.read, key=key))
 
     async def find(self, *labels: str) -> AsyncIterator[Ticket]:
         """Every open ticket that carries one of `labels` (T2)."""
@@ -103,7 +83,7 @@ class LocalTracker:
         after = 0
         while True:
             page = await self.database.read(
-                partial(self._book.page, label=label, states=("open", "open"), after=after, limit=self.page_size)
+                partial(self._rows.page, label=label, states=("open", "open"), after=after, limit=self.page_size)
             )
             for row, found in page:
                 after = row
@@ -116,19 +96,19 @@ class LocalTracker:
 
     async def move(self, ticket: Ticket, move: Move) -> MoveOutcome:
         """Publish one edge by compare-and-set, starting from `ticket` as it was read (T4 to T11)."""
-        by = Hand(ME, run=move.run, fence=move.fence)
+        by = Writer(ME, run=move.run, fence=move.fence)
         seen, fresh = ticket, False
         try:
             while boottime() < move.deadline:
-                plan = _plan(self.labels, seen.labels, move)
-                if isinstance(plan, _Relabel):
+                todo = plan(self.labels, seen.labels, move)
+                if isinstance(todo, Relabel):
                     try:
-                        write = partial(self._relabel, ticket=seen, plan=plan, by=by)
+                        write = partial(self._relabel, ticket=seen, add=todo.adding, remove=todo.remove, by=by)
                         return Applied(await self.database.write(write, deadline=move.deadline))
                     except StaleRevision:
                         pass  # somebody was quicker: look again, the edit may have been unrelated (T10)
                 elif fresh:
-                    return plan(seen)
+                    return todo(seen)
                 seen, fresh = await self.get(ticket.key), True
         except TicketNotFound as error:
             return Gone(str(error))
@@ -143,17 +123,17 @@ class LocalTracker:
         """
 
         def work(con: sqlite3.Connection) -> Ticket:
-            now = self._book.read(con, ticket.key)
+            now = self._rows.read(con, ticket.key)
             if self.labels.lifecycle(now.labels) != self.labels.lifecycle(ticket.labels):
                 return now
-            plan = _only(self.labels, now.labels, keep)
-            return self._relabel(con, now, plan, Hand(ME)) if plan.add or plan.remove else now
+            todo = only(self.labels, now.labels, keep)
+            return now if todo.nothing else self._relabel(con, now, todo.adding, todo.remove, Writer(ME))
 
         return await self.database.write(work, deadline=deadline)
 
     async def read_sticky(self, ticket: Ticket) -> Sticky | None:
         """Our comment on the ticket (T13)."""
-        comment = await self.database.read(partial(self._book.sticky, key=ticket.key))
+        comment = await self.database.read(partial(self._rows.sticky, key=ticket.key))
         if comment is None:
             return None
         return Sticky(ref=str(comment.id), text=comment.body, memo=Memo.from_line(comment.memo or ""))
@@ -166,11 +146,11 @@ class LocalTracker:
         body, line = _storable(unspoken(text, self.labels)), memo.to_line()
 
         def work(con: sqlite3.Connection) -> int:
-            now = self._book.read(con, ticket.key)
-            old = self._book.sticky(con, ticket.key)
+            now = self._rows.read(con, ticket.key)
+            old = self._rows.sticky(con, ticket.key)
             if old is not None and (old.body, old.memo) == (body, line):
                 return old.id
-            change = Change(con, self._book, now, Hand(ME, run=memo.run, fence=memo.fence))
+            change = Change(con, self._rows, now, Writer(ME, run=memo.run, fence=memo.fence))
             if old is None:
                 return change.comment(body, line)
             change.edit_comment(old.id, body, line)
@@ -184,7 +164,7 @@ class LocalTracker:
         body = _storable(unspoken(text, self.labels))
 
         def work(con: sqlite3.Connection) -> None:
-            Change(con, self._book, self._book.read(con, ticket.key), Hand(ME)).comment(body)
+            Change(con, self._rows, self._rows.read(con, ticket.key), Writer(ME)).comment(body)
 
         await self.database.write(work, deadline=deadline)
 
@@ -195,10 +175,9 @@ class LocalTracker:
         wanted = foreign(self.labels.lifecycle, add, remove)
 
         def work(con: sqlite3.Connection) -> Ticket:
-            now = self._book.read(con, ticket.key)
+            now = self._rows.read(con, ticket.key)
             todo = wanted.left(now.labels)
-            plan = _Relabel(frozenset(todo.add), frozenset(todo.remove))
-            return now if todo.nothing else self._relabel(con, now, plan, Hand(ME))
+            return now if todo.nothing else self._relabel(con, now, todo.add, todo.remove, Writer(ME))
 
         return await self.database.write(work, deadline=deadline)
 
@@ -215,7 +194,7 @@ class LocalTracker:
 
     async def history(self, ticket: Ticket, label: str) -> History:
         """What was done to the ticket since `label` was put on (T21)."""
-        return History(await self.database.read(partial(self._book.history, key=ticket.key, label=label)))
+        return History(await self.database.read(partial(self._rows.history, key=ticket.key, label=label)))
 
     async def access_of(self, actor: Actor) -> Access:
         """WRITE for every person, for whoever can write the file may; nothing for programs (P7)."""
@@ -225,7 +204,7 @@ class LocalTracker:
         """A comment by its number (T19)."""
 
         def work(con: sqlite3.Connection) -> Remark | None:
-            for comment in self._book.comments(con, ticket.key):
+            for comment in self._rows.comments(con, ticket.key):
                 if str(comment.id) == ref:
                     return Remark(ref, comment.author, comment.body, datetime.fromisoformat(comment.created_at))
             return None
@@ -236,7 +215,7 @@ class LocalTracker:
         """What was said since then (T22); the file's times are by our own clock."""
 
         def work(con: sqlite3.Connection) -> tuple[Remark, ...]:
-            said = [(c, datetime.fromisoformat(c.created_at)) for c in self._book.comments(con, ticket.key)]
+            said = [(c, datetime.fromisoformat(c.created_at)) for c in self._rows.comments(con, ticket.key)]
             return tuple(Remark(str(c.id), c.author, c.body, at) for c, at in said if at.timestamp() >= since)
 
         return await self.database.read(work)
@@ -247,43 +226,22 @@ class LocalTracker:
 
     async def blockers(self, ticket: Ticket) -> tuple[Blocker, ...]:
         """The tickets that people linked this one to as blocked by."""
-        return await self.database.read(partial(self._book.blockers, key=ticket.key))
+        return await self.database.read(partial(self._rows.blockers, key=ticket.key))
 
     async def aclose(self) -> None:
         """Close the file."""
         await self.database.aclose()
 
-    def _relabel(self, con: sqlite3.Connection, ticket: Ticket, plan: _Relabel, by: Hand) -> Ticket:
-        change = Change(con, self._book, ticket, by)
-        for label in plan.add:
+    def _relabel(
+        self, con: sqlite3.Connection, ticket: Ticket, add: Iterable[str], remove: Iterable[str], by: Writer
+    ) -> Ticket:
+        """Add first, then remove (T8)."""
+        change = Change(con, self._rows, ticket, by)
+        for label in add:
             change.add(label)
-        for label in sorted(plan.remove):
+        for label in remove:
             change.remove(label)
-        return self._book.read(con, ticket.key)
-
-
-def _plan(labels: LabelSet, on_ticket: frozenset[str], move: Move) -> _Relabel | type[AlreadySo] | type[LostRace]:
-    """What the move has to write, or why it must not.
-
-    A status beside `expect` and `to` is somebody else's word: the race is lost, and `tidy` is for repairing it.
-    """
-    present = labels.statuses(on_ticket)
-    shown = present or frozenset({Status.PENDING})
-    if shown == {move.to} or (move.to is None and not present):
-        return AlreadySo
-    if move.expect not in shown or shown - {move.expect, move.to}:
-        return LostRace
-    return _only(labels, on_ticket, move.to)
-
-
-def _only(labels: LabelSet, on_ticket: frozenset[str], status: Status | None) -> _Relabel:
-    """The writes after which the label of `status` is the only lifecycle label."""
-    wanted = frozenset() if status is None else frozenset({labels.label(status)})
-    # Without regard to case: a `Agent-Smith:Done` that stands is the label, not one to replace.
-    names = {fold(label) for label in wanted}
-    surplus = frozenset(label for label in labels.lifecycle(on_ticket) if fold(label) not in names)
-    missing = frozenset(label for label in wanted if fold(label) not in {fold(name) for name in on_ticket})
-    return _Relabel(add=missing, remove=surplus)
+        return self._rows.read(con, ticket.key)
 
 
 def _storable(text: str) -> str:

@@ -1,0 +1,25 @@
+"""One project as one tracker reaches it: what all parts of a tracker need to know."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from agentsmith.trackers.http import ApiClient
+
+S = TypeVar("S")
+
+
+@dataclass(frozen=True, slots=True)
+class ProjectApi(Generic[S]):
+    """Where a project is, and who speaks to it; `S` is the platform's way of naming and addressing things."""
+
+    tracker: str
+    """The tracker's name in the configuration."""
+    site: S
+    client: ApiClient
+    now: Callable[[], float]
+    """The boot-time clock."""
+    page_size: int
+    """How many records are asked for at once."""
