@@ -372,7 +372,7 @@ async def _introduce(desk: Desk) -> None:
     while desk.me is None:
         try:
             desk.me = await desk.tracker.me()
-        except TrackerError:
+        except (TrackerError, *AWAY):  # it asks Redis how much it may ask the platform
             await asyncio.sleep(pause)
             pause = min(300.0, pause * 2)
 

@@ -17,11 +17,12 @@ import structlog
 
 from agentsmith.boottime import boottime
 from agentsmith.bounded import Bounded
-from agentsmith.domain.errors import LeaseLost, TrackerError
+from agentsmith.domain.errors import AgentSmithError, LeaseLost
 from agentsmith.domain.lifecycle import Status
 from agentsmith.domain.recovery import Leave, Life, NotOurs
 from agentsmith.domain.ticket import Ticket, TicketId
 from agentsmith.domain.tracker import Tracker
+from agentsmith.leadership import FAILS_ALL
 from agentsmith.recover import Recovery
 from agentsmith.rhythm import Beat, beating, repeat
 from agentsmith.store import LeaderLease, Store
@@ -177,8 +178,10 @@ class Housekeeping:
         async def on(tracker: Tracker) -> None:
             try:
                 await look(tracker)
-            except TrackerError as error:
-                swept.troubles.append(f"{tracker.name}: {error}")
+            except FAILS_ALL:
+                raise
+            except Exception as error:
+                swept.troubles.append(_trouble(tracker.name, error))
 
         await self._side_by_side(what, {tracker.name: partial(on, tracker) for tracker in self.trackers.values()})
 
@@ -322,12 +325,21 @@ class Housekeeping:
             await task()
         except (LockBusy, LeaseLost):
             return  # somebody is at it
-        except TrackerError as error:
-            swept.troubles.append(f"{ticket}: {error}")
+        except FAILS_ALL:
+            raise
+        except Exception as error:
+            swept.troubles.append(_trouble(ticket, error))
 
     def _tell(self, name: str, swept: Swept) -> None:
         if swept.anything:
             log.info(name, **swept.counts, troubles=swept.troubles or None)
+
+
+def _trouble(about: str, error: Exception) -> str:
+    """What goes wrong with one must not stop the others, a mistake of ours or of a plug-in included."""
+    if not isinstance(error, AgentSmithError):
+        log.error("housekeeping broke", about=about, exc_info=error)
+    return f"{about}: {error}"
 
 
 async def _labelled(tracker: Tracker, status: Status) -> list[Ticket]:

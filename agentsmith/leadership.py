@@ -11,15 +11,20 @@ import asyncio
 import contextlib
 import random
 from collections.abc import Awaitable, Callable, Iterator
+from typing import Final
 
 import structlog
 
 from agentsmith.boottime import boottime
+from agentsmith.domain.errors import MachineTrouble
 from agentsmith.store import AWAY, LeaderLease, Outage
 
 log = structlog.get_logger()
 
 Work = Callable[[], Awaitable[None]]
+FAILS_ALL: Final = (*AWAY, OSError, MachineTrouble)
+"""What ends a leader's work: Redis is away, or this machine fails us where another one may do better. Whatever else
+goes wrong with one tracker or one ticket is about that one alone."""
 
 
 async def lead(role: str, lease: LeaderLease, work: Work, outage: Outage) -> None:

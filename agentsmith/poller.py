@@ -17,12 +17,13 @@ import structlog
 
 from agentsmith import metrics
 from agentsmith.claim import turned_away
-from agentsmith.domain.errors import Refused, TicketNotFound, TrackerError
+from agentsmith.domain.errors import AgentSmithError, Refused, TicketNotFound
 from agentsmith.domain.hooks import KeepsDeliveries
 from agentsmith.domain.lifecycle import Status, resolve
 from agentsmith.domain.signal import Signal
 from agentsmith.domain.ticket import Ticket, TicketId
 from agentsmith.domain.tracker import DefinesLabels, Tracker
+from agentsmith.leadership import FAILS_ALL
 from agentsmith.refusals import LACKING, Doing, refused, works
 from agentsmith.rhythm import Beat, beating
 from agentsmith.rulebook import LiveTriggers
@@ -114,13 +115,18 @@ class Poller:
                 with spending_for("poll"):
                     await self._prepare(tracker)
                     polled = await self.poll(tracker)
-            except TrackerError as error:
+            except FAILS_ALL:
+                raise
+            except Exception as error:
                 self._failures[tracker.name] = failures + 1
                 metrics.POLLS.labels(tracker.name, "failed").inc()
                 if isinstance(error, LACKING):
                     await refused(self.store, tracker, Doing.FINDING, error)
                 elif failures == 0:
-                    log.warning("polling failed, trying again", tracker=tracker.name, error=str(error))
+                    unforeseen = None if isinstance(error, AgentSmithError) else error
+                    log.warning(
+                        "polling failed, trying again", tracker=tracker.name, error=str(error), exc_info=unforeseen
+                    )
                 pause = beat.every * min(_LONGEST_BACKOFF, 2.0**failures)
                 await asyncio.sleep(pause * random.uniform(0.5, 1.0))  # noqa: S311 - spreads load
                 continue
@@ -216,8 +222,11 @@ class Poller:
             except (Refused, TicketNotFound) as error:
                 log.info("failed deliveries cannot be asked for again", tracker=tracker.name, why=str(error))
                 return
-            except TrackerError as error:
-                log.warning("healing failed, trying again", tracker=tracker.name, error=str(error))
+            except FAILS_ALL:
+                raise
+            except Exception as error:
+                unforeseen = None if isinstance(error, AgentSmithError) else error
+                log.warning("healing failed, trying again", tracker=tracker.name, error=str(error), exc_info=unforeseen)
                 continue
             if healed:
                 metrics.HEALED.labels(tracker.name).inc(healed)

@@ -83,7 +83,11 @@ def process_table() -> dict[int, tuple[int, int]]:
             if int(pid) != ps.pid and "Z" not in state:  # init may be slow to collect the dead
                 table[int(pid)] = (int(parent), int(group))
         return table
-    for name in filter(str.isdigit, os.listdir("/proc")):
+    try:
+        names = os.listdir("/proc")
+    except OSError:  # no file is left to look with; whoever asks looks again
+        return table
+    for name in filter(str.isdigit, names):
         try:
             with open(f"/proc/{name}/stat", "rb", buffering=0) as stat:
                 fields = stat.read(1024).rpartition(b")")[2].split()  # the program's name may hold anything
@@ -617,9 +621,11 @@ class Guard:
         now = boottime()
         if self.kill_at is None:
             self.kill_at = now + self.grace
-            signal_all(signal.SIGTERM, signal.SIGCONT)  # a stopped process could not act on the TERM
+            if not signal_all(signal.SIGTERM, signal.SIGCONT):  # a stopped process could not act on the TERM
+                self.signal_group(signal.SIGTERM, signal.SIGCONT)
         if now >= self.kill_at:
             kill_all(self.statuses)
+            self.signal_group(signal.SIGKILL)
         if now < self.kill_at + PATIENCE:
             return False
         self.leaving = STUBBORN
@@ -627,6 +633,16 @@ class Guard:
             self.step.stopped = self.step.stopped or STUBBORN[0]
             self.step.output.note(f"processes that could not be ended: {sorted(descendants())}")
         return True
+
+    def signal_group(self, *signals: int) -> None:
+        """Sends the signals to the command's own group: all that is known of it without a file to look with."""
+        step = self.step
+        if step and step.process.returncode is None and step.process.pid not in self.statuses:
+            for number in signals:
+                try:
+                    os.killpg(step.process.pid, number)
+                except OSError:  # it is dead, and not collected yet; or it runs as another user
+                    return
 
     def say(self, farewell: dict[str, Any]) -> None:
         """Runs the consumer's last wish, now that nothing of the run is left."""

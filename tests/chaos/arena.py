@@ -104,8 +104,8 @@ class Arena:
     deployment: Deployment | None = None
     """Where Redis fails over through sentinels: the lines to it then lead nowhere."""
     posts: dict[str, Post] = field(default_factory=dict)
-    deaths: list[str] = field(default_factory=list)
-    """Daemons that ended though nobody had killed them."""
+    failures: list[str] = field(default_factory=list)
+    """Daemons that did not come up, because Redis was away just then, and others that ended before they were up."""
     _supervising: asyncio.Task[None] | None = None
 
     def of_role(self, role: str) -> list[Post]:
@@ -134,8 +134,8 @@ class Arena:
         post.busy = True
         try:
             post.daemon.send(signal.SIGTERM)
-            if (code := await post.daemon.ended()) != 0:
-                self.deaths.append(f"{post.name} was asked to end and did with {code}: {_last_words(post.daemon)}")
+            if await post.daemon.ended() != 0:
+                self._note_death(post, post.daemon)
             return await self.man(post)
         finally:
             post.busy = False
@@ -198,9 +198,17 @@ class Arena:
             for post in self.posts.values():
                 if not post.busy and post.daemon is not None and post.daemon.is_over:
                     if post.daemon.code != -signal.SIGKILL:
-                        self.deaths.append(f"{post.name} ended with {post.daemon.code}: {_last_words(post.daemon)}")
+                        self._note_death(post, post.daemon)
                     await self.man(post)
             await asyncio.sleep(0.1)
+
+    def _note_death(self, post: Post, daemon: DaemonProcess) -> None:
+        """What an older release got wrong is history."""
+        how = f"ended with {daemon.code}: {_last_words(daemon)}"
+        if daemon.lines("up") and daemon not in self.older.all:
+            self.history.note("died", who=post.name, how=how)
+        else:
+            self.failures.append(f"{post.name} {how}")
 
     async def stop(self) -> list[str]:
         """End every daemon as an operator does; answers what did not end well."""
@@ -252,8 +260,8 @@ async def open_arena(
 ) -> AsyncIterator[Arena]:
     """Everything set up and every daemon running; all of it ended when the block is left.
 
-    With `disk` there is a small one in the folder of that name, which one consumer works on. Daemons of an older release
-    are there for whoever has put that into the folder `older`.
+    With `disk` there is a small one in the folder of that name, which one consumer works on. Daemons of an older
+    release are there for whoever has put that into the folder `older`.
     """
     for name in ("history", "locks", "configs", "logs-of-older"):
         (folder / name).mkdir(parents=True, exist_ok=True)

@@ -20,6 +20,7 @@ from agentsmith.pipelines.git.outcomes import (
     UpToDate,
 )
 from agentsmith.pipelines.git.pruning import Pruned, prune
+from agentsmith.pipelines.git.repository import remove
 from agentsmith.pipelines.git.shell import Ended, GitShell, GuardShell
 
 __all__ = [
@@ -44,4 +45,5 @@ __all__ = [
     "UpToDate",
     "open_checkout",
     "prune",
+    "remove",
 ]
