@@ -18,7 +18,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from agentsmith.daemon import _introduce
+from agentsmith.daemon.process import _introduce
 from agentsmith.domain.errors import StoreUnavailable, TrackerUnavailable
 from agentsmith.domain.lifecycle import LabelSet, Status
 from agentsmith.domain.signal import Signal

@@ -17,12 +17,12 @@ from typing import Final
 
 import pytest
 
+from agentsmith import git
 from agentsmith.config import Config, Duration
 from agentsmith.config import Housekeeping as HousekeepingSettings
-from agentsmith.pipelines import git
-from agentsmith.pipelines.git.locks import FileLock
+from agentsmith.git.locks import FileLock
+from agentsmith.housekeeping.retention import Removed, Retention, prune_workspaces
 from agentsmith.pipelines.workplace import Workplace, lock_of
-from agentsmith.retention import Removed, Retention, prune_workspaces
 from agentsmith.store import Pushed, Store
 from tests.support.code_world import code_config, open_code_world
 from tests.support.stores import a_request, begin
