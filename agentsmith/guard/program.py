@@ -60,6 +60,7 @@ _CLOCK: int = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 _PDEATHSIG, _DUMPABLE, SUBREAPER = 1, 4, 36
 _libc = ctypes.CDLL(None)
 _cgroup = ""
+_started: set[int] = set()  # commands that are not collected yet, each in a group of its own: known without any look
 
 
 def boottime() -> float:
@@ -164,6 +165,8 @@ def kill_trees(tops: list[int], *, spared: frozenset[int]) -> None:
 def descendants() -> dict[int, int]:
     """Every process below this one or in the run's cgroup, as pid -> process group."""
     table, me, session = process_table(), os.getpid(), os.getsid(0)
+    if not table:
+        return {pid: pid for pid in _started}
     found = below(table, [me])
     found |= {pid: table[pid][1] for pid in members() if pid in table}
     if not LINUX:  # orphans went to init
@@ -194,6 +197,7 @@ def reap(statuses: dict[int, int]) -> bool:
             if pid == 0:
                 return True
             statuses[pid] = status
+            _started.discard(pid)
     except ChildProcessError:
         return not LINUX and bool(descendants())  # where orphans come to us, no child means no descendant
 
@@ -401,6 +405,7 @@ class Step:
         finally:
             for file in set(files):
                 os.close(file)
+        _started.add(self.process.pid)
         self.started = self.heard = boottime()
         self.deadline = float("inf") if order["timeout"] is None else self.started + order["timeout"]
         self.patience = order.get("stall") or float("inf")
@@ -621,11 +626,9 @@ class Guard:
         now = boottime()
         if self.kill_at is None:
             self.kill_at = now + self.grace
-            if not signal_all(signal.SIGTERM, signal.SIGCONT):  # a stopped process could not act on the TERM
-                self.signal_group(signal.SIGTERM, signal.SIGCONT)
+            signal_all(signal.SIGTERM, signal.SIGCONT)  # a stopped process could not act on the TERM
         if now >= self.kill_at:
             kill_all(self.statuses)
-            self.signal_group(signal.SIGKILL)
         if now < self.kill_at + PATIENCE:
             return False
         self.leaving = STUBBORN
@@ -633,16 +636,6 @@ class Guard:
             self.step.stopped = self.step.stopped or STUBBORN[0]
             self.step.output.note(f"processes that could not be ended: {sorted(descendants())}")
         return True
-
-    def signal_group(self, *signals: int) -> None:
-        """Sends the signals to the command's own group: all that is known of it without a file to look with."""
-        step = self.step
-        if step and step.process.returncode is None and step.process.pid not in self.statuses:
-            for number in signals:
-                try:
-                    os.killpg(step.process.pid, number)
-                except OSError:  # it is dead, and not collected yet; or it runs as another user
-                    return
 
     def say(self, farewell: dict[str, Any]) -> None:
         """Runs the consumer's last wish, now that nothing of the run is left."""
