@@ -229,8 +229,8 @@ def bench(
     """Measure the product on this machine.
 
     As ratios to what Redis, HTTP or the system do raw in the same run, so that machines can be compared: the receiver,
-    the queue, runs without work, whole lives of tickets, and how long it takes to start. Nothing else should run. Whether
-    a daemon grows with what it has done takes minutes, and is measured only if it is named (growth).
+    the queue, runs without work, whole lives of tickets, and how long it takes to start. Nothing else should run.
+    Whether a daemon grows with what it has done takes minutes, and is measured only if it is named (growth).
 
     \b
     Example:
