@@ -77,7 +77,8 @@ chaos: $(STAMP)
 failovers: $(STAMP)
 	AGENTSMITH_FAILOVERS=$(or $(FAILOVERS),20) $(BIN)/pytest -q tests/e2e/test_failover.py
 
-# What the product does, as ratios to what this machine does raw; alone on it. A part: make bench ROWS="queue receiver"
+# What the product does, as ratios to what this machine does raw; alone on it. A part: make bench ROWS="queue receiver".
+# Whether a daemon grows takes minutes, and is measured only when it is named: make bench ROWS=growth PASSES=1
 bench: $(STAMP)
 	$(BIN)/agentsmith bench $(ROWS) $(if $(PASSES),--passes $(PASSES))
 

@@ -120,6 +120,14 @@ class Daemon:
             family += children.get(pid, ())
         return seconds
 
+    def memory(self) -> float | None:
+        """Megabytes that the process itself has in memory; None where the system does not tell."""
+        try:
+            pages = int(Path(f"/proc/{self._process.pid}/statm").read_text().split(" ")[1])
+        except OSError:
+            return None
+        return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
+
     async def stop(self) -> None:
         """End it, politely first."""
         if self._process.poll() is None:

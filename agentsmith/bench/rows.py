@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from agentsmith.bench import living, queueing, receiving, running, starting
+from agentsmith.bench import growing, living, queueing, receiving, running, starting
 from agentsmith.bench.figures import Reading, Row, over
 from agentsmith.bench.ground import Ground, prepared
 
@@ -16,9 +16,12 @@ GROUPS: Final[Mapping[str, Callable[[Ground], Awaitable[list[Reading]]]]] = {
     "run": running.measure,
     "receiver": receiving.measure,
     "life": living.measure,
+    "growth": growing.measure,
     "start": starting.measure,
 }
 """By the name that the command line calls them."""
+WITHOUT_ASKING: Final = tuple(name for name in GROUPS if name != "growth")
+"""What is measured when nothing is named; one pass over the others takes minutes."""
 
 Tell = Callable[[str], None]
 

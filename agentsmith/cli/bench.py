@@ -10,14 +10,14 @@ from pathlib import Path
 
 from agentsmith import logs
 from agentsmith.bench.figures import Row
-from agentsmith.bench.rows import GROUPS, machine, measured
+from agentsmith.bench.rows import GROUPS, WITHOUT_ASKING, machine, measured
 from agentsmith.cli import output
 from agentsmith.config.names import choices
 from agentsmith.domain.errors import ConfigError
 
 
 def bench(rows: Sequence[str], *, passes: int, effort: float, as_json: bool) -> None:
-    """Measure the rows, all of them if none is named, in a temporary folder, and show the figures."""
+    """Measure the rows, if none is named all of those that are quick, in a temporary folder, and show the figures."""
     for name in rows:
         if name not in GROUPS:
             raise ConfigError(f"there is nothing to measure called {name!r}{choices(name, tuple(GROUPS))}")
@@ -25,7 +25,11 @@ def bench(rows: Sequence[str], *, passes: int, effort: float, as_json: bool) -> 
     with tempfile.TemporaryDirectory(prefix="agentsmith-bench-") as folder:
         found = asyncio.run(
             measured(
-                Path(folder), rows or tuple(GROUPS), passes=passes, effort=effort, tell=lambda doing: output.note(doing)
+                Path(folder),
+                rows or WITHOUT_ASKING,
+                passes=passes,
+                effort=effort,
+                tell=lambda doing: output.note(doing),
             )
         )
     if as_json:

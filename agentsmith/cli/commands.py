@@ -213,7 +213,7 @@ def simulator(
 def bench(
     row: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[ROW]...", help="queue, run, receiver, life or start; else all.", show_default=False),
+        typer.Argument(metavar="[ROW]...", help="queue, run, receiver, life, start; or growth.", show_default=False),
     ] = None,
     passes: Annotated[
         int, typer.Option("--passes", min=1, max=100, metavar="N", help="How often each is measured.")
@@ -230,6 +230,7 @@ def bench(
 
     As ratios to what Redis, HTTP or the system do raw in the same run, so that machines can be compared: the receiver,
     the queue, runs without work, whole lives of tickets, and how long it takes to start. Nothing else should run.
+    Whether a daemon grows with what it has done takes minutes, and is measured only if it is named (growth).
 
     \b
     Example:

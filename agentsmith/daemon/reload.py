@@ -95,10 +95,13 @@ class ConfigFile:
     def _mark(self) -> tuple[object, object]:
         """What changes when the file, or that of its variables, does."""
         mine, variables = _mark_of(self._path), self._path.with_name(DEFAULT_NAME)
-        # The default file may come and go by itself; any other name stands in this one.
-        seen = mine, variables.is_file()
-        if self._beside[0] != seen:
-            self._beside = seen, env_file_of(self._path) if self._path.is_file() else None
+        try:
+            # The default file may come and go by itself; any other name stands in this one.
+            seen = mine, variables.is_file()
+            if self._beside[0] != seen:
+                self._beside = seen, env_file_of(self._path) if self._path.is_file() else None
+        except OSError:  # a folder that may not be entered any more: whoever loads the file says so
+            return mine, None
         return mine, _mark_of(self._beside[1]) if self._beside[1] is not None else None
 
     def _read(self) -> bytes:

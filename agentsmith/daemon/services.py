@@ -186,7 +186,7 @@ async def _learn_own_account(endpoint: Endpoint) -> None:
     while endpoint.me is None:
         try:
             endpoint.me = await endpoint.tracker.me()
-        except TrackerError:
+        except (TrackerError, *AWAY):  # it asks Redis how much it may ask the platform
             await asyncio.sleep(pause)
             pause = min(300.0, pause * 2)
 

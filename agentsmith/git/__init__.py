@@ -20,6 +20,7 @@ from agentsmith.git.outcomes import (
     UpToDate,
 )
 from agentsmith.git.pruning import Pruned, prune
+from agentsmith.git.repository import remove
 from agentsmith.git.shell import Ended, GitShell, GuardShell
 
 __all__ = [
@@ -45,4 +46,5 @@ __all__ = [
     "UpToDate",
     "open_checkout",
     "prune",
+    "remove",
 ]

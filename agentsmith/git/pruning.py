@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import os
 import time
+import uuid
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -18,11 +20,12 @@ from agentsmith.git.repository import remove
 
 @dataclass(frozen=True, slots=True)
 class Pruned:
-    """What a clean-up removed, by name, and what it kept only because it was never pushed."""
+    """What a clean-up removed, by name, what it kept only because it was never pushed, and what it could not remove."""
 
     workspaces: tuple[str, ...] = ()
     mirrors: tuple[str, ...] = ()
     unsaved: tuple[str, ...] = ()
+    stuck: tuple[str, ...] = ()
 
 
 Alone = Callable[[Path], AbstractContextManager[bool]]
@@ -43,7 +46,7 @@ def prune(
     so is what `alone` says is needed. Blocks: run it in a thread.
     """
     places, now = Places(root), time.time() if now is None else now
-    removed, unsaved = [], []
+    removed, unsaved, stuck = list[str](), list[str](), list[str]()
     for vault in sorted(places.vaults.glob("*.git")):
         if now - _used(vault) <= older_than:
             continue
@@ -64,12 +67,18 @@ def prune(
                     vault.with_suffix(".lock").unlink(missing_ok=True)
                 elif idle > older_than:
                     unsaved.append(vault.stem)
+            except OSError:  # a worker left somebody else's files in it, say; the others go all the same
+                stuck.append(vault.stem)
             finally:
                 lock.release()
     for left in places.aside.glob("*"):
         if now - left.stat().st_mtime > unsaved_older_than:
-            remove(left)
-    return Pruned(tuple(removed), tuple(_prune_mirrors(places, now - older_than)), tuple(unsaved))
+            try:
+                remove(left)
+            except OSError:
+                stuck.append(left.name)
+    mirrors = _prune_mirrors(places, now - older_than)
+    return Pruned(tuple(removed), tuple(mirrors), tuple(unsaved), tuple(dict.fromkeys(stuck)))
 
 
 def _used(vault: Path) -> float:
@@ -89,11 +98,15 @@ def _workspace(vault: Path) -> Path | None:
 
 
 def _remove_workspace(root: Path, workspace: Path) -> None:
+    """Put out of the way first: what cannot be removed whole must not be taken for what a worker left."""
     parent = Path(os.path.realpath(workspace.parent))
     if (parent / workspace.name).is_relative_to(os.path.realpath(root)) and parent != Path(
         os.path.realpath(root)
     ).parent:
-        remove(workspace)
+        aside = workspace.with_name(f".removing-{workspace.name}-{uuid.uuid4().hex[:8]}")
+        with contextlib.suppress(FileNotFoundError):
+            workspace.rename(aside)
+            remove(aside)
 
 
 def _with_modules(folder: Path) -> Iterator[Path]:

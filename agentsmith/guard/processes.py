@@ -51,7 +51,11 @@ def process_table() -> dict[int, tuple[int, int]]:
             if int(pid) != ps.pid and "Z" not in state:  # init may be slow to reap the dead
                 table[int(pid)] = (int(parent), int(group))
         return table
-    for name in filter(str.isdigit, os.listdir("/proc")):
+    try:
+        names = os.listdir("/proc")
+    except OSError:  # no file is left to look with; whoever asks looks again
+        return table
+    for name in filter(str.isdigit, names):
         try:
             with open(f"/proc/{name}/stat", "rb", buffering=0) as stat:
                 fields = stat.read(1024).rpartition(b")")[2].split()  # the program's name may hold anything
@@ -114,10 +118,14 @@ class Descendants:
     def __init__(self, cgroup: str) -> None:
         self.cgroup = cgroup
         self.statuses: dict[int, int] = {}
+        self.commands: set[int] = set()
+        """Commands that are not reaped yet, each in a group of its own: known without any look."""
 
     def find(self) -> dict[int, int]:
         """Those that are there now, as pid -> process group."""
         table, me, session = process_table(), os.getpid(), os.getsid(0)
+        if not table:
+            return {pid: pid for pid in self.commands}
         found = below(table, [me])
         found |= {pid: table[pid][1] for pid in self._members() if pid in table}
         if not LINUX:  # orphans went to init
@@ -146,6 +154,7 @@ class Descendants:
                 if pid == 0:
                     return True
                 self.statuses[pid] = status
+                self.commands.discard(pid)
         except ChildProcessError:
             return not LINUX and bool(self.find())  # where orphans come to us, no child means no descendant
 

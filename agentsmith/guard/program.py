@@ -161,6 +161,7 @@ class Guard:
             self.events.send("failed", error=why_not_started(error, order), ours=is_ours(error, order))
             return
         self.command = command
+        self.descendants.commands.add(command.process.pid)
         self.selector.register(command.pipe, selectors.EVENT_READ, lambda: self.pump(command))
         self.events.send("started", pid=command.process.pid)
 

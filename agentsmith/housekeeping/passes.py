@@ -11,7 +11,7 @@ import structlog
 
 from agentsmith.bounded import Bounded
 from agentsmith.domain.actions import Nothing, NotOurs
-from agentsmith.domain.errors import LeaseLost, TrackerError
+from agentsmith.domain.errors import AgentSmithError, LeaseLost
 from agentsmith.domain.lifecycle import Status
 from agentsmith.domain.ticket import Ticket, TicketId
 from agentsmith.domain.tracker import Tracker
@@ -19,6 +19,7 @@ from agentsmith.housekeeping.side_by_side import SideBySide, Task
 from agentsmith.store import Store
 from agentsmith.tickets.lock import LockBusy
 from agentsmith.tickets.look import Looks
+from agentsmith.tickets.refusals import FAILS_ALL
 
 log = structlog.get_logger()
 
@@ -69,8 +70,10 @@ class Shared:
         async def on(tracker: Tracker) -> None:
             try:
                 await look(tracker)
-            except TrackerError as error:
-                result.troubles.append(f"{tracker.name}: {error}")
+            except FAILS_ALL:
+                raise
+            except Exception as error:
+                result.troubles.append(_trouble(tracker.name, error))
 
         await self.at_once.do(what, {tracker.name: partial(on, tracker) for tracker in self.trackers.values()})
 
@@ -80,8 +83,10 @@ class Shared:
             await task()
         except (LockBusy, LeaseLost):
             return
-        except TrackerError as error:
-            result.troubles.append(f"{ticket}: {error}")
+        except FAILS_ALL:
+            raise
+        except Exception as error:
+            result.troubles.append(_trouble(ticket, error))
 
     async def recover(
         self, result: Result, tracker: str, key: str, ticket: TicketId, listed: Ticket | None = None
@@ -97,6 +102,13 @@ class Shared:
                 log.info("recovered", ticket=ticket, action=type(action).__name__)
 
         await self.attempt(result, ticket, recover)
+
+
+def _trouble(about: str, error: Exception) -> str:
+    """What goes wrong with one must not stop the others, a mistake of ours or of a plug-in included."""
+    if not isinstance(error, AgentSmithError):
+        log.error("housekeeping broke", about=about, exc_info=error)
+    return f"{about}: {error}"
 
 
 async def labelled(tracker: Tracker, status: Status) -> list[Ticket]:

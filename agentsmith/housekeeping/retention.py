@@ -10,12 +10,12 @@ from __future__ import annotations
 import asyncio
 import fcntl
 import os
-import shutil
 import threading
 import time
+import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -52,11 +52,13 @@ class InHand:
 
 @dataclass(frozen=True, slots=True)
 class Removed:
-    """What one clean-up removed: workspaces by name, how many records, and what stays only because it is not pushed."""
+    """What one clean-up removed: workspaces by name, and how many records. What it kept only because that was never
+    pushed, and what it could not remove."""
 
     workspaces: tuple[str, ...] = ()
     records: int = 0
     unsaved: tuple[str, ...] = ()
+    stuck: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +80,8 @@ class Retention:
             await self.run_once()
         except AWAY as error:
             await asyncio.sleep(self.store.outage.noticed(error))
-        except OSError as error:
-            log.warning("old workspaces and logs could not be removed", error=str(error))
+        except Exception as error:  # whatever is wrong with what is old ends no work
+            log.warning("old workspaces and logs could not be removed", error=str(error), exc_info=error)
 
     async def run_once(self) -> Removed:
         """Remove what is too old or too much, once."""
@@ -96,6 +98,11 @@ class Retention:
             log.info("old workspaces and logs removed", workspaces=removed.workspaces, records=removed.records)
         if removed.unsaved:
             log.warning("old workspaces are kept, because work in them was never pushed", workspaces=removed.unsaved)
+        if removed.stuck:
+            log.warning(
+                "old workspaces could not be removed; do they hold files of another user? remove them by hand",
+                workspaces=removed.stuck,
+            )
         return removed
 
     async def _in_hand(self) -> InHand:
@@ -134,7 +141,7 @@ class Retention:
                 alive=in_hand().runs,
                 now=time.time(),
             )
-            return Removed(removed.workspaces, records, removed.unsaved)
+            return replace(removed, records=records)
 
 
 def prune_workspaces(
@@ -154,7 +161,8 @@ def prune_workspaces(
     it was never pushed, stays whole. Blocks; `halt` ends it early.
     """
     halt = halt or threading.Event()
-    found = sorted(_folders(root, halt), reverse=True)
+    stuck = list[str]()
+    found = sorted(_folders(root, halt, stuck), reverse=True)
     too_old = max(YOUNGEST, min(keep_for, _age_that_fits(found, keep_size, now)))
     if halt.is_set():
         return Removed()
@@ -188,13 +196,13 @@ def prune_workspaces(
             continue
         with alone(folder) as ours:
             if ours and now - _used_and_size(folder)[0] > too_old and not (folder / "work" / ".git").exists():
-                _remove_whole(folder)
+                _remove(_put_away(folder), stuck)
                 gone.append(folder.name)
-    return Removed(tuple(gone), unsaved=pruned.unsaved)
+    return Removed(tuple(gone), unsaved=pruned.unsaved, stuck=(*pruned.stuck, *stuck))
 
 
-def _folders(root: Path, halt: threading.Event) -> Iterator[tuple[float, int, Path]]:
-    """The tickets' folders, each with when it was last used and its size."""
+def _folders(root: Path, halt: threading.Event, stuck: list[str]) -> Iterator[tuple[float, int, Path]]:
+    """The tickets' folders, each with when it was last used and its size; what was put away before is removed."""
     try:
         folders = [Path(entry.path) for entry in os.scandir(root) if entry.is_dir(follow_symlinks=False)]
     except FileNotFoundError:
@@ -203,7 +211,7 @@ def _folders(root: Path, halt: threading.Event) -> Iterator[tuple[float, int, Pa
         if halt.is_set():
             return
         if folder.name.startswith(_REMOVING):
-            shutil.rmtree(folder, ignore_errors=True)  # somebody ended before this was done
+            _remove(folder, stuck)  # somebody ended before this was done
         elif folder.name not in _NOT_TICKETS:
             yield (*_used_and_size(folder), folder)
 
@@ -217,11 +225,16 @@ def _age_that_fits(found: list[tuple[float, int, Path]], room: int, now: float) 
     return float("inf")
 
 
-def _remove_whole(folder: Path) -> None:
-    aside = folder.with_name(f"{_REMOVING}{folder.name}")
-    shutil.rmtree(aside, ignore_errors=True)
-    folder.rename(aside)
-    shutil.rmtree(aside, ignore_errors=True)
+def _put_away(folder: Path) -> Path:
+    return folder.rename(folder.with_name(f"{_REMOVING}{folder.name[:200]}-{uuid.uuid4().hex[:8]}"))
+
+
+def _remove(folder: Path, stuck: list[str]) -> None:
+    """Remove it, or name what cannot be removed: another user's files, say. The others go all the same."""
+    try:
+        git.remove(folder)
+    except OSError:
+        stuck.append(folder.name)
 
 
 def _used_and_size(folder: Path) -> tuple[float, int]:

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 import structlog
 
 from agentsmith import metrics
-from agentsmith.domain.errors import Refused, TicketNotFound, TrackerError
+from agentsmith.domain.errors import AgentSmithError, Refused, TicketNotFound
 from agentsmith.domain.hooks import KeepsDeliveries
 from agentsmith.ticker import Job, Ticker
+from agentsmith.tickets.refusals import FAILS_ALL
 from agentsmith.trackers.http import spending_for
 
 log = structlog.get_logger()
@@ -41,8 +42,11 @@ class Healer:
             log.info("failed deliveries cannot be asked for again", tracker=self.name, why=str(error))
             self._refused = True
             return 0
-        except TrackerError as error:
-            log.warning("healing failed, trying again", tracker=self.name, error=str(error))
+        except FAILS_ALL:
+            raise
+        except Exception as error:
+            unforeseen = None if isinstance(error, AgentSmithError) else error
+            log.warning("healing failed, trying again", tracker=self.name, error=str(error), exc_info=unforeseen)
             return 0
         if healed:
             metrics.HEALED.labels(self.name).inc(healed)

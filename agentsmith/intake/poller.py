@@ -16,7 +16,7 @@ from typing import Final, TypeVar
 import structlog
 
 from agentsmith import metrics
-from agentsmith.domain.errors import TrackerError
+from agentsmith.domain.errors import AgentSmithError
 from agentsmith.domain.lifecycle import Status, resolve
 from agentsmith.domain.signal import Signal
 from agentsmith.domain.ticket import Ticket, TicketId
@@ -27,7 +27,7 @@ from agentsmith.store import LeaderLease, Store
 from agentsmith.ticker import Job, Ticker
 from agentsmith.tickets.claiming import turned_away
 from agentsmith.tickets.live_rules import LiveTriggers
-from agentsmith.tickets.refusals import LACKING, Doing, refused, works
+from agentsmith.tickets.refusals import FAILS_ALL, LACKING, Doing, refused, works
 from agentsmith.trackers.http import spending_for
 
 log = structlog.get_logger()
@@ -102,7 +102,9 @@ class Poller:
                     await prepare_labels(self.tracker)
                     self._prepared = True
                 polled = await self.poll()
-        except TrackerError as error:
+        except FAILS_ALL:
+            raise
+        except Exception as error:
             await self._failed(error)
             return
         await works(self.store, self.tracker, Doing.FINDING)
@@ -117,14 +119,16 @@ class Poller:
             # The ticker has ticked meanwhile, so this is the whole pause.
             await asyncio.sleep(pause * random.uniform(0.9, 1.0))  # noqa: S311 - spreads load
 
-    async def _failed(self, error: TrackerError) -> None:
+    async def _failed(self, error: Exception) -> None:
         """Note it, and wait for the longer the more often it failed."""
         failures, self._failures = self._failures, self._failures + 1
         metrics.POLLS.labels(self.tracker.name, "failed").inc()
         if isinstance(error, LACKING):
             await refused(self.store, self.tracker, Doing.FINDING, error)
         elif failures == 0:
-            log.warning("polling failed, trying again", tracker=self.tracker.name, error=str(error))
+            unforeseen = None if isinstance(error, AgentSmithError) else error
+            name = self.tracker.name
+            log.warning("polling failed, trying again", tracker=name, error=str(error), exc_info=unforeseen)
         pause = self.every * min(_LONGEST_BACKOFF, 2.0**failures)
         await asyncio.sleep(pause * random.uniform(0.5, 1.0))  # noqa: S311 - spreads load
 

@@ -9,14 +9,17 @@ from typing import Final
 import structlog
 
 from agentsmith import logs
-from agentsmith.domain.errors import NotPermitted, TrackerError, Unauthorized
+from agentsmith.domain.errors import MachineTrouble, NotPermitted, TrackerError, Unauthorized
 from agentsmith.domain.tracker import Forbidden, NamesPermissions, Tracker
-from agentsmith.store import Refusal, Store
+from agentsmith.store import AWAY, Refusal, Store
 
 log = structlog.get_logger()
 
 LACKING: Final = (NotPermitted, Unauthorized)
 """The errors that only a person can do something about, on the platform."""
+FAILS_ALL: Final = (*AWAY, OSError, MachineTrouble)
+"""What ends the work on all tickets: Redis is away, or this machine fails us where another one may do better. Whatever
+else goes wrong with one tracker or one ticket is about that one alone."""
 
 
 class Doing(StrEnum):

@@ -14,11 +14,11 @@ import shutil
 import signal
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from tests.chaos import disk
+from tests.chaos import disk, older
 from tests.chaos.checker import Verdict, check, read
 
 if TYPE_CHECKING:
@@ -38,9 +38,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     no_disk = disk.own_mounts() or disk.mount(folder / "disk")
     if no_disk:
         _tell(f"SKIPPED: a full disk ({disk.FULL_DISK}), because there is no small one to be had: {no_disk}")
+    no_older = older.unpack(folder / "older")
+    if no_older:
+        _tell(f"SKIPPED: processes of an older release ({older.OTHER_RELEASE}): {no_older}")
+    cannot = {disk.FULL_DISK: no_disk, older.OTHER_RELEASE: no_older}
     try:
         _prepare()
-        verdict, played = asyncio.run(_interruptible(folder, wanted, small_disk=not no_disk))
+        verdict, played = asyncio.run(
+            _interruptible(folder, wanted, cannot={name for name, why in cannot.items() if why})
+        )
         keep = keep or not verdict.ok
     except (KeyboardInterrupt, asyncio.CancelledError):
         _tell("interrupted; every process was ended")
@@ -103,7 +109,7 @@ def _prepare() -> None:
     fork_nursery(arena.PROGRAM, daemon.serve)
 
 
-async def _interruptible(folder: Path, wanted: argparse.Namespace, *, small_disk: bool) -> tuple[Verdict, Played]:
+async def _interruptible(folder: Path, wanted: argparse.Namespace, *, cannot: Container[str]) -> tuple[Verdict, Played]:
     """Chaos, ended in order by Ctrl-C, and by the signals of a supervisor or a closed terminal too."""
     from tests.chaos.arena import CREW, open_arena
     from tests.chaos.faults import FAILOVERS, KINDS
@@ -128,8 +134,8 @@ async def _interruptible(folder: Path, wanted: argparse.Namespace, *, small_disk
     if wanted.sentinel:
         possible = {name: kind for name, kind in KINDS.items() if kind.track != "redis"} | FAILOVERS
     names = wanted.faults.split(",") if wanted.faults else list(possible)
-    kinds = [possible[name] for name in names if small_disk or name != disk.FULL_DISK]
-    async with open_arena(folder, 1 / speed, disk=small_disk, sentinel=wanted.sentinel) as arena:
+    kinds = [possible[name] for name in names if name not in cannot]
+    async with open_arena(folder, 1 / speed, disk=disk.FULL_DISK not in cannot, sentinel=wanted.sentinel) as arena:
         played = await Play(arena, kinds, _terms(wanted), seed, _tell).play()
     return check(read(folder / "history")), played
 

@@ -29,6 +29,7 @@ from agentsmith.trackers import registry
 from tests.chaos import work
 from tests.chaos.daemon import WallClock
 from tests.chaos.history import History
+from tests.chaos.older import PROGRAM as OLDER_PROGRAM
 from tests.chaos.trackers import TRIGGER, Tracker, open_trackers
 from tests.chaos.witness import Witness
 from tests.e2e.daemons import DaemonProcess, Daemons
@@ -60,6 +61,8 @@ class Post:
     """Its way to Redis."""
     disk: Path | None = None
     """What it works on, if that is a small one of its own."""
+    older: bool = False
+    """Whether the next daemon there is one of the older release."""
     daemon: DaemonProcess | None = None
     busy: bool = False
     """Whether a fault is at it, so that no other one should be."""
@@ -97,11 +100,13 @@ class Arena:
     witness: Witness
     trackers: Mapping[str, Tracker]
     daemons: Daemons
+    older: Daemons
+    """Those of an older release."""
     deployment: Deployment | None = None
     """Where Redis fails over through sentinels: the lines to it then lead nowhere."""
     posts: dict[str, Post] = field(default_factory=dict)
-    deaths: list[str] = field(default_factory=list)
-    """Daemons that ended though nobody had killed them."""
+    failures: list[str] = field(default_factory=list)
+    """Daemons that did not come up, because Redis was away just then, and others that ended before they were up."""
     _supervising: asyncio.Task[None] | None = None
 
     def of_role(self, role: str) -> list[Post]:
@@ -114,7 +119,8 @@ class Arena:
 
     async def man(self, post: Post) -> DaemonProcess:
         """Start a daemon at its post."""
-        post.daemon = await self.daemons.start(
+        daemons = self.older if post.older else self.daemons
+        post.daemon = await daemons.start(
             post.config,
             post.role,
             CHAOS_CLOCK=str(post.clock),
@@ -122,6 +128,18 @@ class Arena:
             CHAOS_HISTORY=str(self.folder / "history"),
         )
         return post.daemon
+
+    async def relieve(self, post: Post) -> DaemonProcess:
+        """End the daemon at its post in order, and let another one follow it, as an update does."""
+        assert post.daemon is not None
+        post.busy = True
+        try:
+            post.daemon.send(signal.SIGTERM)
+            if await post.daemon.ended() != 0:
+                self._note_death(post, post.daemon)
+            return await self.man(post)
+        finally:
+            post.busy = False
 
     async def leader(self, role: str) -> Post | None:
         """Who leads a role now, as Redis knows it; None while nobody can tell."""
@@ -181,9 +199,17 @@ class Arena:
             for post in self.posts.values():
                 if not post.busy and post.daemon is not None and post.daemon.is_over:
                     if post.daemon.code != -signal.SIGKILL:
-                        self.deaths.append(f"{post.name} ended with {post.daemon.code}: {_last_words(post.daemon)}")
+                        self._note_death(post, post.daemon)
                     await self.man(post)
             await asyncio.sleep(0.1)
+
+    def _note_death(self, post: Post, daemon: DaemonProcess) -> None:
+        """What an older release got wrong is history."""
+        how = f"ended with {daemon.code}: {_last_words(daemon)}"
+        if daemon.lines("up") and daemon not in self.older.all:
+            self.history.note("died", who=post.name, how=how)
+        else:
+            self.failures.append(f"{post.name} {how}")
 
     async def stop(self) -> list[str]:
         """End every daemon as an operator does; answers what did not end well."""
@@ -196,7 +222,7 @@ class Arena:
 
     def withdrawn(self) -> list[dict[str, Any]]:
         """What the logs say of tickets whose trigger was removed; here nobody ever does that."""
-        told = [line for daemon in self.daemons.all for line in daemon.lines("transition")]
+        told = [line for daemon in (*self.daemons.all, *self.older.all) for line in daemon.lines("transition")]
         return [line for line in told if "trigger was removed" in str(line.get("outcome"))]
 
     async def configure(self, posts: Sequence[Post], label: str) -> bool:
@@ -235,9 +261,10 @@ async def open_arena(
 ) -> AsyncIterator[Arena]:
     """Everything set up and every daemon running; all of it ended when the block is left.
 
-    With `disk` there is a small one in the folder of that name, which one consumer works on.
+    With `disk` there is a small one in the folder of that name, which one consumer works on. Daemons of an older
+    release are there for whoever has put that into the folder `older`.
     """
-    for name in ("history", "locks", "configs"):
+    for name in ("history", "locks", "configs", "logs-of-older"):
         (folder / name).mkdir(parents=True, exist_ok=True)
     async with AsyncExitStack() as stack:
         history = History(folder / "history", "arena")
@@ -253,9 +280,11 @@ async def open_arena(
         trackers = await stack.enter_async_context(open_trackers(history, lag=factor * _WEBHOOKS_LAG))
         document = _document(folder, factor, trackers)
         daemons = Daemons(folder, PROGRAM)
+        older = Daemons(folder / "logs-of-older", OLDER_PROGRAM, folder / "older")
         config = _loaded(folder, document)
-        arena = Arena(folder, config, factor, history, server, witness, trackers, daemons, deployment)
+        arena = Arena(folder, config, factor, history, server, witness, trackers, daemons, older, deployment)
         await stack.enter_async_context(daemons)
+        await stack.enter_async_context(older)
         stack.push_async_callback(arena.leave_alone)  # or those who are ended in the end would be replaced for ever
         ports = iter([free_port() for _ in range(crew["receiver"])])
         for role, count in crew.items():

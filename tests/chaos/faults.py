@@ -24,8 +24,9 @@ import redis
 
 from agentsmith.simulators.faults import Fault
 from tests.chaos import disk
-from tests.chaos.arena import SLOTS
+from tests.chaos.arena import SLOTS, Post
 from tests.chaos.daemon import WallClock
+from tests.chaos.older import OTHER_RELEASE
 from tests.chaos.scene import Scene
 from tests.chaos.trackers import TRIGGER, Tracker
 
@@ -38,7 +39,6 @@ LIMITS: Final = {
 }
 """How each platform says 429."""
 IN_TROUBLE: Final = "this machine is in trouble; it takes no work until it has got over it"
-
 
 Play = Callable[[Scene], Awaitable[str | None]]
 
@@ -211,11 +211,16 @@ async def _(scene: Scene) -> str | None:
     return f"{seconds:+.0f} s for {', '.join(post.name for post in posts)}"
 
 
+def _half(scene: Scene) -> list[Post]:
+    """Of every role, and never all of one."""
+    half = [post for post in scene.arena.posts.values() if post.name.endswith("-1")]
+    return [*half, *(post for post in scene.arena.of_role("consumer") if post.name.endswith("-2"))]
+
+
 @kind("other-triggers", "configuration")
 async def _(scene: Scene) -> str | None:
     """Half of all processes have another trigger for a while, as in a rolling update: nobody's run is stopped by it."""
-    half = [post for post in scene.arena.posts.values() if post.name.endswith("-1")]
-    half += [post for post in scene.arena.of_role("consumer") if post.name.endswith("-2")]
+    half = _half(scene)
     await scene.long_work()
     try:
         struck = await scene.arena.configure(half, "somebody-elses")
@@ -225,6 +230,28 @@ async def _(scene: Scene) -> str | None:
     finally:
         await scene.arena.configure(half, TRIGGER)
     return ", ".join(post.name for post in half) if struck else None
+
+
+@kind(OTHER_RELEASE, "configuration", ends_runs=True)
+async def _(scene: Scene) -> str | None:
+    """Half of all processes are of an older release for a while: neither stops or buries what the other one runs."""
+    await scene.long_work()
+    older = [post for post in _half(scene) if await _updated(scene, post, older=True)]
+    for _ in range(2 * SLOTS):
+        scene.people.open_one()
+    await asyncio.sleep(scene.arena.scaled(scene.chance.uniform(60, 120)))
+    for post in _half(scene):
+        await _updated(scene, post, older=False)
+    return ", ".join(post.name for post in older) or None
+
+
+async def _updated(scene: Scene, post: Post, *, older: bool) -> bool:
+    """Whether a daemon of that release works at the post now; one that another fault has started there counts too."""
+    post.older = older
+    if not await scene.seen(lambda: post.free):
+        return False
+    daemon = await scene.arena.relieve(post)
+    return await scene.seen(lambda: daemon.is_over or bool(daemon.lines("up"))) and not daemon.is_over
 
 
 # --- Redis, and the way to it ---------------------------------------------------------------------------------------

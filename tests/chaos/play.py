@@ -79,7 +79,7 @@ class Play:
             await self._converge()
             telling.cancel()
         played = Played(time.monotonic() - self._began, self._people.opened, list(self._people.stragglers()))
-        played.troubles = [*arena.deaths, *await arena.stop()]
+        played.troubles = [*arena.failures, *await arena.stop()]
         for line in arena.withdrawn():
             arena.history.note("withdrawn", ticket=line["ticket"], run=line["run"])
         for tracker in arena.trackers.values():

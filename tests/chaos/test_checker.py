@@ -92,6 +92,12 @@ def test_a_second_run_that_begins_before_the_first_one_said_its_last_word_overla
     assert "run-2" in verdict.findings[0]
 
 
+def test_a_daemon_that_ends_by_itself_is_found() -> None:
+    verdict = check([*well(), {"is": "died", "at": at(1), "who": "receiver-2", "how": "ended with 2: Redis is away"}])
+    assert (verdict.died, verdict.ok) == (1, False)
+    assert verdict.findings == ["P2 died: receiver-2 ended with 2: Redis is away"]
+
+
 def test_a_child_that_outlives_its_run_overlaps_too() -> None:
     orphan = work("beat", 1.9, pid=101)
     again = [work("start", 1.8, "run-2", 200), work("end", 1.85, "run-2", 200, code=0)]

@@ -154,21 +154,21 @@ def _clean_environment() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if not name.startswith("AGENTSMITH_")}
 
 
-_nurseries: dict[str, _Nursery] = {}
+_nurseries: dict[tuple[str, Path], _Nursery] = {}
 
 
-def _nursery(program: str) -> _Nursery:
-    if program not in _nurseries:
+def _nursery(program: str, root: Path) -> _Nursery:
+    if (program, root) not in _nurseries:
         process = subprocess.Popen(
             [sys.executable, "-m", program],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            cwd=ROOT,
-            env=_clean_environment(),
+            cwd=root,
+            env={**_clean_environment(), "PYTHONPATH": str(root)},
             start_new_session=True,
         )
-        _nurseries[program] = _Nursery(process)
-    return _nurseries[program]
+        _nurseries[program, root] = _Nursery(process)
+    return _nurseries[program, root]
 
 
 def fork_nursery(program: str, serve: Callable[[], None]) -> None:
@@ -176,15 +176,15 @@ def fork_nursery(program: str, serve: Callable[[], None]) -> None:
 
     To be called before there are threads or an event loop.
     """
-    _nurseries[program] = _Nursery(_Fork(serve))
+    _nurseries[program, ROOT] = _Nursery(_Fork(serve))
 
 
 class Daemons:
     """Starts daemons for one test. Leaving the block kills them, and what their guards have not ended by then."""
 
-    def __init__(self, folder: Path, program: str = "tests.e2e.faulty_daemon") -> None:
-        """`program` is the one that forks them, and does to them what is to be done."""
-        self._folder, self._program = folder, program
+    def __init__(self, folder: Path, program: str = "tests.e2e.faulty_daemon", root: Path = ROOT) -> None:
+        """`program` is the one that forks them, and does to them what is to be done; `root` has its release."""
+        self._folder, self._program, self._root = folder, program, root
         self._mine: list[DaemonProcess] = []
 
     async def start(
@@ -197,7 +197,7 @@ class Daemons:
         **environ: str,
     ) -> DaemonProcess:
         """`agentsmith up` in a process of its own; `fresh` makes it a new program rather than a fork."""
-        nursery = _nursery(self._program)
+        nursery = _nursery(self._program, self._root)
         number = len(nursery.daemons)
         daemon = DaemonProcess(number, self._folder / f"daemon-{number}.log", nursery)
         nursery.daemons.append(daemon)
@@ -214,7 +214,7 @@ class Daemons:
             shadow=shadow,
             environ=environ,
         )
-        await wait_until(lambda: nursery.listen() and daemon.pid > 0, what="a daemon to be forked", within=30)
+        await wait_until(lambda: nursery.listen() and daemon.pid > 0, what="a daemon to be forked")
         return daemon
 
     @property

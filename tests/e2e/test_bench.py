@@ -16,6 +16,10 @@ RATIOS = {
     "run": ["run without work, 50 at once", "run without work, 1 at once"],
     "receiver": ["receiver, 64 connections", "receiver, one connection: p50"],
     "life": ["life on local, 10 slots", "life on github, 10 slots"],
+    "growth": [
+        "growth over 54 open tickets: processor time per ticket, last third to first",
+        "growth over 54 open tickets: memory, after the last third to after the first",
+    ],
     "start": ["start: --version", "start: status", "start: up, until it serves"],
 }
 COUNTS = {

@@ -10,17 +10,13 @@ import warnings
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
 
 import pytest
 
 from tests.e2e.daemons import Daemons
 from tests.e2e.place import Place
+from tests.support.older_release import unpack
 from tests.support.wait import slowly, wait_until
-
-ROOT: Final = Path(__file__).parents[2]
-FIRST_TOLERANT: Final = "0c428dc6672dacfed5ba345b00176b8cb7016995"
-"""The first commit whose readers pass over fields that they do not know; what is older cannot be mixed with it."""
 
 
 @pytest.fixture
@@ -33,14 +29,9 @@ async def daemons(tmp_path: Path) -> AsyncIterator[Daemons]:
 def older(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The product as it was then; skipped, loudly, where history does not reach so far."""
     folder = tmp_path_factory.mktemp("older")  # once, because it has to be compiled
-    packed = subprocess.run(
-        ["git", "archive", FIRST_TOLERANT, "agentsmith"], check=False, capture_output=True, cwd=ROOT, timeout=60
-    )
-    if packed.returncode != 0:
-        why = f"the commit {FIRST_TOLERANT[:12]} is not in this clone (a shallow one?): git fetch --unshallow"
+    if why := unpack(folder):
         warnings.warn(f"NOT TESTED: daemons of different releases; {why}", stacklevel=1)
         pytest.skip(why)
-    subprocess.run(["tar", "-x", "-C", str(folder)], input=packed.stdout, check=True, timeout=60)
     return folder
 
 

@@ -8,6 +8,7 @@ import inspect
 import json
 import os
 import re
+import resource
 import shutil
 import signal
 import socket
@@ -564,6 +565,27 @@ async def test_kill_9_of_either_half_of_the_guard_leaves_nothing(stage: Stage, v
         await stage.run(guard, "exit 0")
     await guard.close()
     assert stage.released() is None  # the consumer lives, and settles the run itself
+
+
+async def test_P1_a_guard_without_a_file_to_look_with_ends_its_command_all_the_same(stage: Stage) -> None:
+    guard = await stage.open(grace=0.2)
+    running = await stage.begin(guard, f"echo ::up; {DEAF}")
+    for pid in (guard.pid, proper(guard)):
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, (0, 0))
+    await guard.stop("enough")
+    ended = await running
+    assert (ended.signal, ended.stopped) == (signal.SIGKILL, "enough")
+    assert not stage.commands()
+    await guard.close()
+
+
+def test_whoever_ends_strays_outlives_a_lack_of_files() -> None:
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, limits[1]))
+    try:
+        strays.look(set())
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
 
 
 async def test_kill_9_of_the_whole_guard_takes_the_command_with_it(stage: Stage) -> None:

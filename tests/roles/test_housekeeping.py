@@ -13,7 +13,7 @@ import structlog
 
 from agentsmith.config import Config
 from agentsmith.daemon.build import assemble
-from agentsmith.domain.errors import TrackerUnavailable
+from agentsmith.domain.errors import ConfigError, StoreUnavailable, TrackerUnavailable
 from agentsmith.domain.intent import Intent
 from agentsmith.domain.lifecycle import Status
 from agentsmith.domain.request import PipelineRequest, text_hash
@@ -474,6 +474,61 @@ async def test_P9_a_tracker_that_is_away_is_reported_and_nothing_is_concluded(
     swept = await world.housekeeping.stuck[Status.IN_PROGRESS].run_once()
     assert swept.troubles == ["local: 502"]
     assert swept.recovered == 0
+
+
+@pytest.mark.parametrize(
+    "error",
+    [TrackerUnavailable("502"), ConfigError("a database of another program; name another file"), KeyError("a mistake")],
+    ids=lambda error: type(error).__name__,
+)
+async def test_P5_whatever_goes_wrong_with_one_ticket_holds_up_no_other(
+    world: World, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    first, second = await world.open_ticket(), await world.open_ticket()
+    for key in (first, second):
+        await killed(world, key)
+    local = world.trackers["local"]
+    real = local.get
+
+    async def get(key: str) -> Ticket:
+        if key == first:
+            raise error
+        return await real(key)
+
+    monkeypatch.setattr(local, "get", get)
+    swept = await world.housekeeping.sweep.run_once()
+    assert [trouble.partition(":")[0] for trouble in swept.troubles] == [world.ticket_id(first).partition(":")[0]]
+    assert swept.recovered == 1
+    assert await world.statuses(second) == {Status.PENDING}
+
+
+@pytest.mark.parametrize("error", [ConfigError("no such file"), KeyError("a mistake")], ids=lambda e: type(e).__name__)
+async def test_P9_a_list_that_cannot_be_had_for_whatever_reason_is_reported(
+    world: World, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    async def broken(*_: str) -> AsyncIterator[Ticket]:
+        raise error
+        yield
+
+    monkeypatch.setattr(world.trackers["local"], "find", broken)
+    swept = await world.housekeeping.stuck[Status.IN_PROGRESS].run_once()
+    assert swept.troubles == [f"local: {error}"]
+
+
+@pytest.mark.parametrize("error", [StoreUnavailable("redis is away"), OSError(24, "Too many open files")])
+async def test_what_fails_everything_ends_the_leaders_work(
+    world: World, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    """Another process may do better: nothing is noted about a ticket that has nothing to do with it."""
+    key = await world.open_ticket()
+    await killed(world, key)
+
+    async def get(_: str) -> Ticket:
+        raise error
+
+    monkeypatch.setattr(world.trackers["local"], "get", get)
+    with pytest.raises(type(error)):
+        await world.housekeeping.sweep.run_once()
 
 
 async def test_P5_a_tracker_that_never_answers_does_not_delay_the_recovery_of_others(

@@ -16,7 +16,7 @@ from structlog.testing import capture_logs
 
 from agentsmith import metrics
 from agentsmith.config import TrackerSettings
-from agentsmith.domain.errors import Refused, TrackerUnavailable
+from agentsmith.domain.errors import ConfigError, Refused, TrackerUnavailable
 from agentsmith.domain.request import PipelineRequest
 from agentsmith.domain.signal import Signal
 from agentsmith.domain.stop import StopReason
@@ -109,18 +109,26 @@ class Away:
 
     name, platform = "away", "local"
 
-    def __init__(self, real: Tracker) -> None:
+    def __init__(self, real: Tracker, error: Exception | None = None) -> None:
         self.labels = real.labels
-        self.asked = 0
+        self.asked, self.error = 0, error or TrackerUnavailable("connection refused")
 
     async def find(self, *_: str) -> AsyncIterator[Ticket]:
         self.asked += 1
-        raise TrackerUnavailable("connection refused")
+        raise self.error
         yield
 
 
-async def test_one_failing_tracker_never_delays_another(world: World) -> None:
-    away = Away(world.trackers["local"])
+UNFORESEEN = [
+    TrackerUnavailable("connection refused"),
+    ConfigError("tickets.sqlite3 is a database of another program; name another file"),
+    KeyError("a mistake of a plug-in's"),
+]
+
+
+@pytest.mark.parametrize("error", UNFORESEEN, ids=lambda error: type(error).__name__)
+async def test_one_failing_tracker_never_delays_another(world: World, error: Exception) -> None:
+    away = Away(world.trackers["local"], error)
     world.trackers["away"] = away  # type: ignore[assignment]  # only what polling asks of it
     work = polling(*(poller(world, name, every=0.02) for name in world.trackers))
     try:

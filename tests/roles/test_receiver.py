@@ -11,16 +11,19 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import httpx
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from agentsmith.daemon.services import _learn_own_account
+from agentsmith.domain.errors import StoreUnavailable, TrackerUnavailable
 from agentsmith.domain.lifecycle import LabelSet, Status
 from agentsmith.domain.signal import Signal
-from agentsmith.domain.ticket import TicketId
+from agentsmith.domain.ticket import Actor, TicketId
+from agentsmith.domain.tracker import Tracker
 from agentsmith.domain.webhook import BadPayload, BadSignature, Incoming
 from agentsmith.store import Store
 from agentsmith.trackers.github.settings import GitHubSettings
@@ -315,3 +318,22 @@ def test_the_published_payloads_are_understood() -> None:
         headers = {"x-hub-signature-256": signed(body), "x-github-event": event, "x-github-delivery": "d"}
         read = GitHubWebhooks(Site(name), SECRETS).read(Incoming(headers, body), now=0)
         assert (type(read).__name__ == "TicketEvent") == (event in ("issues", "issue_comment")), file.name
+
+
+class SlowToAnswer:
+    """A tracker that tells who we are only when it is asked once more."""
+
+    def __init__(self, *errors: Exception) -> None:
+        self._errors = [*errors]
+
+    async def me(self) -> Actor:
+        if self._errors:
+            raise self._errors.pop(0)
+        return Actor("1", "smith-bot")
+
+
+@pytest.mark.parametrize("error", [TrackerUnavailable("502"), StoreUnavailable("Redis is away")])
+async def test_whoever_cannot_learn_at_once_which_account_is_ours_asks_again(error: Exception) -> None:
+    endpoint = Endpoint(cast(Tracker, SlowToAnswer(error)), None)
+    await _learn_own_account(endpoint)
+    assert endpoint.me == Actor("1", "smith-bot")

@@ -27,6 +27,7 @@ from tests.support.config_platforms import Hosted, load_text
 from tests.support.wait import wait_until
 from tests.support.world import TRIGGER, World, open_world, sh, world_config
 
+NOBODY = 65534
 FIRST = "triggers: [{label: one, pipeline: hello}]\n"
 SECOND = "triggers: [{label: two, pipeline: hello}]\n"
 WRONG = "triggers: [{label: three, pipeline: nowhere}]\n"
@@ -104,6 +105,30 @@ async def test_a_bad_change_leaves_the_last_good_one_in_force_and_is_shown(watch
     wrong = [line for line in logged if line["log_level"] == "error"]
     assert len(wrong) == 2, "told once each, not at every look"
     assert "last good one stays in force" in wrong[0]["event"]
+
+
+async def test_P2_a_folder_that_cannot_be_entered_any_more_changes_nothing(watched: Watched) -> None:
+    watched.write(SECOND)
+
+    def forbidden() -> None:
+        os.chmod(watched.folder, 0o000)
+        if os.geteuid() == 0:
+            os.seteuid(NOBODY)
+
+    def allowed() -> None:
+        if os.getuid() == 0:
+            os.seteuid(0)
+        os.chmod(watched.folder, 0o700)
+
+    before = watched.watch._mark()
+    forbidden()
+    try:
+        unseen = watched.watch._mark()
+    finally:
+        allowed()
+    assert before != unseen
+    async with watched.running():
+        await wait_until(lambda: watched.labels == ["two"], what="the new rules, as soon as they can be read")
 
 
 async def test_somebody_can_ask_for_it_now(watched: Watched) -> None:

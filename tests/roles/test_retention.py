@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import fcntl
+import json
 import os
+import shutil
+import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Final
 
 import pytest
 
+from agentsmith import git
 from agentsmith.config import Config, Duration
 from agentsmith.config import Housekeeping as HousekeepingSettings
 from agentsmith.git.locks import FileLock
@@ -24,6 +28,7 @@ from tests.support.code_world import code_config, open_code_world
 from tests.support.stores import a_request, begin
 from tests.support.wait import wait_until
 
+NOBODY = 65534
 DAY = 86400.0
 NOW = 1_800_000_000.0
 PLENTY = 1 << 40
@@ -37,7 +42,18 @@ def prune(
     spare: tuple[str, ...] = (),
     halt: threading.Event | None = None,
 ) -> list[str]:
-    removed = prune_workspaces(
+    return sorted(removing(root, days=days, size=size, spare=spare, halt=halt).workspaces)
+
+
+def removing(
+    root: Path,
+    *,
+    days: float,
+    size: int = PLENTY,
+    spare: tuple[str, ...] = (),
+    halt: threading.Event | None = None,
+) -> Removed:
+    return prune_workspaces(
         root,
         keep_for=days * DAY,
         keep_size=size,
@@ -46,7 +62,6 @@ def prune(
         now=NOW,
         halt=halt,
     )
-    return sorted(removed.workspaces)
 
 
 def folder(root: Path, name: str, *, days: float, kib: int = 4) -> Path:
@@ -109,6 +124,100 @@ def test_what_an_earlier_clean_up_left_half_done_is_finished(tmp_path: Path) -> 
     assert names(tmp_path) == set()
 
 
+def as_nobody(do: Callable[[], str]) -> str:
+    """What it answers in a process without any rights of ours."""
+    ear, bell = os.pipe()
+    if (pid := os.fork()) == 0:
+        try:
+            if os.geteuid() == 0:
+                os.setgroups([])
+                os.setgid(NOBODY)
+                os.setuid(NOBODY)
+            os.write(bell, do().encode())
+        except BaseException as error:
+            os.write(bell, repr(error).encode())
+        finally:
+            os._exit(0)
+    os.close(bell)
+    os.waitpid(pid, 0)
+    with os.fdopen(ear, "rb") as said:
+        return said.read().decode()
+
+
+@pytest.fixture
+def nobodys() -> Iterator[Path]:
+    """A folder that belongs to nobody, and that nobody can get to."""
+    place = Path(tempfile.mkdtemp(prefix="agentsmith-test-"))
+    place.chmod(0o755)
+    root = place / "workspaces"
+    root.mkdir()
+    yield root
+    for top, folders, _ in os.walk(place):
+        for name in folders:
+            os.chmod(os.path.join(top, name), 0o700)
+    shutil.rmtree(place)
+
+
+def give(root: Path) -> None:
+    if os.geteuid() == 0:
+        for top, folders, files in os.walk(root):
+            for name in (".", *folders, *files):
+                os.chown(os.path.join(top, name), NOBODY, NOBODY)
+
+
+def test_folders_that_may_not_be_written_to_go_too(nobodys: Path) -> None:
+    """As those of some package caches, which lie in the home of steps."""
+    made = folder(nobodys, "old", days=40)
+    give(nobodys)
+    (made / "inside").chmod(0o555)
+    assert as_nobody(lambda: ", ".join(prune(nobodys, days=14))) == "old"
+    assert names(nobodys) == set()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may leave files of another user")
+def test_P2_files_of_another_user_keep_no_other_folder_from_going(nobodys: Path) -> None:
+    for name in ("a", "b", "c"):
+        folder(nobodys, name, days=40)
+    give(nobodys)
+    os.chown(nobodys / "a" / "inside", 0, 0)
+
+    def twice() -> str:
+        told = []
+        for _ in range(2):
+            removed = removing(nobodys, days=14)
+            told.append(f"{','.join(removed.workspaces)} {len(removed.stuck)}")
+            folder(nobodys, "a", days=40)
+        return "; ".join(told)
+
+    assert as_nobody(twice) == "c,b,a 1; a 1"
+    assert {name.rpartition("-")[0] for name in names(nobodys) - {"a"}} == {".removing-a"}
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may leave files of another user")
+def test_P2_files_of_another_user_keep_no_other_checkout_from_going(nobodys: Path) -> None:
+    for name in ("a", "b"):
+        work = folder(nobodys, name, days=40) / "work"
+        work.mkdir()
+        vault = nobodys / "vaults" / f"{name}.git"
+        vault.mkdir(parents=True)
+        (vault / "agentsmith.json").write_text(json.dumps({"workspace": str(work)}))
+        (vault / "agentsmith.saved").touch()
+        os.utime(vault / "agentsmith.json", (NOW - 40 * DAY,) * 2)
+        os.utime(vault / "agentsmith.saved", (NOW - 40 * DAY,) * 2)
+    (nobodys / "a" / "work" / "theirs").mkdir()
+    (nobodys / "a" / "work" / "theirs" / "file").touch()
+    give(nobodys)
+    os.chown(nobodys / "a" / "work" / "theirs", 0, 0)
+
+    def told() -> str:
+        pruned = git.prune(nobodys, older_than=DAY, unsaved_older_than=DAY, now=NOW)
+        return f"{pruned.workspaces} {pruned.stuck}"
+
+    assert as_nobody(told) == "('b',) ('a',)"
+    assert not (nobodys / "a" / "work").exists(), "half of it would look like a worker's doing"
+    assert as_nobody(told) == "('a',) ()", "and then the rest of it"
+
+
 def test_nothing_to_keep_is_no_trouble(tmp_path: Path) -> None:
     assert prune(tmp_path / "absent") == []
 
@@ -166,6 +275,26 @@ async def test_one_process_at_a_time_tidies_a_data_directory_up(retention: Reten
         fcntl.flock(lock, fcntl.LOCK_EX)
         assert await retention.run_once() == Removed()
     assert await retention.run_once() == Removed(records=1)
+
+
+async def test_P2_whatever_is_wrong_with_what_is_old_ends_no_work(
+    retention: Retention, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried = asyncio.Event()
+
+    async def no_thread(*_: object) -> None:
+        tried.set()
+        monkeypatch.undo()
+        raise RuntimeError("can't start new thread")
+
+    old = folder(retention.config.data_dir / "runs", "old", days=4000)
+    monkeypatch.setattr("asyncio.to_thread", no_thread)
+    task = asyncio.create_task(retention.serve())
+    try:
+        await wait_until(lambda: tried.is_set() and not old.exists(), what="the next clean-up")
+    finally:
+        task.cancel()
+        await asyncio.wait({task})
 
 
 async def test_it_tidies_up_again_and_again(retention: Retention) -> None:

@@ -194,6 +194,8 @@ def test_header_forms() -> None:
     assert retry_after({"retry-after": "0"}) == 0.0
     assert retry_after({"retry-after": "Thu, 01 Jan 1970 00:00:00 GMT"}) == 0.0
     assert http_date({"date": "Thu, 01 Jan 1970 00:01:00 GMT"}) == 60.0
+    assert http_date({"date": f"Thu, 01 Jan {'9' * 20} 00:01:00 GMT"}) is None
+    assert http_date({"date": f"Thu, 01 Jan 1970 00:01:00 +{'9' * 20}"}) is None
     assert whole_number({"n": " 12 "}, "n") == 12
     assert whole_number({"n": "-1"}, "n") is None
 

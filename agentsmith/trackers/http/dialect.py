@@ -88,7 +88,7 @@ def http_date(headers: Mapping[str, str]) -> float | None:
     """What time the server says it is, in seconds since the epoch."""
     try:
         return parsedate_to_datetime(headers.get("date", "")).timestamp()
-    except ValueError:
+    except (ValueError, OverflowError):
         return None
 
 
