@@ -33,10 +33,10 @@ LINUX = sys.platform == "linux"
 PATIENCE = 10.0  # how long a process may take to die of SIGKILL before it counts as impossible to end
 FAREWELL_LIMIT = 120.0
 LINE_LIMIT = 8 * 1024
-LINES_PER_STEP = 1000  # of each kind; nothing of one kind may use up what is left for another
-KINDS = (b"question", b"summary", b"usage", b"artifact", b"session")
-PROGRESS_EVERY = 0.1  # of progress only the newest counts, so there is no limit to it but its pace
-EVENT_BACKLOG = 1024 * 1024  # beyond this, lines for a reader that is stuck are dropped; outcomes never are
+LINES_PER_STEP = 1000  # of each kind that adds up; nothing of one kind may use up what is left for another
+ADDING_UP, NEWEST_COUNTS = (b"usage", b"artifact"), (b"progress", b"question", b"summary", b"session")
+NEWEST_EVERY = 0.1  # the newest is always told, so there is no limit to their number but this pace
+EVENT_BACKLOG = 1024 * 1024  # beyond this, lines for a reader that is stuck have to wait; outcomes never do
 CHUNK = 64 * 1024
 LOG_END = 256 * 1024  # how much of the end of an output the log has, beside its beginning
 PART, PARTS_KEPT = 16 * 1024 * 1024, 8  # all that an agent prints is kept in parts: the first one, and the last ones
@@ -218,11 +218,13 @@ class Events:
         self._pending = bytearray()
         os.set_blocking(1, False)
 
-    def send(self, event: str, **fields: object) -> None:
-        """Queues an event; a line of output is dropped instead when the reader is far behind."""
-        if event != "said" or len(self._pending) < EVENT_BACKLOG:
-            self._pending += json.dumps({"event": event, **fields}).encode() + b"\n"
-            self.flush()
+    def send(self, event: str, *, at_once: bool = True, **fields: object) -> bool:
+        """Queues an event; False when it need not be `at_once` and the reader is far behind."""
+        if not at_once and len(self._pending) >= EVENT_BACKLOG:
+            return False
+        self._pending += json.dumps({"event": event, **fields}).encode() + b"\n"
+        self.flush()
+        return True
 
     def flush(self) -> bool:
         """Writes what the pipe takes now; True when nothing waits to be written."""
@@ -244,8 +246,8 @@ class Events:
 class Output:
     """What a command prints: a log of its beginning and its end, the last bytes, and lines that begin with `::`."""
 
-    def __init__(self, order: dict[str, Any], on_line: Callable[[str], None]) -> None:
-        self.truncated, self.printed = False, 0
+    def __init__(self, order: dict[str, Any], hear: Callable[[str, bool], bool]) -> None:
+        self.truncated, self.printed, self.unheard = False, 0, 0
         self._report = order.get("report")
         self._log = os.open(order["log"], os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
         self._limit, self._tail_limit = int(order["log_limit"]), int(order["tail_limit"])
@@ -253,7 +255,8 @@ class Output:
         self._tail, self._line = bytearray(), b""
         self._say = order["env"].get("AGENTSMITH_SAY", "::").encode()
         self._counts: dict[tuple[bool, bytes], int] = {}  # the worker's own lines; others must not use those up
-        self._progress, self._progress_at, self._on_line = b"", 0.0, on_line
+        self._newest: dict[tuple[bool, bytes], bytes] = {}  # not told yet
+        self._newest_at, self._hear = 0.0, hear
 
     def feed(self, data: bytes) -> None:
         """Takes the next bytes, in time and memory that do not depend on how much came before."""
@@ -278,7 +281,7 @@ class Output:
     def close(self) -> str:
         """Closes the log and returns the tail."""
         self._sieve(b"\n")
-        self._tell_progress()
+        self._tell_newest(at_once=True)
         if (missing := min(self.printed - self._limit, self._end_limit)) > 0:
             end = self._tail[-missing:]
             del end[: end.find(b"\n", 0, -1) + 1]  # so that it begins with a line
@@ -321,22 +324,22 @@ class Output:
     def _tell(self, line: bytes) -> None:
         own = line.startswith(self._say)
         word = line.removeprefix(self._say if own else b"::").partition(b" ")[0].rstrip(b":").lower()
-        if word == b"progress":
-            self._progress = line
-            if boottime() >= self._progress_at:
-                self._tell_progress()
+        kind = (own, word if word in ADDING_UP + NEWEST_COUNTS else b"")
+        if word in NEWEST_COUNTS:
+            self._newest.pop(kind, None)  # so that they stay in order
+            self._newest[kind] = line
+            if boottime() >= self._newest_at:
+                self._tell_newest(at_once=False)
             return
-        kind = (own, word if word in KINDS else b"")
         count = self._counts[kind] = self._counts.get(kind, 0) + 1
-        if count <= LINES_PER_STEP:
-            self._on_line(printable(line))
-        elif count == LINES_PER_STEP + 1:
+        if count > LINES_PER_STEP or not self._hear(printable(line), False):
+            self.unheard += own
+        if count == LINES_PER_STEP + 1:
             self.note(f"more than {LINES_PER_STEP} such lines: {printable(line[:80])}; the rest do not count")
 
-    def _tell_progress(self) -> None:
-        if self._progress:
-            self._on_line(printable(self._progress))
-        self._progress, self._progress_at = b"", boottime() + PROGRESS_EVERY
+    def _tell_newest(self, *, at_once: bool) -> None:
+        self._newest = {kind: line for kind, line in self._newest.items() if not self._hear(printable(line), at_once)}
+        self._newest_at = boottime() + NEWEST_EVERY
 
 
 def confine(order: dict[str, Any]) -> None:
@@ -367,10 +370,10 @@ def open_file(order: dict[str, Any], name: str, inlet: int) -> int:
 class Step:
     """One command, from its start until nothing of it is left."""
 
-    def __init__(self, order: dict[str, Any], on_line: Callable[[str], None]) -> None:
+    def __init__(self, order: dict[str, Any], hear: Callable[[str, bool], bool]) -> None:
         if not order["argv"]:
             raise ValueError("it is empty")
-        self.output = Output(order, on_line)
+        self.output = Output(order, hear)
         self.pipe, inlet = os.pipe()
         os.set_blocking(self.pipe, False)
         guard = os.getpid()
@@ -431,6 +434,7 @@ class Step:
             "tail": self.output.close(),
             "truncated": self.output.truncated,
             "printed": self.output.printed,
+            "unheard": self.output.unheard,
             "duration": duration,
         }
 
@@ -555,7 +559,7 @@ class Guard:
             self.events.send("failed", error="another command still runs", ours=True)
             return
         try:
-            step = self.step = Step(order, lambda line: self.events.send("said", line=line))
+            step = self.step = Step(order, lambda line, now: self.events.send("said", line=line, at_once=now))
         except (OSError, ValueError, subprocess.SubprocessError) as error:
             self.events.send("failed", error=why_not_started(error, order), ours=is_ours(error, order))
             return
