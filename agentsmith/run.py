@@ -175,9 +175,8 @@ class RunScope:
                 return None
             pipeline = self._context.pipelines.get(self.request.pipeline)
             if pipeline is None:
-                note = f"There is no pipeline `{self.request.pipeline}` any more."
-                self._outcome = Outcome(Status.FAILED, "unknown pipeline", note)
-                return None
+                # It was taken out of the configuration since. What the ticket's trigger starts now, a look tells.
+                raise Dropped(f"there is no pipeline {self.request.pipeline!r} any more", look=0.0)
             policy, why = self._context.policy(tracker.name), self.request.wake_reason or ""
             self._wake = await waking(self._context.store, tracker, ticket, policy, why)
             if not await self._count_attempt():

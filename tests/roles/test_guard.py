@@ -307,7 +307,9 @@ async def test_P2_of_what_is_said_again_and_again_the_newest_is_heard(stage: Sta
 
 
 async def test_what_adds_up_is_heard_up_to_a_bound_that_is_told(stage: Stage, guard: Guard) -> None:
-    ended = await stage.run(guard, f"yes '{SAY}usage input_tokens=1' | head -n 1234", env={**stage.env, "AGENTSMITH_SAY": SAY})
+    ended = await stage.run(
+        guard, f"yes '{SAY}usage input_tokens=1' | head -n 1234", env={**stage.env, "AGENTSMITH_SAY": SAY}
+    )
     assert len(stage.said) == program.LINES_PER_STEP
     assert ended.unheard == 234
 

@@ -1,0 +1,139 @@
+"""The configuration is read again and again while tickets are claimed, run and settled by a whole daemon."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from structlog.testing import capture_logs
+
+from agentsmith.config import Config, load
+from agentsmith.daemon import Daemon, Role, Up
+from agentsmith.domain.errors import ConfigError
+from agentsmith.domain.lifecycle import Status
+from agentsmith.reload import Apply
+from agentsmith.trackers import forges, registry
+from agentsmith.trackers.local.desk import Desk
+from agentsmith.trackers.local.settings import LocalSettings
+from tests.support.settings_tried import SETTINGS, VALUES, changed, is_reloaded, is_said, settings_of
+from tests.support.wait import wait_until
+
+_UNDER_WAY: Final = 4
+"""Tickets that are always somewhere between their trigger and their end, if the rules of the moment let them."""
+
+
+class Fed:
+    """In place of the file that is watched: what a test puts in, when it does, and what the daemon made of it."""
+
+    def __init__(self) -> None:
+        self._given: asyncio.Queue[tuple[Config, asyncio.Future[list[str]]]] = asyncio.Queue()
+
+    async def changes(self, apply: Apply) -> AsyncIterator[str]:
+        while True:
+            config, answer = await self._given.get()
+            try:
+                answer.set_result(apply(config))
+            except ConfigError as error:
+                answer.set_exception(error)
+            yield ""
+
+    async def put(self, config: Config) -> list[str]:
+        answer: asyncio.Future[list[str]] = asyncio.get_running_loop().create_future()
+        await self._given.put((config, answer))
+        return await answer
+
+
+@dataclass(slots=True)
+class People:
+    """They open tickets, so that there is always something to do."""
+
+    desk: Desk
+    statuses: Callable[[frozenset[str]], frozenset[Status]]
+    open: set[str] = field(default_factory=set)
+    opened: int = 0
+
+    async def keep_busy(self) -> None:
+        """Open as many as have ended."""
+        await self.look()
+        while len(self.open) < _UNDER_WAY:
+            self.opened += 1
+            # Every other one has a label of each trigger that is ever in force.
+            labels = ("one", "another", "agent-smith") if self.opened % 2 else ("one",)
+            self.open.add((await self.desk.new(title="t", body="b", labels=labels, actor="mona")).key)
+
+    async def look(self) -> None:
+        for key in list(self.open):
+            found = self.statuses((await self.desk.show(key)).ticket.labels)
+            assert not found & {Status.FAILED, Status.WAITING}, (key, (await self.desk.show(key)).comments)
+            if found == {Status.DONE}:
+                self.open.discard(key)
+
+    async def at_rest(self) -> bool:
+        await self.look()
+        return not self.open
+
+
+def read(file: Path, document: dict[str, Any]) -> Config:
+    file.write_text(json.dumps(document))
+    return load(file, platforms=registry.settings_models(), hosts=forges.settings_models(), environ={"HOME": "/"})
+
+
+@pytest.mark.long
+async def test_P2_no_change_of_any_setting_breaks_what_is_under_way(
+    tmp_path: Path, redis_url: str, namespace: str
+) -> None:
+    (tmp_path / "some.env").touch()
+    file = tmp_path / "agentsmith.yaml"
+    base: dict[str, Any] = {
+        "data_dir": str(tmp_path / "data"),
+        "redis": {"url": redis_url, "namespace": namespace},
+        "server": {"port": 0},
+        "trackers": {"desk": {"platform": "local"}},
+        "agents": {"mine": {"command": ["true"]}},
+        "pipelines": {"hello": {"steps": [{"run": "true"}, {"agent": "mine"}]}},
+        "triggers": [{"label": "one", "pipeline": "hello"}],
+        "claim": {"retry_backoff": "100ms", "loop_limit": {"claims": 100_000}},
+    }
+    first = read(file, base)
+    quick = first.model_copy(update={"trackers": {"desk": LocalSettings(poll_interval="100ms")}})  # type: ignore[arg-type]
+    (tmp_path / "data").mkdir()
+    settings = (*SETTINGS, *(("trackers", "desk", *path) for path in settings_of(LocalSettings)))
+    fed = Fed()
+    daemon = Daemon(quick, frozenset(Role), file=fed)  # type: ignore[arg-type]
+    ready = asyncio.Event()
+
+    def up(_: Up) -> None:
+        ready.set()
+
+    with capture_logs() as logged:
+        serving = asyncio.create_task(daemon.run(up))
+        await asyncio.wait({serving, asyncio.create_task(ready.wait())}, return_when=asyncio.FIRST_COMPLETED)
+        async with Desk(path=LocalSettings().file(tmp_path / "data"), project="tickets") as desk:
+            people = People(desk, lambda labels: first.labels.statuses(labels))
+            put = 0
+            for path in settings:
+                for value in VALUES:
+                    try:
+                        config = read(file, changed(base, path, value))
+                    except ConfigError:
+                        continue
+                    try:
+                        waiting = await fed.put(config)
+                    except ConfigError:
+                        continue
+                    assert is_said(path, waiting) or is_reloaded(path) or config == first, (path, value)
+                    await people.keep_busy()
+                    put += 1
+            assert put > 300
+            await fed.put(first)
+            await wait_until(people.at_rest, what="all tickets to be done")
+        daemon.stop()
+        await serving
+    assert people.opened > 20
+    trouble = [line for line in logged if line["log_level"] in ("error", "critical")]
+    assert trouble == []
