@@ -11,7 +11,6 @@ import asyncio
 import contextlib
 import time
 from dataclasses import replace
-from typing import Final
 
 import structlog
 
@@ -43,7 +42,7 @@ from agentsmith.work import RunContext, Work, account_of
 
 log = structlog.get_logger()
 
-_LOOK_AFTER_TROUBLE: Final = 30.0
+_LOOK_AFTER_TROUBLE, _LOOK_AFTER_CHANGE = 30.0, 1.0
 
 
 class RunScope:
@@ -174,9 +173,10 @@ class RunScope:
             if not self._startable(tracker, ticket):
                 return None
             pipeline = self._context.pipelines.get(self.request.pipeline)
-            if pipeline is None:
-                # It was taken out of the configuration since. What the ticket's trigger starts now, a look tells.
-                raise Dropped(f"there is no pipeline {self.request.pipeline!r} any more", look=0.0)
+            if pipeline is None:  # it was taken out since; what the ticket's trigger starts now, a look tells
+                raise Dropped(f"there is no pipeline {self.request.pipeline!r} any more", look=_LOOK_AFTER_CHANGE)
+            # From one configuration: another may be in force before the steps begin.
+            self._context = replace(self._context, agents=dict(self._context.agents))
             policy, why = self._context.policy(tracker.name), self.request.wake_reason or ""
             self._wake = await waking(self._context.store, tracker, ticket, policy, why)
             if not await self._count_attempt():

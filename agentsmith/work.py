@@ -195,7 +195,7 @@ class Work:
             runner=ProcessRunner(guard, confinement_for(context.user, settings.limits)),
             shell=shell,
             limits=context.limits,
-            agents=dict(context.agents),  # as they are now: the pipeline in hand does not change either
+            agents=context.agents,
             default_agent=settings.agent,
             desk=_Desk(self, lock),
             pen=kept,
