@@ -14,12 +14,12 @@ import pytest
 from structlog.testing import capture_logs
 
 from agentsmith.config import Agent, Config, Pipeline, Step
+from agentsmith.daemon.reload import ConfigFile
 from agentsmith.domain.claiming import Claimed, Held, Rejected
 from agentsmith.domain.errors import ConfigError
 from agentsmith.domain.lifecycle import Status
-from agentsmith.reload import ConfigFile
-from agentsmith.rulebook import Rulebook, rules_of
 from agentsmith.store import Store
+from agentsmith.tickets.live_rules import Rulebook, rules_of
 from tests.support.config_platforms import Hosted, load_text
 from tests.support.settings_tried import SETTINGS, VALUES, changed, is_reloaded, is_said, settings_of
 from tests.support.wait import wait_until

@@ -16,10 +16,10 @@ from structlog.testing import capture_logs
 
 from agentsmith.config import Config
 from agentsmith.config.models import for_platforms
-from agentsmith.daemon import Daemon, Role, Up
+from agentsmith.daemon.process import Daemon, Role, Up
+from agentsmith.daemon.reload import Apply
 from agentsmith.domain.errors import ConfigError
 from agentsmith.domain.lifecycle import Status
-from agentsmith.reload import Apply
 from agentsmith.trackers import forges, registry
 from agentsmith.trackers.local.desk import Desk
 from agentsmith.trackers.local.settings import LocalSettings

@@ -9,7 +9,7 @@ from typing import Any, Final
 from pydantic import BaseModel
 
 from agentsmith.config import Config
-from agentsmith.rulebook import RELOADED, RELOADED_OF_A_TRACKER
+from agentsmith.tickets.live_rules import RELOADED, RELOADED_OF_A_TRACKER
 
 VALUES: Final[tuple[object, ...]] = (
     *(3, 77, 0.25, True, False, None, "", [], {}, "7s", "70m", "2 GB", "another", "json", "warning", "write"),

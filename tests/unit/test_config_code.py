@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from agentsmith.config import Config, load
+from agentsmith.daemon.build import open_forges
 from agentsmith.domain.errors import ConfigError
 from agentsmith.domain.forge import GitCredential, NoPullRequests, WantedPullRequest
-from agentsmith.opening import open_forges
 from agentsmith.trackers import forges, registry
 
 HOME = {"HOME": "/home/tester"}
