@@ -19,7 +19,7 @@ from agentsmith.boottime import boottime
 from agentsmith.config import Pipeline
 from agentsmith.domain.asking import Wake
 from agentsmith.domain.errors import LeaseLost, MachineTrouble, TicketNotFound, TrackerError, told
-from agentsmith.domain.gates import still_wanted
+from agentsmith.domain.gates import chosen, still_wanted
 from agentsmith.domain.intent import Intent
 from agentsmith.domain.lifecycle import Owner, Status, edge, resolve
 from agentsmith.domain.report import StepLine
@@ -174,7 +174,8 @@ class RunScope:
                 return None
             pipeline = self._context.pipelines.get(self.request.pipeline)
             if pipeline is None:  # it was taken out since; what the ticket's trigger starts now, a look tells
-                raise Dropped(f"there is no pipeline {self.request.pipeline!r} any more", look=_LOOK_AFTER_CHANGE)
+                look = _LOOK_AFTER_CHANGE if chosen(ticket, self._context.triggers) else _LOOK_AFTER_TROUBLE
+                raise Dropped(f"there is no pipeline {self.request.pipeline!r} any more", look=look)
             # From one configuration: another may be in force before the steps begin.
             self._context = replace(self._context, agents=dict(self._context.agents))
             policy, why = self._context.policy(tracker.name), self.request.wake_reason or ""
