@@ -177,7 +177,13 @@ def _git(*, needed: bool) -> Check:
     purpose = "" if needed else "; no pipeline that a label starts needs it yet"
     try:
         done = subprocess.run(
-            ["git", "--version"], capture_output=True, text=True, timeout=_PATIENCE, check=False, env=privacy.bare()
+            ["git", "--version"],
+            capture_output=True,
+            encoding="utf-8",
+            errors="replace",
+            timeout=_PATIENCE,
+            check=False,
+            env=privacy.bare(),
         )
     except (OSError, subprocess.TimeoutExpired):
         return Check("git", problem, "there is no git" + purpose, f"install git {oldest} or newer")

@@ -255,7 +255,7 @@ def legal_address(secret: SecretStr) -> SecretStr:
 
 
 def _database(text: str) -> bool:
-    return not text or (text.isascii() and text.isdigit())
+    return not text or (text.isascii() and text.isdecimal())
 
 
 def _host_and_port(text: str) -> bool:

@@ -162,7 +162,7 @@ def set_aside(path: Path, under: Path, *, keep: int = 3) -> Path | None:
     except FileNotFoundError:
         return None
     under.mkdir(parents=True, exist_ok=True, mode=0o700)
-    former = sorted((p for p in under.iterdir() if p.name.isdigit()), key=lambda p: int(p.name))
+    former = sorted((p for p in under.iterdir() if p.name.isascii() and p.name.isdecimal()), key=lambda p: int(p.name))
     place = under / str(int(former[-1].name) + 1 if former else 1)
     try:
         path.rename(place)

@@ -158,7 +158,7 @@ def _unquoted(name: bytes) -> bytes:
         if name[at] != 0x5C:
             out.append(name[at])
             at += 1
-        elif name[at + 1 : at + 4].isdigit():
+        elif name[at + 1] in b"0123":
             out.append(int(name[at + 1 : at + 4], 8))
             at += 4
         else:

@@ -45,6 +45,8 @@ class Exit:
     """It timed out because it printed nothing for too long."""
     printed: int = 0
     """How many bytes it printed, whatever was kept of them."""
+    unheard: int = 0
+    """How many of the worker's own lines were too many to be passed on."""
 
 
 @dataclass(frozen=True, slots=True)

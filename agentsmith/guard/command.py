@@ -51,10 +51,10 @@ def open_file(order: dict[str, Any], name: str, write_end: int) -> int:
 class RunningCommand:
     """A command, from its start until nothing of it is left."""
 
-    def __init__(self, order: dict[str, Any], cgroup: str, on_line: Callable[[str], None]) -> None:
+    def __init__(self, order: dict[str, Any], cgroup: str, send: Callable[[str, bool], bool]) -> None:
         if not order["argv"]:
             raise ValueError("it is empty")
-        self.output = Output(order, on_line)
+        self.output = Output(order, send)
         self.pipe, write_end = os.pipe()
         os.set_blocking(self.pipe, False)
         guard = os.getpid()
@@ -115,6 +115,7 @@ class RunningCommand:
             "tail": self.output.close(),
             "truncated": self.output.truncated,
             "printed": self.output.printed,
+            "unheard": self.output.unheard,
             "duration": duration,
         }
 

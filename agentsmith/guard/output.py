@@ -12,9 +12,9 @@ if TYPE_CHECKING:
     from typing import Any
 
 LINE_LIMIT = 8 * 1024
-LINES_PER_STEP = 1000  # of each kind; nothing of one kind may use up what is left for another
-KINDS = (b"question", b"summary", b"usage", b"artifact", b"session")
-PROGRESS_EVERY = 0.1  # of progress only the newest counts, so there is no limit to it but its pace
+LINES_PER_STEP = 1000  # of each kind that adds up; nothing of one kind may use up what is left for another
+ADDING_UP, NEWEST_COUNTS = (b"usage", b"artifact"), (b"progress", b"question", b"summary", b"session")
+NEWEST_EVERY = 0.1  # the newest is always sent, so there is no limit to their number but this pace
 CHUNK = 64 * 1024
 LOG_END = 256 * 1024  # how much of the end of an output the log has, beside its beginning
 PART, PARTS_KEPT = 16 * 1024 * 1024, 8  # all that an agent prints is kept in parts: the first one, and the last ones
@@ -28,8 +28,9 @@ def printable(data: bytes) -> str:
 class Output:
     """What a command prints: a log of its beginning and its end, the last bytes, and lines that begin with `::`."""
 
-    def __init__(self, order: dict[str, Any], on_line: Callable[[str], None]) -> None:
-        self.truncated, self.printed = False, 0
+    def __init__(self, order: dict[str, Any], send: Callable[[str, bool], bool]) -> None:
+        """`send` passes a line on; False when it need not be at once and the reader is far behind."""
+        self.truncated, self.printed, self.unheard = False, 0, 0
         self._report = order.get("report")
         self._log = os.open(order["log"], os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
         self._limit, self._tail_limit = int(order["log_limit"]), int(order["tail_limit"])
@@ -37,7 +38,8 @@ class Output:
         self._tail, self._line = bytearray(), b""
         self._say = order["env"].get("AGENTSMITH_SAY", "::").encode()
         self._counts: dict[tuple[bool, bytes], int] = {}  # the worker's own lines; others must not use those up
-        self._progress, self._progress_at, self._on_line = b"", 0.0, on_line
+        self._newest: dict[tuple[bool, bytes], bytes] = {}  # not sent yet
+        self._newest_at, self._send = 0.0, send
 
     def feed(self, data: bytes) -> None:
         """Takes the next bytes, in time and memory that do not depend on how much came before."""
@@ -62,7 +64,7 @@ class Output:
     def close(self) -> str:
         """Closes the log and returns the tail."""
         self._read_lines(b"\n")
-        self._send_progress()
+        self._send_newest(at_once=True)
         if (missing := min(self.printed - self._limit, self._end_limit)) > 0:
             end = self._tail[-missing:]
             del end[: end.find(b"\n", 0, -1) + 1]  # so that it begins with a line
@@ -105,19 +107,19 @@ class Output:
     def _count_line(self, line: bytes) -> None:
         own = line.startswith(self._say)
         word = line.removeprefix(self._say if own else b"::").partition(b" ")[0].rstrip(b":").lower()
-        if word == b"progress":
-            self._progress = line
-            if boottime() >= self._progress_at:
-                self._send_progress()
+        kind = (own, word if word in ADDING_UP + NEWEST_COUNTS else b"")
+        if word in NEWEST_COUNTS:
+            self._newest.pop(kind, None)  # so that they stay in order
+            self._newest[kind] = line
+            if boottime() >= self._newest_at:
+                self._send_newest(at_once=False)
             return
-        kind = (own, word if word in KINDS else b"")
         count = self._counts[kind] = self._counts.get(kind, 0) + 1
-        if count <= LINES_PER_STEP:
-            self._on_line(printable(line))
-        elif count == LINES_PER_STEP + 1:
+        if count > LINES_PER_STEP or not self._send(printable(line), False):
+            self.unheard += own
+        if count == LINES_PER_STEP + 1:
             self.note(f"more than {LINES_PER_STEP} such lines: {printable(line[:80])}; the rest do not count")
 
-    def _send_progress(self) -> None:
-        if self._progress:
-            self._on_line(printable(self._progress))
-        self._progress, self._progress_at = b"", boottime() + PROGRESS_EVERY
+    def _send_newest(self, *, at_once: bool) -> None:
+        self._newest = {kind: line for kind, line in self._newest.items() if not self._send(printable(line), at_once)}
+        self._newest_at = boottime() + NEWEST_EVERY

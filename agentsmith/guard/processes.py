@@ -46,7 +46,7 @@ def process_table() -> dict[int, tuple[int, int]]:
     table: dict[int, tuple[int, int]] = {}
     if not LINUX:
         command = ["ps", "-axo", "pid=,ppid=,pgid=,stat="]
-        ps = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env={"PATH": os.defpath})
+        ps = subprocess.Popen(command, stdout=subprocess.PIPE, encoding="ascii", env={"PATH": os.defpath})
         for pid, parent, group, state in map(str.split, ps.communicate()[0].splitlines()):
             if int(pid) != ps.pid and "Z" not in state:  # init may be slow to reap the dead
                 table[int(pid)] = (int(parent), int(group))

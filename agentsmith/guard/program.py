@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 RELEASE_LIMIT = 120.0
-EVENT_BACKLOG = 1024 * 1024  # beyond this, lines for a reader that is stuck are dropped; outcomes never are
+EVENT_BACKLOG = 1024 * 1024  # beyond this, lines for a reader that is stuck have to wait; outcomes never do
 IDLE_TICK = 0.5  # select() counts on a clock that stops during suspend, so it must not sleep for long
 ENDING_TICK = 0.01
 
@@ -51,11 +51,13 @@ class Events:
         self._pending = bytearray()
         os.set_blocking(1, False)
 
-    def send(self, event: str, **fields: object) -> None:
-        """Queues an event; a line of output is dropped instead when the reader is far behind."""
-        if event != "said" or len(self._pending) < EVENT_BACKLOG:
-            self._pending += json.dumps({"event": event, **fields}).encode() + b"\n"
-            self.flush()
+    def send(self, event: str, *, at_once: bool = True, **fields: object) -> bool:
+        """Queues an event; False when it need not be `at_once` and the reader is far behind."""
+        if not at_once and len(self._pending) >= EVENT_BACKLOG:
+            return False
+        self._pending += json.dumps({"event": event, **fields}).encode() + b"\n"
+        self.flush()
+        return True
 
     def flush(self) -> bool:
         """Writes what the pipe takes now; True when nothing waits to be written."""
@@ -156,7 +158,7 @@ class Guard:
             self.events.send("failed", error="another command still runs", ours=True)
             return
         try:
-            command = RunningCommand(order, self.descendants.cgroup, lambda line: self.events.send("said", line=line))
+            command = RunningCommand(order, self.descendants.cgroup, self._said)
         except (OSError, ValueError, subprocess.SubprocessError) as error:
             self.events.send("failed", error=why_not_started(error, order), ours=is_ours(error, order))
             return
@@ -164,6 +166,9 @@ class Guard:
         self.descendants.commands.add(command.process.pid)
         self.selector.register(command.pipe, selectors.EVENT_READ, lambda: self.pump(command))
         self.events.send("started", pid=command.process.pid)
+
+    def _said(self, line: str, at_once: bool) -> bool:
+        return self.events.send("said", line=line, at_once=at_once)
 
     def pump(self, command: RunningCommand) -> None:
         """Moves output on; that the command closed it does not mean that the command ended."""

@@ -98,7 +98,6 @@ class OutcomeKind(StrEnum):
     BAD_CONFIGURATION = Verdict.BAD_CONFIGURATION.value
     TRY_LATER = Verdict.TRY_LATER.value
     QUESTION = Verdict.QUESTION.value
-    UNKNOWN_PIPELINE = "unknown pipeline"
     ATTEMPTS_USED_UP = "attempts used up"
     DELIVERIES_USED_UP = "deliveries used up"
     GIVEN_BACK = "given back"

@@ -6,7 +6,6 @@ nothing is imported here that takes long.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -14,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from agentsmith.domain.errors import pass_over
-from agentsmith.pipelines.worker import Usage, number, one_line
+from agentsmith.pipelines.worker import Usage, as_json, encodable, number, one_line
 
 _LONGEST_LINE: Final = 4 * 1024 * 1024
 _LONGEST_ANSWER: Final = 16_000
@@ -85,10 +84,7 @@ class _Reading:
             self._count(Usage.of({name: number(value) for name, value in found.groupdict().items() if value}))
         if not line.lstrip().startswith(b"{"):
             return
-        try:
-            data = json.loads(line)
-        except (ValueError, RecursionError):
-            return
+        data = as_json(line)
         if (
             self._format.session
             and isinstance(session := at(data, self._format.session), str)
@@ -96,7 +92,7 @@ class _Reading:
         ):
             self.session = session
         if self._format.answer and isinstance(said := at(data, self._format.answer), str) and said.strip():
-            self.answer = said.replace("\0", "")[:_LONGEST_ANSWER]
+            self.answer = encodable(said).replace("\0", "")[:_LONGEST_ANSWER]
         values = {name: at(data, path) for name, path in self._format.usage.items()}
         if any(value is not None for value in values.values()):
             self._count(Usage.of(values))

@@ -31,7 +31,7 @@ from agentsmith.domain.errors import pass_over
 _LONGEST: Final = 2_000
 _LONGEST_TEXT: Final = 16_000
 _MOST_ARTIFACTS: Final = 50
-_LARGEST_STATUS: Final = 64 * 1024
+_LARGEST_STATUS: Final = 1024 * 1024
 _LONGEST_NAME: Final = 200
 """In bytes; file systems take 255, some of them less."""
 SAY: Final = "AGENTSMITH_SAY"
@@ -99,6 +99,10 @@ class Said:
     """The prefix that only the worker knows."""
     ignored: bool = False
     """Whether a bare line was left out because anybody could have written it."""
+    more_artifacts: int = 0
+    """How many more were named than are kept."""
+    unread: bool = False
+    """Whether the status file went on where we stopped reading."""
     on_progress: Callable[[str], None] = lambda _: None
 
     def hear(self, line: str) -> None:
@@ -116,18 +120,17 @@ class Said:
 
     def read_status(self, file: Path) -> None:
         """Take in the status file, if the worker wrote one."""
-        text = read_text(file, limit=_LARGEST_STATUS)
-        try:
-            data = json.loads(text)
-        except (ValueError, RecursionError):
-            data = None
+        content = _read(file, _LARGEST_STATUS + 1)
+        self.unread = len(content) > _LARGEST_STATUS
+        text = _as_text(content)
+        data = as_json(text)
         if isinstance(data, dict):
             for word, value in data.items():
                 values = value if word in ("artifact", "artifacts") and isinstance(value, list) else [value]
                 for one in values:
                     self._take(word.removesuffix("s") if word == "artifacts" else word, one)
             return
-        for line in text.splitlines():
+        for line in text.split("\n"):
             if line.startswith("::"):
                 self._take(*self._parsed(line))
 
@@ -137,7 +140,8 @@ class Said:
             return
         if not isinstance(value, str) or not value.strip():
             return
-        value = quoted(value, self.say)
+        name = quoted(value, self.say)
+        value = encodable(name)
         match word:
             case "progress":
                 self.progress = one_line(value)
@@ -148,18 +152,32 @@ class Said:
                 self.summary = value[:_LONGEST_TEXT]
             case "session":
                 self.session = one_line(value)
-            case "artifact" if len(self.artifacts) < _MOST_ARTIFACTS and value not in self.artifacts:
-                self.artifacts.append(value[:_LONGEST])
+            case "artifact" if name not in self.artifacts:
+                if len(self.artifacts) < _MOST_ARTIFACTS:
+                    self.artifacts.append(name[:_LONGEST])
+                else:
+                    self.more_artifacts += 1
 
 
 def _as_data(value: object) -> object:
     """JSON, or `input_tokens=12 cost_usd=0.3`."""
     if not isinstance(value, str):
         return value
+    data = as_json(value)
+    return data if data is not None else dict(part.split("=", 1) for part in value.split() if "=" in part)
+
+
+def as_json(text: str | bytes) -> Any:
+    """What the text says; None where it is no JSON. Numbers may be of any length."""
     try:
-        return json.loads(value)
+        return json.loads(text, parse_int=float)
     except (ValueError, RecursionError):
-        return dict(part.split("=", 1) for part in value.split() if "=" in part)
+        return None
+
+
+def encodable(text: str) -> str:
+    """The text without the halves of characters that JSON can name and no encoding can write."""
+    return text.encode("utf-8", "replace").decode()
 
 
 def prefix() -> str:
@@ -182,12 +200,20 @@ def one_line(text: str) -> str:
 
 def read_text(file: Path, *, limit: int) -> str:
     """The beginning of a file that a worker could change; empty when there is no regular file."""
+    return _as_text(_read(file, limit))
+
+
+def _as_text(content: bytes) -> str:
+    return content.decode("utf-8", "replace").replace("\0", "")
+
+
+def _read(file: Path, limit: int) -> bytes:
     try:
         with _open_file(file) as stream:
-            return stream.read(limit).decode("utf-8", "replace").replace("\0", "")
+            return stream.read(limit)
     except OSError as error:
         pass_over(error)
-        return ""
+        return b""
 
 
 def _open_file(path: Path) -> BinaryIO:
@@ -238,7 +264,7 @@ def keep_artifacts(names: list[str], *, inside: Path, folder: Path, limit: int) 
 def _flat(path: str) -> str:
     """A file name for a path, its own: two paths never become one, and none is too long for a file system."""
     name = path.replace(os.sep, "__")
-    if name.replace("__", os.sep) == path and len(os.fsencode(name)) <= _LONGEST_NAME:
+    if name == encodable(name) and name.replace("__", os.sep) == path and len(os.fsencode(name)) <= _LONGEST_NAME:
         return name
     digest = hashlib.sha256(os.fsencode(path)).hexdigest()[:16]
     beginning = os.fsencode(name)[: _LONGEST_NAME - len(digest) - 1].decode("utf-8", "ignore")

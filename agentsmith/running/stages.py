@@ -5,13 +5,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import structlog
 
-from agentsmith.config import Pipeline
+from agentsmith.config import Agent, Pipeline
 from agentsmith.domain.asking import Wake
 from agentsmith.domain.request import PipelineRequest
 from agentsmith.domain.ticket import Ticket, TicketId
@@ -109,6 +110,8 @@ class Started:
     tracker: Tracker
     ticket: Ticket
     pipeline: Pipeline
+    agents: Mapping[str, Agent]
+    """Those that were in force together with the pipeline."""
     guard: Guard
 
 

@@ -12,7 +12,7 @@ import structlog
 from agentsmith import logs
 from agentsmith.config import Pipeline
 from agentsmith.domain.errors import LeaseLost, TicketNotFound, TrackerError
-from agentsmith.domain.gates import still_wanted
+from agentsmith.domain.gates import chosen, still_wanted
 from agentsmith.domain.lifecycle import Status, resolve
 from agentsmith.domain.report import StepLine
 from agentsmith.domain.stop import StopReason
@@ -34,6 +34,7 @@ from agentsmith.tickets.lock import LockBusy
 log = structlog.get_logger()
 
 _LOOK_AFTER_TROUBLE: Final = 30.0
+_LOOK_AFTER_CHANGE: Final = 1.0
 
 
 async def start(live: LiveRun) -> Started | Dropped | Ended:
@@ -53,9 +54,10 @@ async def start(live: LiveRun) -> Started | Dropped | Ended:
         if refused := _refused(run, at, tracker, ticket):
             return refused
         pipeline = run.context.pipelines.get(run.request.pipeline)
-        if pipeline is None:
-            note = f"There is no pipeline `{run.request.pipeline}` any more."
-            return Ended(at, Outcome(Status.FAILED, OutcomeKind.UNKNOWN_PIPELINE, note))
+        agents = dict(run.context.agents)  # from one configuration: another may be in force before the steps begin
+        if pipeline is None:  # it was taken out since; what the ticket's trigger starts now, a look tells
+            look = _LOOK_AFTER_CHANGE if chosen(ticket, run.context.triggers) else _LOOK_AFTER_TROUBLE
+            return Dropped(at, f"there is no pipeline {run.request.pipeline!r} any more", look=look)
         policy = run.context.policy(tracker.name)
         at = replace(at, wake=await waking(store, tracker, ticket, policy, run.request.wake_reason or ""))
         counted = await _count_attempt(run, at)
@@ -74,7 +76,7 @@ async def start(live: LiveRun) -> Started | Dropped | Ended:
             return Ended(at, stopped(why))
         await store.queue.acknowledge_and_take(run.lease.consumer, [(run.ticket, run.payload)], room=0)
         live.acknowledged = True
-        return Started(at, tracker, moved, pipeline, guard)
+        return Started(at, tracker, moved, pipeline, agents, guard)
     except TicketNotFound as error:
         return Dropped(at, f"there is no such ticket: {error}")
     except (TrackerError, LockBusy) as error:

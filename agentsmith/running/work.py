@@ -106,7 +106,7 @@ class PipelineRun:
             runner=ProcessRunner(started.guard, confinement_for(context.user, settings.limits)),
             shell=shell,
             limits=context.limits,
-            agents=context.agents,
+            agents=started.agents,
             default_agent=settings.agent,
             ticket_writer=self._writer,
             permit=self._lease,

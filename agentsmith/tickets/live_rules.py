@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
-from agentsmith.config import Agent, Config, Pipeline
+from agentsmith.config import Agent, Config, Pipeline, TrackerSettings
 from agentsmith.config import Trigger as TriggerSettings
 from agentsmith.config.loading import BUILT_IN_TRACKER
+from agentsmith.config.rules import broken_rules
 from agentsmith.domain.errors import ConfigError
 from agentsmith.domain.filters import Filters, Query
 from agentsmith.domain.gates import Policy, Trigger
@@ -23,8 +24,8 @@ class LiveRules:
     """What is in force now; whoever holds it sees changes at once."""
 
     def __init__(self, config: Config) -> None:
-        self._opened = self._latest = config
-        """What the process was started with, and what was read last."""
+        self._opened = self._counting = self._latest = config
+        """What the process was started with, whose rules count now, and what was read last."""
         self.in_force = rules_of(config)
         self.pipelines: dict[str, Pipeline] = dict(config.pipelines)
         self.agents: dict[str, Agent] = dict(config.agents)
@@ -37,17 +38,22 @@ class LiveRules:
     def replace(self, config: Config) -> list[str]:
         """Put another configuration's rules in force; answers the settings that only a restart can change.
 
-        ConfigError says that this looks like an accident: nothing has changed then.
+        Rules that fit only what needs a restart wait for it with that. ConfigError says that this looks like an
+        accident: nothing has changed then.
         """
         _refuse_accidents(self._latest, config)
-        in_force = _until_restart(self._opened, self._latest, config)
+        self._latest = config
+        waiting = _needing_restart(self._opened, config)
+        in_force = _until_restart(self._opened, self._counting, config)
+        if any(broken_rules(in_force)) or _moves_in(self._opened, config):
+            return sorted({*waiting, *_differing(self._counting, config, RELOADED)})
+        self._counting = in_force
         self.in_force = rules_of(in_force)
         self.pipelines.clear()
         self.pipelines.update(in_force.pipelines)
         self.agents.clear()
         self.agents.update(in_force.agents)
-        self._latest = in_force
-        return _needing_restart(self._opened, config)
+        return waiting
 
 
 def _refuse_accidents(old: Config, new: Config) -> None:
@@ -59,28 +65,54 @@ def _refuse_accidents(old: Config, new: Config) -> None:
 
 
 def _until_restart(opened: Config, before: Config, new: Config) -> Config:
-    """The configuration whose rules count until then: trackers and labels stay as they are, and what belongs to them.
+    """What the process was opened with, under the rules of a new configuration.
 
-    A tracker that is no longer in the file keeps its own settings and the triggers that name it.
+    A tracker that is no longer in the file, or is another one under the same name there, keeps its own settings and
+    triggers: what the file says is not about it.
     """
-    gone = {
-        name: settings for name, settings in before.trackers.items() if name in opened.trackers.keys() - new.trackers
-    }
+    same = [name for name, settings in opened.trackers.items() if _is_same(settings, new.trackers.get(name))]
+    others = [name for name in opened.trackers if name not in same]
     triggers = new.triggers
     if new.label_prefix != opened.label_prefix and "triggers" not in new.model_fields_set:
         triggers = tuple(trigger.model_copy(update={"label": opened.label_prefix}) for trigger in triggers)
-    kept = tuple(
-        trigger.model_copy(update={"tracker": tuple(named)})
-        for trigger in before.triggers
-        if (named := [name for name in trigger.tracker or () if name in gone])
-    )
+    if set(same) != set(new.trackers):
+        triggers = _only_on(triggers, same)
+    kept = _only_on(before.triggers, others)
     needed = {trigger.pipeline: before.pipelines[trigger.pipeline] for trigger in kept}
-    return new.model_copy(
+    agents = before.agents if kept else {opened.run.agent: before.agents[opened.run.agent]}
+    return opened.model_copy(
         update={
-            "trackers": {**gone, **new.trackers},
+            **{name: getattr(new, name) for name in RELOADED},
+            "trackers": {
+                name: _with_rules(settings, new.trackers[name]) if name in same else before.trackers[name]
+                for name, settings in opened.trackers.items()
+            },
             "triggers": (*triggers, *kept),
             "pipelines": {**needed, **new.pipelines},
+            "agents": {**agents, **new.agents},
         }
+    )
+
+
+def _is_same(tracker: TrackerSettings, other: TrackerSettings | None) -> bool:
+    return other is not None and tracker.project_identity() == other.project_identity()
+
+
+def _with_rules(tracker: TrackerSettings, new: TrackerSettings) -> TrackerSettings:
+    return tracker.model_copy(update={name: getattr(new, name) for name in RELOADED_OF_A_TRACKER})
+
+
+def _only_on(triggers: Iterable[TriggerSettings], trackers: Iterable[str]) -> tuple[TriggerSettings, ...]:
+    """The triggers as far as they count on these trackers."""
+    named = ((trigger, tuple(name for name in trackers if trigger.applies_to(name))) for trigger in triggers)
+    return tuple(trigger.model_copy(update={"tracker": names}) for trigger, names in named if names)
+
+
+def _moves_in(opened: Config, new: Config) -> bool:
+    """Whether code comes to tickets, or leaves them: what pipelines do with it they cannot do before the restart."""
+    return any(
+        (opened.code_of(name) is None) != (new.code_of(name) is None)
+        for name in opened.trackers.keys() & new.trackers.keys()
     )
 
 
@@ -150,15 +182,15 @@ def _digest(config: Config) -> str:
 
 
 def _needing_restart(old: Config, new: Config) -> list[str]:
-    changed = [
-        name
-        for name in type(old).model_fields
-        if name not in RELOADED and name != "trackers" and getattr(old, name) != getattr(new, name)
-    ]
+    changed = _differing(old, new, type(old).model_fields.keys() - RELOADED - {"trackers"})
     for name in {**old.trackers, **new.trackers}:
         if _fixed(old.trackers, name) != _fixed(new.trackers, name):
             changed.append(f"trackers.{name}")
     return sorted(changed)
+
+
+def _differing(old: Config, new: Config, names: Iterable[str]) -> list[str]:
+    return [name for name in names if getattr(old, name) != getattr(new, name)]
 
 
 def _fixed(trackers: Mapping[str, object], name: str) -> dict[str, object] | None:

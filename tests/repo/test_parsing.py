@@ -10,8 +10,11 @@ import ast
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-LOOKED_AT = ("domain", "git", "guard", "pipelines", "store", "trackers", "web")
+FOR_PEOPLE = ("bench", "cli", "demo", "simulators")
+"""What is shown to people, and what only plays a platform."""
 FINE = {
+    "agentsmith/config/steps.py": "makes one line of a command",
+    "agentsmith/logs.py": "more spellings of a secret to look for",
     "agentsmith/domain/conversation.py": "a person's words, separated by whatever people separate words with",
     "agentsmith/guard/cgroups.py": "what the kernel prints: words without blanks",
     "agentsmith/guard/program.py": "what the kernel and ps print: numbers",
@@ -29,13 +32,37 @@ FINE = {
 
 def _text_helpers(path: Path) -> list[int]:
     """The lines of calls that split by what Unicode calls a line or a blank."""
-    calls = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call)]
-    named = [(call, call.func.attr) for call in calls if isinstance(call.func, ast.Attribute)]
+    named = [(call, call.func.attr) for call in _calls(path) if isinstance(call.func, ast.Attribute)]
     return [call.lineno for call, name in named if name == "splitlines" or (name == "split" and not call.args)]
 
 
+def _calls(path: Path) -> list[ast.Call]:
+    return [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call)]
+
+
+def _by_the_locale(path: Path) -> list[int]:
+    """The lines of calls that decode what a program says as the locale has it, or take more than 0 to 9 for digits."""
+    found = []
+    for call in _calls(path):
+        options = {word.arg: word.value for word in call.keywords}
+        decodes = any(isinstance(options.get(name), ast.Constant) for name in ("text", "universal_newlines"))
+        digits = isinstance(call.func, ast.Attribute) and call.func.attr in ("isdigit", "isnumeric")
+        if digits or (decodes and {"stdout", "capture_output"} & options.keys()):
+            found.append(call.lineno)
+    return found
+
+
+def _product() -> list[Path]:
+    package = ROOT / "agentsmith"
+    return [path for path in sorted(package.rglob("*.py")) if path.relative_to(package).parts[0] not in FOR_PEOPLE]
+
+
 def test_no_text_helper_parses_what_programs_and_platforms_say() -> None:
-    files = [path for part in LOOKED_AT for path in sorted((ROOT / "agentsmith" / part).rglob("*.py"))]
-    found = {str(path.relative_to(ROOT)): lines for path in files if (lines := _text_helpers(path))}
+    found = {str(path.relative_to(ROOT)): lines for path in _product() if (lines := _text_helpers(path))}
     assert {name: lines for name, lines in found.items() if name not in FINE} == {}, "split by the grammar, or say why"
     assert found.keys() == FINE.keys(), "outdated"
+
+
+def test_nothing_is_read_as_the_locale_has_it() -> None:
+    found = {str(path.relative_to(ROOT)): lines for path in _product() if (lines := _by_the_locale(path))}
+    assert found == {}, "name the encoding; for digits, isascii() and isdecimal()"

@@ -55,6 +55,8 @@ async def main():
 asyncio.run(main())
 """
 
+SAY = "::0123456789abcdef::"
+
 # A command that is hard to be rid of: deaf to SIGTERM, with a deaf orphan in a session of its own beside it.
 DEAF = "trap '' TERM; while :; do sleep 0.05; done"
 STUBBORN = f"""(setsid sh -c "{DEAF}" >/dev/null 2>&1 &); echo ::up; {DEAF}"""
@@ -283,6 +285,24 @@ async def test_marked_lines_are_passed_on_within_bounds(stage: Stage, guard: Gua
     await stage.run(guard, "yes ::y | head -n 5000")
     assert stage.said == ["::y"] * output.LINES_PER_STEP
     assert "more than 1000 such lines: ::y" in stage.logged()
+
+
+async def test_P2_of_what_is_said_again_and_again_the_newest_is_heard(stage: Stage, guard: Guard) -> None:
+    words = ("progress", "question", "summary", "session")
+    flood = "; ".join(f"seq -f '{SAY}{word} %g' 3000" for word in words)
+    ended = await stage.run(guard, flood, env={**stage.env, "AGENTSMITH_SAY": SAY})
+    for word in words:
+        assert [line for line in stage.said if word in line][-1] == f"{SAY}{word} 3000"
+    assert ended.unheard == 0
+    assert len(stage.said) < 3000
+
+
+async def test_what_adds_up_is_heard_up_to_a_bound_that_is_told(stage: Stage, guard: Guard) -> None:
+    ended = await stage.run(
+        guard, f"yes '{SAY}usage input_tokens=1' | head -n 1234", env={**stage.env, "AGENTSMITH_SAY": SAY}
+    )
+    assert len(stage.said) == output.LINES_PER_STEP
+    assert ended.unheard == 234
 
 
 async def test_P2_no_number_of_lines_of_one_kind_swallows_another(stage: Stage, guard: Guard) -> None:

@@ -3,27 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import copy
 import json
 import os
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
-from pydantic import BaseModel
 from structlog.testing import capture_logs
 
-from agentsmith.config import Config
+from agentsmith.config import Agent, Config, Pipeline, Step
 from agentsmith.daemon.reload import ConfigFile
 from agentsmith.domain.errors import ConfigError
 from agentsmith.domain.lifecycle import Status
 from agentsmith.domain.outcomes import Claimed, Held, Rejected
 from agentsmith.store import Store
-from agentsmith.tickets.live_rules import RELOADED, RELOADED_OF_A_TRACKER, LiveRules, rules_of
+from agentsmith.tickets.live_rules import LiveRules, rules_of
 from tests.support.config_platforms import Hosted, load_text
+from tests.support.settings_tried import SETTINGS, VALUES, changed, is_reloaded, is_said, settings_of
 from tests.support.wait import wait_until
 from tests.support.world import TRIGGER, World, open_world, sh, world_config
 
@@ -142,7 +140,7 @@ async def test_somebody_can_ask_for_it_now(watched: Watched) -> None:
 
 async def test_what_needs_a_restart_is_named(watched: Watched) -> None:
     async with watched.running():
-        watched.write(SECOND + "server: {port: 9}\ntrackers: {local: {project: other, capacity: 3}}\n")
+        watched.write(SECOND + "server: {port: 9}\ntrackers: {local: {poll_interval: 9s, capacity: 3}}\n")
         await wait_until(lambda: bool(watched.problems), what="the change")
     assert watched.problems == ["takes effect after a restart: server, trackers.local"]
     assert watched.labels == ["two"]
@@ -230,36 +228,6 @@ async def test_the_same_rules_have_the_same_digest_in_every_process(watched: Wat
     assert LiveRules(watched.read()).in_force.digest != again.in_force.digest
 
 
-OTHER_VALUES: tuple[object, ...] = (
-    *(3, 77, 0.25, True, False, "7s", "70m", "2 GB", "another", "json", "warning", "write", "/elsewhere"),
-    *(["another"], "127.0.0.9", "redis://127.0.0.9", "http://127.0.0.9", "always", {"memory": "1 GB"}, "codex"),
-    *(
-        "21s",
-        "none",
-        "admin",
-        "some.env",
-        "anyone",
-        "https://e.org/{run}",
-        ["sudo", "{command}"],
-        {"users": ["ann"]},
-        "lib",
-    ),
-    *({"another": {"command": ["echo"]}}, {"hello": {"steps": [{"run": "true"}]}}),
-    *([{"label": "another", "pipeline": "hello"}], {"another": {"platform": "git", "url": "https://e.org/a.git"}}),
-    {"another": {"platform": "github", "repository": "acme/another", "token": "t0k3n"}},
-)
-
-
-def settings_of(model: type[BaseModel], above: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
-    """Every setting that a section has, and those of the sections inside it, as a path of keys."""
-    for name, field in model.model_fields.items():
-        inner = field.annotation
-        if isinstance(inner, type) and issubclass(inner, BaseModel):
-            yield from settings_of(inner, (*above, name))
-        else:
-            yield (*above, name)
-
-
 def test_every_setting_is_in_force_after_a_reload_or_said_to_need_a_restart(tmp_path: Path) -> None:
     base: dict[str, Any] = {
         "triggers": [{"label": "one", "pipeline": "hello"}],
@@ -268,33 +236,78 @@ def test_every_setting_is_in_force_after_a_reload_or_said_to_need_a_restart(tmp_
     }
     (tmp_path / "some.env").touch()
     first = load_text(tmp_path, json.dumps(base))
-    paths = [
-        *settings_of(Config),
-        *(("trackers", "web", *path) for path in settings_of(Hosted) if path != ("platform",)),
-    ]
+    hosted = [("trackers", "web", *path) for path in settings_of(Hosted) if path != ("platform",)]
     untried = []
-    for path in paths:
-        for value in OTHER_VALUES:
-            document = copy.deepcopy(base)
-            at = document
-            for part in path[:-1]:
-                at = at.setdefault(part, {})
-            at[path[-1]] = value
-            with contextlib.suppress(ConfigError):
-                if (changed := load_text(tmp_path, json.dumps(document))) != first:
-                    break
-        else:
+    for path in (*SETTINGS, *hosted):
+        tried = 0
+        for value in VALUES:
+            try:
+                config = load_text(tmp_path, json.dumps(changed(base, path, value)))
+                book = LiveRules(first)
+                waiting = book.replace(config)
+            except ConfigError:
+                continue
+            tried += config != first
+            what = f"{path} = {value}"
+            if not waiting:
+                assert is_reloaded(path) or config == first, f"{what}: not a word of it"
+                assert book.in_force == rules_of(config), what
+                assert book.pipelines == config.pipelines, what
+                assert book.agents == config.agents, what
+            elif is_reloaded(path) and path[0] != "trackers":
+                assert is_said(path, waiting), what
+                assert book.in_force == rules_of(first), f"{what}: by half"
+            else:
+                assert is_said(path, waiting), what
+            assert book.in_force.policies.keys() == first.trackers.keys(), what
+            assert {trigger.pipeline for trigger in book.triggers} <= book.pipelines.keys(), what
+        if not tried:
             untried.append(".".join(path))
-            continue
-        rules = LiveRules(first)
-        waiting = rules.replace(changed)
-        top = ".".join(path[:2]) if path[0] == "trackers" and len(path) > 1 else path[0]
-        live = path[0] in RELOADED or (path[0] == "trackers" and path[-1] in RELOADED_OF_A_TRACKER)
-        assert live or any(name == top or name.startswith(f"{top}.") for name in waiting), f"{path}: not a word of it"
-        assert rules.in_force.policies.keys() >= first.trackers.keys(), path
-        assert {trigger.pipeline for trigger in rules.triggers} <= rules.pipelines.keys(), path
-        assert rules.in_force == rules_of(rules._latest), path
     assert untried == ["run.runner"], "which has one value only"
+
+
+def test_rules_that_fit_only_what_needs_a_restart_wait_with_it(tmp_path: Path) -> None:
+    agent, base = "agents: {mine: {command: [echo]}}\n", "triggers: [{label: one, pipeline: hello}]\n"
+    book = LiveRules(load_text(tmp_path, base + agent + "run: {agent: mine}\n"))
+    assert book.replace(load_text(tmp_path, base)) == ["run"]
+    assert "mine" in book.agents, "which is who works until then"
+    bot = "label_prefix: bot\ntriggers: [{label: 'agent-smith:done', pipeline: hello}]\n"
+    assert book.replace(load_text(tmp_path, bot)) == ["agents", "label_prefix", "run", "triggers"]
+    assert [trigger.label for trigger in book.triggers] == ["one"]
+    assert book.replace(load_text(tmp_path, SECOND)) == ["run"]
+    assert [trigger.label for trigger in book.triggers] == ["two"]
+
+
+def test_a_pipeline_for_code_waits_for_the_code(tmp_path: Path) -> None:
+    base = "trackers: {local: {project: here%s}}\nserver: {port: 9}\n"
+    book = LiveRules(load_text(tmp_path, base % ""))
+    code = "pipelines: {fix: {steps: [checkout]}}\nrepositories: {lib: {platform: git, url: 'https://e.org/l.git'}}\n"
+    waiting = book.replace(load_text(tmp_path, base % ", code: lib" + code))
+    assert waiting == ["pipelines", "repositories", "trackers.local", "triggers"]
+    assert "fix" not in book.pipelines
+
+
+def test_P7_another_tracker_under_the_same_name_does_not_lend_its_rules(tmp_path: Path) -> None:
+    trackers = (
+        "trackers:\n"
+        "  web: {platform: github, repository: acme/%s, token: t0k3n, allow: {users: [%s]}}\n"
+        "  app: {platform: github, repository: acme/%s, token: t0k3n, allow: {users: [%s]}}\n"
+    )
+    rest = "triggers: [{label: one, pipeline: hello, tracker: web}, {label: two, pipeline: hello, tracker: app}]\n"
+    book = LiveRules(load_text(tmp_path, trackers % ("web", "ann", "app", "bob") + rest))
+    before = book.in_force
+    swapped = load_text(tmp_path, trackers % ("app", "bob", "web", "ann") + rest.replace("one", "three"))
+    assert book.replace(swapped) == ["trackers.app", "trackers.web"]
+    assert book.in_force.policies == before.policies
+    assert {trigger.label: trigger.trackers for trigger in book.triggers} == {"one": {"web"}, "two": {"app"}}
+
+
+def test_a_file_without_triggers_may_change_more_than_once(tmp_path: Path) -> None:
+    book = LiveRules(load_text(tmp_path, "server: {port: 9}\n"))
+    for claims in (3, 4):
+        config = load_text(tmp_path, f"server: {{port: 9}}\nclaim: {{capacity: {claims}}}\n")
+        assert book.replace(config) == []
+        assert book.in_force.capacity.total == claims
 
 
 @pytest.fixture
@@ -329,3 +342,49 @@ async def test_P2_tickets_of_a_tracker_that_is_renamed_go_on(world: World) -> No
     assert isinstance(await world.claim(second), Claimed)
     await world.run_queue()
     assert [await world.statuses(key) for key in (first, second)] == [{Status.DONE}, {Status.DONE}]
+
+
+async def test_P2_a_ticket_that_is_queued_for_a_pipeline_of_another_name_now_runs(world: World) -> None:
+    key = await world.open_ticket()
+    assert isinstance(await world.claim(key), Claimed)
+    pipelines = {"renamed": world.config.pipelines["work"]}
+    triggers = tuple(trigger.model_copy(update={"pipeline": "renamed"}) for trigger in world.config.triggers)
+    world.parts.rules.replace(world.config.model_copy(update={"pipelines": pipelines, "triggers": triggers}))
+    await world.run_queue()
+    assert await world.statuses(key) == {Status.ENQUEUED}
+    await world.claim(key)  # as the signal says that was sent
+    await world.run_queue()
+    assert await world.statuses(key) == {Status.DONE}
+
+
+async def test_P2_a_ticket_whose_pipeline_and_trigger_are_gone_waits_for_another(world: World) -> None:
+    key = await world.open_ticket()
+    assert isinstance(await world.claim(key), Claimed)
+    pipelines = {"else": world.config.pipelines["work"]}
+    triggers = tuple(t.model_copy(update={"pipeline": "else", "label": "else"}) for t in world.config.triggers)
+    world.parts.rules.replace(world.config.model_copy(update={"pipelines": pipelines, "triggers": triggers}))
+    await world.run_queue()
+    await world.claim(key)
+    assert await world.statuses(key) <= {Status.PENDING}
+    assert isinstance(await world.claim(key), Rejected)
+    world.parts.rules.replace(world.config)
+    assert isinstance(await world.claim(key), Claimed)
+
+
+async def test_P2_a_run_goes_on_with_the_agent_that_it_began_with(tmp_path: Path, store: Store, redis_url: str) -> None:
+    started, go_on = tmp_path / "started", tmp_path / "go-on"
+    steps = (sh(f"touch {started}; while [ ! -e {go_on} ]; do sleep 0.02; done"), Step.read({"agent": "mine"}))
+    config = world_config(tmp_path / "data", sh("true"))
+    mine = {**config.agents, "mine": Agent(command=("true",))}
+    config = config.model_copy(update={"agents": mine, "pipelines": {"work": Pipeline(steps=steps)}})
+    async with open_world(tmp_path, store, redis_url, config=config) as world:
+        key = await world.open_ticket()
+        await world.claim(key)
+        running = asyncio.create_task(world.run_queue())
+        await wait_until(started.exists, what="the run to begin")
+        without = world_config(tmp_path / "data", sh("true"))
+        world.parts.rules.replace(without)
+        assert "mine" not in world.parts.rules.agents
+        go_on.touch()
+        await running
+        assert await world.statuses(key) == {Status.DONE}

@@ -117,6 +117,44 @@ def test_a_status_file_cannot_break_anything(tmp_path: Path, kind: str) -> None:
     assert said.question == ""
 
 
+ODD = (
+    *("\ud800", "\udcff", "\u2028", "\u0085", "\x0b", "\x1c", "\r", "\0", "\ufeff", "\U0001f600", "\x1b"),
+    "\\ud83d\\ude00",
+)
+
+
+@pytest.mark.parametrize("odd", ODD, ids=ascii)
+def test_P2_whatever_stands_in_a_question_it_is_heard_and_can_be_passed_on(tmp_path: Path, odd: str) -> None:
+    text = f"Which {odd} one?"
+    told = json.dumps({"question": text, "summary": text, "session": text, "progress": text})[:-1]
+    (tmp_path / "json").write_text(told + f', "usage": {{"input_tokens": {"9" * 5000}}}}}')
+    (tmp_path / "lines").write_text(f"::question {text}\n", errors="surrogatepass")
+    for name in ("json", "lines"):
+        said = Said(say=OURS)
+        said.read_status(tmp_path / name)
+        assert said.question.startswith("Which ")
+        assert said.question.endswith(" one?")
+        for word in (said.question, said.summary, said.session, said.progress):
+            word.encode()  # as everything does that it is passed on to
+
+
+def test_a_status_file_that_is_too_long_is_told(tmp_path: Path) -> None:
+    file = tmp_path / "status"
+    file.write_text(json.dumps({"summary": "ü" * 100_000, "question": "Why?"}))
+    said = Said()
+    said.read_status(file)
+    assert (said.question, said.unread) == ("Why?", False)
+    file.write_text(json.dumps({"summary": "x" * 2_000_000, "question": "Why?"}))
+    said = Said()
+    said.read_status(file)
+    assert (said.question, said.unread) == ("", True)
+
+
+def test_artifacts_beyond_the_bound_are_counted() -> None:
+    said = heard(*(f"{OURS}artifact {number}" for number in range(60)), f"{OURS}artifact 1")
+    assert (len(said.artifacts), said.more_artifacts) == (50, 10)
+
+
 @given(st.text())
 def test_no_line_breaks_anything(text: str) -> None:
     said = heard(f"::{text}", f"{OURS}{text}", f"{OURS}usage {text}", f"::progress {text}")
@@ -178,7 +216,7 @@ def test_P2_no_name_of_an_artifact_fails_the_work_or_takes_anothers_place(tmp_pa
     assert left == []
     assert len(set(kept)) == len(names)
     assert [(folder / name).read_bytes() for name in kept] == [os.fsencode(name) for name in names]
-    assert max(len(os.fsencode(name)) for name in kept) <= 200
+    assert max(len(name.encode()) for name in kept) <= 200, "and no name is what cannot be shown"
 
 
 def test_P2_an_artifact_that_cannot_be_copied_is_left_and_named(tmp_path: Path) -> None:

@@ -125,6 +125,11 @@ async def carry_out(
     except CommandNotStarted as error:
         return StepEnd(Verdict.FAILED, f"Step `{shown(context.step.name)}` could not start: {error}"), said, None
     said.read_status(place.status_file)
+    if ended.unheard:
+        context.warn(
+            f"The worker said more than is heard: of `usage` and `artifact`, {ended.unheard} lines did not count. "
+            "Say them less often, or write them in the status file."
+        )
     await _take_in(context, said)
     return judge(context.step.name, replace(ended, tail=quoted(ended.tail, context.say)), said), said, ended
 
@@ -150,6 +155,8 @@ async def _take_in(context: StepContext, said: Said) -> None:
     record.question, record.summary = said.question, context.summary
     if said.ignored:
         context.warn(_IGNORED)
+    if said.unread:
+        context.warn("The status file is longer than 1 MiB: it may say something that was not read.")
     if not said.artifacts:
         return
     kept, left = await asyncio.to_thread(
@@ -161,6 +168,8 @@ async def _take_in(context: StepContext, said: Said) -> None:
     )
     record.artifacts += kept
     record.not_kept += left
+    if said.more_artifacts:
+        record.not_kept.append(f"{said.more_artifacts} more: of one step, {len(said.artifacts)} are kept")
 
 
 def judge(step: str, ended: Exit, said: Said) -> StepEnd:

@@ -164,7 +164,7 @@ class ServerHome:
         gone to anyone else; unless it was noted in another container, where it means another process.
         """
         pid, _, namespace = self._server_lock.read_text().strip().partition(" ")
-        if not pid.isdigit():
+        if not (pid.isascii() and pid.isdecimal()):
             return None
         if namespace == _pid_namespace():
             with suppress(ProcessLookupError):
