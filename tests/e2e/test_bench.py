@@ -17,8 +17,8 @@ RATIOS = {
     "receiver": ["receiver, 64 connections", "receiver, one connection: p50"],
     "life": ["life on local, 10 slots", "life on github, 10 slots"],
     "growth": [
-        "growth over 54 open tickets: processor time per ticket, last third to first",
-        "growth over 54 open tickets: memory, after the last third to after the first",
+        "growth over 18 open tickets: processor time per ticket, last third to first",
+        "growth over 18 open tickets: memory, after the last third to after the first",
     ],
     "start": ["start: --version", "start: status", "start: up, until it serves"],
 }
