@@ -47,6 +47,16 @@ async def test_a_comment_that_nobody_knows_about_is_looked_for_next_time(github:
     assert [c["body"].split("\n")[1] for c in github.simulator.comments(REPOSITORY, 1)] == ["running"]
 
 
+async def test_after_a_remark_of_ours_the_one_comment_is_looked_for(github: SimulatedGitHub) -> None:
+    tracker = github.tracker()
+    github.issue(TRIGGER)
+    ticket = applied(await tracker.move(await tracker.get("1"), edge(*CLAIM))).ticket
+    await tracker.say(ticket, "by the way", deadline=boottime() + 20)
+    github.sent()
+    await tracker.write_sticky(ticket, "queued", MEMO, known=None, deadline=boottime() + 20)
+    assert [line.split()[0] for line in github.sent()] == ["GET", "POST"]
+
+
 async def test_a_comment_that_was_refused_half_way_stays_unwritten(github: SimulatedGitHub) -> None:
     tracker = github.tracker()
     github.issue(TRIGGER)

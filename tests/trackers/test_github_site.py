@@ -133,7 +133,9 @@ def test_what_was_written_is_read_back(text: str, run: str, fence: int) -> None:
     (head + fitted).encode("utf-8")
 
 
-@pytest.mark.parametrize("text", ["x" * 70_000, "🧵" * 70_000, "x" * (COMMENT_LIMIT - 100) + "🧵" * 100, "漢" * 65_536])
+@pytest.mark.parametrize(
+    "text", ["x" * 70_000, "🧵" * 70_000, "🧵" * 40_000, "x" * (COMMENT_LIMIT - 100) + "🧵" * 100, "漢" * 65_536]
+)
 def test_long_texts_are_cut_whichever_way_characters_are_counted(text: str) -> None:
     comment = form(LabelSet())
     fitted = comment.fit(text, MEMO)
