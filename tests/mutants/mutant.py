@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Final
 
 ROOT: Final = Path(__file__).parents[2]
-_COPIED: Final = ("agentsmith", "tests/simulation", "tests/model", "tests/support")
+_COPIED: Final = ("agentsmith", "tests/simulation", "tests/support")
 _ALL_COPIED: Final = ("agentsmith", "tests", "pyproject.toml", "CONTRIBUTING.md")
 _CAUGHT_BY: Final = re.compile(r"^Caught by: *(\S.*)\n", re.MULTILINE)
 _BROKEN: Final = re.compile(r"^BROKEN (\S+): (.*)$", re.MULTILINE)

@@ -332,7 +332,8 @@ async def test_other_rules_deserve_another_look(world: World, tmp_path: Path) ->
     key = (await world.desk.new(title="t", labels=(TRIGGER, "agent-smith:pending", "also"), actor="mona")).key
     config = world.config
     both = (*config.triggers, config.triggers[0].model_copy(update={"label": "also", "pipeline": "other"}))
-    world.parts.rules.replace(config.model_copy(update={"triggers": both}))
+    pipelines = {**config.pipelines, "other": config.pipelines["work"]}
+    world.parts.rules.replace(config.model_copy(update={"triggers": both, "pipelines": pipelines}))
     made = poller(world)
     await made.poll()
     await world.drain_signals()

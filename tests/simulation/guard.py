@@ -16,10 +16,10 @@ from agentsmith.domain.ticket import TicketId
 from agentsmith.guard import program
 from agentsmith.guard.spawn import Listener
 from agentsmith.store import RunLease
-from tests.model.workers import Child, Floor
 from tests.simulation.loop import Call
 from tests.simulation.processes import Process
 from tests.simulation.setting import LONGEST_WORK
+from tests.simulation.workers import Child, Floor
 
 _PIPE: Final = 0.0002
 """How long a line takes through a pipe; always the same, so that lines keep their order."""

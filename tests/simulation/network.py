@@ -16,7 +16,7 @@ from typing import Any, Final, Protocol, TypeVar
 from redis.exceptions import ConnectionError, NoScriptError, RedisError, TimeoutError
 
 from agentsmith.domain.errors import TrackerUnavailable
-from tests.model.actors import Fault
+from tests.simulation.faults import Fault
 from tests.simulation.loop import Clock, SimulatedLoop
 from tests.simulation.processes import Link, Process
 from tests.simulation.refusals import Refusal

@@ -13,8 +13,8 @@ from agentsmith.domain.request import text_hash
 from agentsmith.domain.signal import Signal, SignalKind
 from agentsmith.domain.stop import StopReason
 from agentsmith.store import AWAY, Store
-from tests.model.actors import Fault
-from tests.model.tracker import BODY, NAME, PERSON, STRANGER, TRIGGER, Page, Write
+from tests.simulation.faults import Fault
+from tests.simulation.tracker import BODY, NAME, PERSON, STRANGER, TRIGGER, Page, Write
 from tests.simulation.weather import Kind
 from tests.simulation.world import World
 

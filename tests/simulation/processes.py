@@ -12,7 +12,7 @@ from collections.abc import Callable, Coroutine
 from enum import StrEnum
 from typing import Any, Protocol, TypeVar
 
-from tests.model.actors import Fault
+from tests.simulation.faults import Fault
 from tests.simulation.loop import OWNER, Call, SimulatedLoop
 
 T = TypeVar("T")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from typing import Final
 
-from tests.model.actors import PERSONS
+from tests.simulation.faults import PERSONS
 from tests.simulation.processes import Link, Process
 from tests.simulation.server import Snapshot
 from tests.simulation.weather import FORGETFUL, Kind

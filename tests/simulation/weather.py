@@ -12,7 +12,7 @@ from collections.abc import Callable
 from enum import StrEnum
 from typing import Final
 
-from tests.model.actors import Fault
+from tests.simulation.faults import Fault
 from tests.simulation.processes import Process
 
 

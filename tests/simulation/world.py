@@ -36,21 +36,21 @@ from agentsmith.running.consumer import Consumer
 from agentsmith.store import Store
 from agentsmith.store import store as store_module
 from agentsmith.trackers.http.ledger import current_purpose
-from tests.model.actors import Fault
-from tests.model.promises import Promises, left_over
-from tests.model.tracker import NAME, Board, BoardTracker, Flavour, Write
-from tests.model.workers import Child, Floor
 from tests.simulation.client import SimulatedRedis
+from tests.simulation.faults import Fault
 from tests.simulation.guard import SimulatedGuard, SimulatedProcess
 from tests.simulation.hermetic import EPOCH, hermetic
 from tests.simulation.loop import OWNER, Clock, SimulatedLoop
 from tests.simulation.network import Network, ProcessWire
 from tests.simulation.processes import Host, Process
+from tests.simulation.promises import Promises, left_over
 from tests.simulation.refusals import Refusals
 from tests.simulation.server import SimulatedServer
 from tests.simulation.setting import IDLE_WAIT, NAMESPACE, TOPOLOGIES, configuration
 from tests.simulation.trace import Trace
+from tests.simulation.tracker import NAME, Board, BoardTracker, Flavour, Write
 from tests.simulation.weather import Weather
+from tests.simulation.workers import Child, Floor
 
 _URL: Final = "redis://simulated"
 _PURPOSES: Final = {"claim": EdgeOwner.CLAIM, "run": EdgeOwner.RUN, "housekeeping": EdgeOwner.HOUSEKEEPING}

@@ -38,7 +38,7 @@ from agentsmith.domain.tracker import (
     Unknown,
 )
 from agentsmith.domain.vetting import OPENING, Deed, DeedKind, History, since_set
-from tests.model.actors import PERSONS, Fault
+from tests.simulation.faults import PERSONS, Fault
 
 TRIGGER: Final = "agent-smith"
 NAME: Final = "local"

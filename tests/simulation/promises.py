@@ -16,8 +16,8 @@ from agentsmith.domain.lifecycle import EDGES, Owner, Status
 from agentsmith.domain.ticket import TicketId
 from agentsmith.domain.tracker import Move
 from agentsmith.store import LeaseTimes
-from tests.model.tracker import TRIGGER, Board, Page, Write
-from tests.model.workers import Child, Floor
+from tests.simulation.tracker import TRIGGER, Board, Page, Write
+from tests.simulation.workers import Child, Floor
 from tests.support.entries import bare
 
 _NEVER: Final = 1e9

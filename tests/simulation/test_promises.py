@@ -10,9 +10,9 @@ from typing import Any
 from agentsmith.domain.lifecycle import LabelSet
 from agentsmith.domain.ticket import TicketId
 from agentsmith.store import LeaseTimes
-from tests.model.promises import Promises
-from tests.model.tracker import PROJECT, TRIGGER, Board, BoardTracker, Page
-from tests.model.workers import Child, Floor
+from tests.simulation.promises import Promises
+from tests.simulation.tracker import PROJECT, TRIGGER, Board, BoardTracker, Page
+from tests.simulation.workers import Child, Floor
 
 TICKET = TicketId(f"{PROJECT}#1")
 TIMES = LeaseTimes(ttl=24, renew_every=6, margin=4, lock=6, leader=6)
