@@ -19,10 +19,11 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
+import typer
 from rich.text import Text
 
 from agentsmith import privacy, refusals
-from agentsmith.cli import output, reach, session
+from agentsmith.cli import failing, output, reach, session
 from agentsmith.config import Config, find_file
 from agentsmith.config.env_file import readable_by_others
 from agentsmith.config.steps import NEEDS_CODE
@@ -78,11 +79,13 @@ def doctor(file: Path | None, *, as_json: bool) -> bool:
     try:
         config = session.begin(file, secrets="all")
     except ConfigError as error:
-        if as_json:
-            remedy = "correct it; agentsmith config check looks at nothing else"
-            found = [Check("configuration", State.WRONG, line, remedy) for line in str(error).splitlines()]
-            output.json_result({"ok": False, "checks": [asdict(check) for check in found]})
-        raise
+        if not as_json:
+            raise
+        remedy = "correct it; agentsmith config check looks at nothing else"
+        found = [Check("configuration", State.WRONG, line, remedy) for line in str(error).splitlines()]
+        output.json_result({"ok": False, "checks": [asdict(check) for check in found]})
+        output.error(str(error))
+        raise typer.Exit(failing.BAD_INPUT) from None
     checks = asyncio.run(_examined(config, find_file(file), as_json=as_json))
     fine = all(check.state is not State.WRONG for check in checks)
     if as_json:

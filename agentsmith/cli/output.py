@@ -65,6 +65,16 @@ def json_result(data: Any) -> None:
     print(json.dumps(data, indent=2, ensure_ascii=not _speaks_utf8(), default=str))
 
 
+def redacted(value: Any) -> Any:
+    """The value without secrets (P8): a text, or a list of them."""
+    # Imported late: help and shell completion should not wait for the logging library.
+    from agentsmith import logs
+
+    if isinstance(value, list):
+        return [redacted(item) for item in value]
+    return logs.redact(value) if isinstance(value, str) else value
+
+
 def show(renderable: RenderableType) -> None:
     """Something that Rich made: folded to the width of a terminal, and left alone where there is none."""
     console().print(renderable, soft_wrap=not fancy())
@@ -113,11 +123,8 @@ def title(text: str) -> None:
 
 def error(message: str) -> None:
     """What went wrong, each line of it marked, with no secret in it (P8)."""
-    # Imported late: help and shell completion should not wait for the logging library.
-    from agentsmith import logs
-
     out = console(stderr=True)
-    for line in logs.redact(message).splitlines() or [""]:
+    for line in redacted(message).splitlines() or [""]:
         # One line stays one line, however narrow the terminal: people paste and search it.
         out.print(Text.assemble(("error:", "bold red"), " ", clean(line)), soft_wrap=True)
 

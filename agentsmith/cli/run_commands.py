@@ -85,6 +85,7 @@ def logs(
         ),
     ],
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until the run ends.")] = False,
+    as_json: AsJson = False,
     config: ConfigFile = None,
 ) -> None:
     """Show the output of a run on this machine.
@@ -93,10 +94,11 @@ def logs(
     Example:
       agentsmith logs 20260314-101502-1f0c2a9b
       agentsmith logs 3 --follow
+      agentsmith logs 3 --json | jq -r '.lines[-1]'
     """
     from agentsmith.cli import records
 
-    records.logs(config, run, follow=follow)
+    records.logs(config, run, follow=follow, as_json=as_json)
 
 
 def pipelines(as_json: AsJson = False, config: ConfigFile = None) -> None:

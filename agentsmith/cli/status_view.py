@@ -52,7 +52,9 @@ def _work(seen: dict[str, Any], *, fancy: bool) -> Iterator[RenderableType]:
                 r["run"],
                 r["consumer"],
                 "yes" if r["alive"] else "no",
-                *(_short(r[name]) for name in ("pipeline", "step", "title")),
+                _short(r["pipeline"]),
+                _step(r),
+                _short(r["title"]),
             )
             for r in running
         ],
@@ -74,11 +76,26 @@ def _work(seen: dict[str, Any], *, fancy: bool) -> Iterator[RenderableType]:
     if waiting:
         rows = [(w["ticket"], datetime.fromisoformat(w["until"]).astimezone().strftime("%F %T")) for w in waiting]
         yield from _part(f"Waiting for a time: {len(waiting)}", ("Ticket", "Until"), rows, fancy=fancy)
+    if asking := seen["asking"]:
+        rows = [(a["ticket"], output.ago(a["for_seconds"]), _short(_asked(a))) for a in asking[:_MOST]]
+        yield from _part(f"Waiting for a person: {len(asking)}", ("Ticket", "For", "Question"), rows, fancy=fancy)
+        yield Text("  The comment on the ticket says how to answer.")
+
+
+def _asked(asking: dict[str, Any]) -> str:
+    """What it asks; else why it was parked."""
+    return asking["question"] or asking["why"] or "see its comment"
+
+
+def _step(running: dict[str, Any]) -> str:
+    """Where it stands, and for how long."""
+    seconds = running["step_seconds"]
+    return _short(running["step"]) + (f", {output.ago(seconds)}" if seconds is not None else "")
 
 
 def _short(text: str | None) -> str:
     """Words that somebody else chose, in a table."""
-    text = text or ""
+    text = " ".join((text or "").split())
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
 
 

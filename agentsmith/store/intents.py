@@ -114,11 +114,20 @@ redis.call('HSET', intent, 'fence', text(raise_fence(fence)))
 redis.call('ZADD', intents, now_us() / 1000 + tonumber(look_in), ticket)
 return redis.call('HGETALL', intent)
 """)
+_PARKING: Final = f"""
+local function note_parked(parked, ticket, is_parked)
+  local now = now_us() / 1000
+  -- Older ones were closed or taken back by people: of those nobody tells us.
+  redis.call('ZREMRANGEBYSCORE', parked, '-inf', now - {QUESTION_MS})
+  if is_parked then redis.call('ZADD', parked, 'NX', now, ticket) else redis.call('ZREM', parked, ticket) end
+end
+"""
 _PUBLISHED: Final = Script(
     INBOX
+    + _PARKING
     + f"""
 local intent, intents, fence, published, counters, due, follow_up, inbox, inbox_index, where, reservations, history,
-  reasons, word, pin, question = unpack(KEYS)
+  reasons, word, pin, question, parked = unpack(KEYS)
 local ticket, mine, status, fresh_start, due_ms, look, look_topic, wake, whereabouts, retry, retry_topic, name, over,
   asked = unpack(ARGV)
 if newest(fence) > tonumber(mine) then return 'fenced' end
@@ -138,6 +147,7 @@ if due_ms ~= '' then
   redis.call('ZADD', due, due_ms, ticket)
   redis.call('SET', where, whereabouts, 'PX', {WHERE_MS})
 end
+note_parked(parked, ticket, status == 'waiting' and due_ms == '')
 local asked_again = redis.call('DEL', follow_up) == 1
 if wake == '1' then
   deliver(inbox, inbox_index, look_topic, look, false, name)
@@ -147,8 +157,10 @@ end
 return 'published'
 """
 )
-_RESTORE_WAITING: Final = Script(f"""
-local fence, due, where = unpack(KEYS)
+_RESTORE_WAITING: Final = Script(
+    _PARKING
+    + f"""
+local fence, due, where, parked = unpack(KEYS)
 local ticket, known, due_ms, whereabouts = unpack(ARGV)
 -- The fence says that Redis knows the ticket again; a newer one means that somebody took it on meanwhile.
 if not redis.call('SET', fence, known, 'NX', 'PX', {FENCE_MS}) then return 0 end
@@ -156,8 +168,10 @@ if due_ms ~= '' then
   redis.call('ZADD', due, due_ms, ticket)
   redis.call('SET', where, whereabouts, 'PX', {WHERE_MS})
 end
+note_parked(parked, ticket, due_ms == '')
 return 1
-""")
+"""
+)
 _POSTPONE: Final = Script("""
 redis.call('ZADD', KEYS[1], 'XX', now_us() / 1000 + tonumber(ARGV[2]), ARGV[1])
 """)
@@ -299,7 +313,7 @@ class Intents:
         k, t = self._keys, intent.ticket
         keys = [k.intent(t), k.intents, k.fence(t), k.published(t), k.counters(t), k.due, k.follow_up(t), k.inbox]
         keys += [k.inbox_index, k.where(t), k.reservations, k.history(t), k.reasons(t), k.last_word(t)]
-        keys += [k.pin(t), k.question(t)]
+        keys += [k.pin(t), k.question(t), k.parked]
         follow_up = replace(wake, kind=SignalKind.RETRY, cause="asked for again while it was running")
         args: list[Value] = [
             t,
@@ -322,7 +336,7 @@ class Intents:
     async def restore_waiting(self, ticket: TicketId, tracker: str, key: str, *, fence: int, due: float | None) -> bool:
         """Remember a parked ticket that Redis forgot, and its time; False when it is known after all."""
         k = self._keys
-        keys = [k.fence(ticket), k.due, k.where(ticket)]
+        keys = [k.fence(ticket), k.due, k.where(ticket), k.parked]
         at = str(round(due * 1000)) if due is not None else ""
         return bool(await _RESTORE_WAITING(self._redis, keys, [ticket, fence, at, json.dumps([tracker, key])]))
 
@@ -374,6 +388,12 @@ class Intents:
         found = [TicketId(ticket) for ticket in await self._redis.zrange(self._keys.due, 0, -1)]
         scores = [await self._redis.zscore(self._keys.due, ticket) for ticket in found]
         return [(ticket, score / 1000) for ticket, score in zip(found, scores, strict=True) if score is not None]
+
+    async def parked(self) -> list[tuple[TicketId, float]]:
+        """Tickets that wait for a person, longest first, each with since when in seconds since the epoch."""
+        found = await self._redis.zrange(self._keys.parked, 0, -1)
+        scores = [await self._redis.zscore(self._keys.parked, ticket) for ticket in found]
+        return [(TicketId(t), score / 1000) for t, score in zip(found, scores, strict=True) if score is not None]
 
     async def forget_due(self, ticket: TicketId) -> None:
         """The ticket no longer waits for a time."""

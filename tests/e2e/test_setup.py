@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 from collections.abc import AsyncIterator, Iterator
@@ -18,6 +17,7 @@ from agentsmith.config import load
 from agentsmith.simulators.serving import serve
 from agentsmith.simulators.stages import STAGES
 from agentsmith.trackers import registry
+from tests.support.json_answers import parsed
 from tests.support.cli import Cli, quiet_logs
 from tests.support.redis_server import RedisServer, wait_for
 from tests.support.stores import PrivateServer
@@ -52,7 +52,7 @@ def cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cli]:
 
 def answer(capsys: pytest.CaptureFixture[str], *command: str, code: int = 0) -> Any:
     assert app.run((*command, "--json")) == code
-    return json.loads(capsys.readouterr().out)
+    return parsed(command, capsys.readouterr().out, code=code)
 
 
 def refusal(capsys: pytest.CaptureFixture[str], *command: str) -> str:

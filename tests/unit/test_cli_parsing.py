@@ -138,7 +138,10 @@ def test_bad_input_is_one_message_and_exit_code_2(
     shown = capsys.readouterr()
     assert shown.err.startswith("error: ")
     assert said in shown.err
-    assert shown.out == ""
+    if "--json" in arguments:
+        assert said in parsed(arguments, shown.out, code=2)["error"]
+    else:
+        assert shown.out == ""
 
 
 def test_ticket_commands_answer_with_one_json_document(capsys: pytest.CaptureFixture[str]) -> None:

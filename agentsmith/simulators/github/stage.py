@@ -83,6 +83,10 @@ class GitHubStage(CodeStage):
             for pull in self.simulator.pull_requests(self.project)
         ]
 
+    def let_look_after_webhooks(self) -> None:
+        """See Stage."""
+        self.simulator.set_permission(self.project, "smith-bot", "admin")
+
     def examples(self, receiver: str) -> dict[str, str]:
         """See Stage."""
         issues = f"{self.simulator.api_url}/repos/{self.project}/issues"

@@ -84,6 +84,10 @@ class GitLabStage(CodeStage):
             for pull in self.simulator.merge_requests(self.project)
         ]
 
+    def let_look_after_webhooks(self) -> None:
+        """See Stage."""
+        self.simulator.set_access(self.project, "smith-bot", "maintainer")
+
     def examples(self, receiver: str) -> dict[str, str]:
         """See Stage."""
         issues = f"{self.simulator.api_url}/projects/{quote(self.project, safe='')}/issues"

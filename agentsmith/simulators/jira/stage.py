@@ -57,6 +57,10 @@ class JiraStage(Stage):
         """See Stage."""
         self.simulator.register_webhook(url, secret=_SECRET)
 
+    def let_look_after_webhooks(self) -> None:
+        """See Stage."""
+        self.simulator.make_administrator("smith-bot")
+
     def examples(self, receiver: str) -> dict[str, str]:
         """See Stage."""
         issue = f"{self.simulator.api_url}/rest/api/3/issue/{self.project}-1"

@@ -166,6 +166,11 @@ class AzureDevOpsTracker:
         updates = snapshot.rev if snapshot else 0
         return await self._people.history(self._items.number(ticket.key), label, updates=updates)
 
+    @property
+    def access_goes_by(self) -> str:
+        """Azure DevOps tells nobody's rights."""
+        return "membership of the project's teams"
+
     async def access_of(self, actor: Actor) -> Access:
         """What membership of the project's teams says."""
         return await self._people.access_of(actor)

@@ -44,6 +44,7 @@ _LOOKS: Final = {
     Status.DONE: ("0e8a16", "finished"),
     Status.FAILED: ("b60205", "failed; the comment says why"),
 }
+_TRIGGER_LOOKS: Final = ("5319e7", "starts work")
 
 
 class GitHubTracker:
@@ -232,24 +233,28 @@ class GitHubTracker:
             found += [self._blocker(issue) for issue in issues]
         return tuple(found)
 
-    async def ensure_labels(self) -> tuple[str, ...]:
-        """Make the lifecycle labels that the repository lacks; answers those made. One request when none is missing.
+    async def ensure_labels(self, *triggers: str) -> tuple[str, ...]:
+        """Make the lifecycle labels that the repository lacks, and these; answers those made. One request when none is
+        missing.
 
         Worth calling at start-up: it shows whether the token may write, and teaches the ids that make moves cheaper.
         """
+        looks = dict.fromkeys(triggers, _TRIGGER_LOOKS) | {self.labels.label(s): look for s, look in _LOOKS.items()}
+        missing = await self.missing_labels(*looks)
+        for label in missing:
+            color, meaning = looks[label]
+            await self._writer.create(label, color, f"agentsmith: {meaning}")
+        return missing
+
+    async def missing_labels(self, *names: str) -> tuple[str, ...]:
+        """Those of the labels that the repository lacks."""
         there: set[str] = set()
         params = {"per_page": str(PAGE_SIZE)}
         async for page in self._client.pages(self._site.path(rest="/labels"), params=params, missing=Refused):
             labels: list[Label] = payloads.read(list[Label], page.data, "a list of labels")
             self._writer.learn(labels)
             there |= {label.name.casefold() for label in labels}
-        made = []
-        for status, (color, meaning) in _LOOKS.items():
-            label = self.labels.label(status)
-            if label.casefold() not in there:
-                await self._writer.create(label, color, f"agentsmith: {meaning}")
-                made.append(label)
-        return tuple(made)
+        return tuple(name for name in names if name.casefold() not in there)
 
     async def aclose(self) -> None:
         """Close the connections."""

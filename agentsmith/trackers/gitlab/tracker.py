@@ -44,6 +44,7 @@ _LOOKS: Final = {
     Status.DONE: ("#0e8a16", "finished"),
     Status.FAILED: ("#b60205", "failed; the comment says why"),
 }
+_TRIGGER_LOOKS: Final = ("#5319e7", "starts work")
 
 
 class GitLabTracker:
@@ -202,26 +203,33 @@ class GitLabTracker:
         """The issues that this one is marked as blocked by; none on tiers that know no such links."""
         return await self._links.blockers(self._issues.iid(ticket.key))
 
-    async def ensure_labels(self) -> tuple[str, ...]:
-        """Make the lifecycle labels that the project lacks; answers those made. One request when none is missing.
+    async def ensure_labels(self, *triggers: str) -> tuple[str, ...]:
+        """Make the lifecycle labels that the project lacks, and these; answers those made, as they are spelled there.
+        One request when none is missing.
 
         Worth calling at start-up: it shows whether the token may write, and gives the labels their colours.
         """
+        looks = dict.fromkeys(triggers, _TRIGGER_LOOKS) | {self.labels.label(s): look for s, look in _LOOKS.items()}
+        made = []
+        for name in await self.missing_labels(*looks):
+            color, meaning = looks[name]
+            label = self._spelling.written(name)
+            body = {"name": label, "color": color, "description": f"agentsmith: {meaning}"}
+            # 409: somebody else made it meanwhile, which is as good.
+            path, taken = self._site.path(rest="/labels"), frozenset({409})
+            await self._client.write("POST", path, body, repeatable=True, allow=taken, missing=Refused)
+            made.append(label)
+        return tuple(made)
+
+    async def missing_labels(self, *names: str) -> tuple[str, ...]:
+        """Those of the labels that the project lacks."""
         there: set[str] = set()
         path = self._site.path(rest="/labels")
         params = {"per_page": str(PAGE_SIZE)}
         async for page in self._client.pages(path, params=params, next_page=onward(params), missing=Refused):
             labels: list[Label] = payloads.read(list[Label], page.data, "a list of labels")
             there |= {label.name.casefold() for label in labels}
-        made = []
-        for status, (color, meaning) in _LOOKS.items():
-            label = self._spelling.label(status)
-            if label.casefold() not in there:
-                body = {"name": label, "color": color, "description": f"agentsmith: {meaning}"}
-                # 409: somebody else made it meanwhile, which is as good.
-                await self._client.write("POST", path, body, repeatable=True, allow=frozenset({409}), missing=Refused)
-                made.append(label)
-        return tuple(made)
+        return tuple(name for name in names if self._spelling.written(name).casefold() not in there)
 
     async def aclose(self) -> None:
         """Close the connections."""
