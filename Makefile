@@ -84,6 +84,7 @@ bench: $(STAMP)
 # What the program says about its commands, as a page.
 docs: $(STAMP)
 	$(BIN)/python -m tests.repo.commands_page
+	$(BIN)/python -m tests.repo.json_page
 
 fmt: $(STAMP)
 	$(BIN)/ruff format .

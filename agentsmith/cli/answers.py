@@ -206,9 +206,7 @@ _LABELS: Final[Shape] = {
 _DEMO: Final[Shape] = {
     "ok": bool,
     "tracker": str,
-    "tickets": [
-        {"id": str, "key": str, "title": str, "status": str, "expected": str, "labels": [str], "killed": bool}
-    ],
+    "tickets": [{"id": str, "key": str, "title": str, "status": str, "expected": str, "labels": [str], "killed": bool}],
     "labels": {str: [str]},
     "pull_requests": [{str: Any}],
     "timeline": [{str: Any}],

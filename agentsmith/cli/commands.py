@@ -25,7 +25,23 @@ class RoleName(StrEnum):
 
 def add_to(app: typer.Typer) -> None:
     """Make the commands part of `app`, in the order in which a newcomer meets them."""
-    for command in (demo, init, doctor, up, status, why, cancel, retry, quota, labels, replay, simulator, bench, docs, schema):
+    for command in (
+        demo,
+        init,
+        doctor,
+        up,
+        status,
+        why,
+        cancel,
+        retry,
+        quota,
+        labels,
+        replay,
+        simulator,
+        bench,
+        docs,
+        schema,
+    ):
         app.command(help=prose(command.__doc__ or ""))(command)
 
 

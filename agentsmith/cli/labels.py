@@ -1,4 +1,4 @@
-"""`agentsmith labels`: the labels that matter, what each means, where they exist, and making them where a platform wants that."""
+"""`agentsmith labels`: the labels that matter, where they exist, and making them where a platform wants that."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from agentsmith.cli import output, session
 from agentsmith.config import Config
@@ -45,7 +45,7 @@ def labels(file: Path | None, *, create: bool, as_json: bool) -> bool:
     somewhere."""
     config = session.begin(file)
     made, missing = asyncio.run(_asked(config, create=create))
-    shown = [
+    shown: list[dict[str, Any]] = [
         {
             "label": (label := config.labels.label(status)),
             "status": status.value,
@@ -54,7 +54,7 @@ def labels(file: Path | None, *, create: bool, as_json: bool) -> bool:
         }
         for status in Status
     ]
-    triggers = [
+    triggers: list[dict[str, Any]] = [
         {
             "label": trigger.label,
             "pipeline": trigger.pipeline,

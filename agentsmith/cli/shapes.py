@@ -1,7 +1,7 @@
 """Shapes of JSON documents, written as the documents look, and as JSON schemas.
 
-A shape is a type (`str`, `float`, an enumeration, a dataclass), a dictionary of named shapes (`"name?"` may be left out),
-`{str: shape}` for any names, `[shape]` for a list, and `(shape, None)` for one of several.
+A shape is a type (`str`, `float`, an enumeration, a dataclass), a dictionary of named shapes (`"name?"` may be left
+out), `{str: shape}` for any names, `[shape]` for a list, and `(shape, None)` for one of several.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ _NAMES: Final[dict[object, str]] = {str: "string", int: "integer", float: "numbe
 def schema(shape: Shape) -> dict[str, Any]:
     """The shape as a JSON schema. Fields that are added later stand in no older schema's way."""
     match _plain(shape):
-        case {**members} if str in members:
-            return {"type": "object", "additionalProperties": schema(members[str])}  # type: ignore[index]
-        case {**members}:
+        case dict() as named if str in named:
+            return {"type": "object", "additionalProperties": schema(named[str])}
+        case dict() as named:
             return {
                 "type": "object",
-                "properties": {name.removesuffix("?"): schema(member) for name, member in members.items()},
-                "required": [name for name in members if not name.endswith("?")],
+                "properties": {name.removesuffix("?"): schema(member) for name, member in named.items()},
+                "required": [name for name in named if not name.endswith("?")],
             }
         case [member]:
             return {"type": "array", "items": schema(member)}
@@ -45,9 +45,9 @@ def written(shape: Shape, indent: str = "") -> Iterator[str]:
     """The shape as lines for people."""
     inner = f"{indent}  "
     match _plain(shape):
-        case {**members}:
+        case dict() as named:
             yield "{"
-            for name, member in members.items():
+            for name, member in named.items():
                 first, *rest = written(member, inner)
                 yield f"{inner}{'any name' if name is str else name}: {first}"
                 yield from rest
@@ -80,7 +80,8 @@ def members(dataclass: type) -> dict[Any, Shape]:
 
 def _plain(shape: Shape) -> Shape:
     """The shape with Python's own ways to say it put into ours."""
-    origin, inner = typing.get_origin(shape), typing.get_args(shape)
+    origin: Any = typing.get_origin(shape)
+    inner = typing.get_args(shape)
     if origin in (typing.Union, types.UnionType):
         return tuple(None if one is types.NoneType else one for one in inner)
     if origin in (list, tuple):

@@ -15,9 +15,9 @@ from agentsmith.config import Config
 from agentsmith.domain.errors import ConfigError, StoreRefused
 from agentsmith.domain.lifecycle import Status
 from agentsmith.domain.request import MalformedRequest, PipelineRequest
+from agentsmith.domain.ticket import TicketId
 from agentsmith.opening import Opened, open_trackers
 from agentsmith.pipelines.record import read
-from agentsmith.domain.ticket import TicketId
 from agentsmith.store import Presence, Store
 from agentsmith.store.server_home import ServerHome
 
@@ -64,7 +64,11 @@ async def gather(config: Config) -> dict[str, Any]:
                 "settling": await opened.store.presence.settling() if opened else None,
                 "problem": await _problem(config, opened),
             },
-            **(await _work(opened, config) if opened else dict.fromkeys(("queued", "queue", "running", "waiting", "asking"))),
+            **(
+                await _work(opened, config)
+                if opened
+                else dict.fromkeys(("queued", "queue", "running", "waiting", "asking"))
+            ),
             **(await _staff(opened) if opened else dict.fromkeys(("leaders", "processes"))),
             **(
                 await _left_over(opened)
@@ -116,7 +120,7 @@ async def _work(opened: Opened, config: Config) -> dict[str, Any]:
         "queue": [_queued(position, payload) for position, payload in enumerate(first, start=1)],
         "running": running,
         "waiting": [{"ticket": ticket, "until": _iso(until)} for ticket, until in await store.intents.waiting()],
-        "asking": [await _asking(store, ticket, since) for ticket, since in await store.intents.parked()],
+        "asking": [await _asking(store, ticket, since) for ticket, since in await store.questions.parked()],
     }
 
 
@@ -124,12 +128,13 @@ async def _asking(store: Store, ticket: TicketId, since: float) -> dict[str, Any
     """What the ticket's worker asked; where it asked nothing, why nobody works on it."""
     question = await store.questions.of(ticket)
     asked = question.text if question is not None and not question.answered else None
-    looks = await store.reasons.of(ticket) if asked is None else []
+    # A ticket whose run parked it was claimed before, which explains nothing.
+    looks = [look for look in await store.reasons.of(ticket) if look.outcome != "Claimed"] if not asked else []
     return {
         "ticket": ticket,
         "since": _iso(since),
         "for_seconds": _age(since),
-        "question": asked,
+        "question": asked or None,
         "why": explain.summary(looks[-1]) if looks else None,
     }
 

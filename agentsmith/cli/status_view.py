@@ -16,6 +16,7 @@ from agentsmith.cli import output
 _MOST: Final = 20
 """Rows of the queue that are shown; the rest is counted."""
 _LONGEST: Final = 60
+_LONGEST_QUESTION: Final = 160
 
 
 def view(seen: dict[str, Any], *, fancy: bool) -> Iterator[RenderableType]:
@@ -77,8 +78,10 @@ def _work(seen: dict[str, Any], *, fancy: bool) -> Iterator[RenderableType]:
         rows = [(w["ticket"], datetime.fromisoformat(w["until"]).astimezone().strftime("%F %T")) for w in waiting]
         yield from _part(f"Waiting for a time: {len(waiting)}", ("Ticket", "Until"), rows, fancy=fancy)
     if asking := seen["asking"]:
-        rows = [(a["ticket"], output.ago(a["for_seconds"]), _short(_asked(a))) for a in asking[:_MOST]]
-        yield from _part(f"Waiting for a person: {len(asking)}", ("Ticket", "For", "Question"), rows, fancy=fancy)
+        asked = [
+            (a["ticket"], output.ago(a["for_seconds"]), _short(_asked(a), _LONGEST_QUESTION)) for a in asking[:_MOST]
+        ]
+        yield from _part(f"Waiting for a person: {len(asking)}", ("Ticket", "For", "Question"), asked, fancy=fancy)
         yield Text("  The comment on the ticket says how to answer.")
 
 
@@ -93,10 +96,10 @@ def _step(running: dict[str, Any]) -> str:
     return _short(running["step"]) + (f", {output.ago(seconds)}" if seconds is not None else "")
 
 
-def _short(text: str | None) -> str:
+def _short(text: str | None, most: int = _LONGEST) -> str:
     """Words that somebody else chose, in a table."""
     text = " ".join((text or "").split())
-    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
+    return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 def _staff(seen: dict[str, Any], *, fancy: bool) -> Iterator[RenderableType]:

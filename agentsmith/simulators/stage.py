@@ -53,8 +53,9 @@ class Stage(ABC):
     def send_webhooks(self, url: str) -> None:
         """Tell `url` of everything that happens, authenticated by the secret in `tracker()`."""
 
+    @abstractmethod
     def let_look_after_webhooks(self) -> None:
-        """Let the account of agentsmith make webhooks, where that takes more than working on tickets."""
+        """Let the account of agentsmith make webhooks, where that takes more than work on tickets does."""
 
     @abstractmethod
     def examples(self, receiver: str) -> dict[str, str]:

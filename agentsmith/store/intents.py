@@ -21,6 +21,7 @@ from agentsmith.store.entries import new_name
 from agentsmith.store.inbox import INBOX
 from agentsmith.store.keys import FENCE_MS, PUBLISHED_MS, QUESTION_MS, REASONS_AFTER_END_MS, REASONS_MS, WHERE_MS, Keys
 from agentsmith.store.places import COUNTING, Place
+from agentsmith.store.questions import PARKING
 from agentsmith.store.scripting import Script
 
 RECORD: Final = """
@@ -114,17 +115,9 @@ redis.call('HSET', intent, 'fence', text(raise_fence(fence)))
 redis.call('ZADD', intents, now_us() / 1000 + tonumber(look_in), ticket)
 return redis.call('HGETALL', intent)
 """)
-_PARKING: Final = f"""
-local function note_parked(parked, ticket, is_parked)
-  local now = now_us() / 1000
-  -- Older ones were closed or taken back by people: of those nobody tells us.
-  redis.call('ZREMRANGEBYSCORE', parked, '-inf', now - {QUESTION_MS})
-  if is_parked then redis.call('ZADD', parked, 'NX', now, ticket) else redis.call('ZREM', parked, ticket) end
-end
-"""
 _PUBLISHED: Final = Script(
     INBOX
-    + _PARKING
+    + PARKING
     + f"""
 local intent, intents, fence, published, counters, due, follow_up, inbox, inbox_index, where, reservations, history,
   reasons, word, pin, question, parked = unpack(KEYS)
@@ -157,9 +150,8 @@ end
 return 'published'
 """
 )
-_RESTORE_WAITING: Final = Script(
-    _PARKING
-    + f"""
+_RESTORE_WAITING: Final = Script(f"""
+{PARKING}
 local fence, due, where, parked = unpack(KEYS)
 local ticket, known, due_ms, whereabouts = unpack(ARGV)
 -- The fence says that Redis knows the ticket again; a newer one means that somebody took it on meanwhile.
@@ -170,11 +162,8 @@ if due_ms ~= '' then
 end
 note_parked(parked, ticket, due_ms == '')
 return 1
-"""
-)
-_POSTPONE: Final = Script("""
-redis.call('ZADD', KEYS[1], 'XX', now_us() / 1000 + tonumber(ARGV[2]), ARGV[1])
 """)
+_POSTPONE: Final = Script("redis.call('ZADD', KEYS[1], 'XX', now_us() / 1000 + tonumber(ARGV[2]), ARGV[1])")
 _DROP_INTENT: Final = Script("""
 local intent, intents, fence, reservations = unpack(KEYS)
 local ticket, mine = unpack(ARGV)
@@ -284,11 +273,10 @@ class Intents:
             k.inbox_processing(taken.taker if taken is not None else ""),
             k.inbox_index,
         ]
-        settle = self._settle_ms if after_settling else 0
         args = [
             ticket,
             token,
-            settle,
+            self._settle_ms if after_settling else 0,
             round(look_in * 1000),
             int(unqueue),
             letter.to_json() if letter else "",
@@ -312,8 +300,8 @@ class Intents:
         """Note that the label says so, and have the ticket looked at if asked for or `wake_now`; False: fenced off."""
         k, t = self._keys, intent.ticket
         keys = [k.intent(t), k.intents, k.fence(t), k.published(t), k.counters(t), k.due, k.follow_up(t), k.inbox]
-        keys += [k.inbox_index, k.where(t), k.reservations, k.history(t), k.reasons(t), k.last_word(t)]
-        keys += [k.pin(t), k.question(t), k.parked]
+        keys += [k.inbox_index, k.where(t), k.reservations, k.history(t), k.reasons(t), k.last_word(t), k.pin(t)]
+        keys += [k.question(t), k.parked]
         follow_up = replace(wake, kind=SignalKind.RETRY, cause="asked for again while it was running")
         args: list[Value] = [
             t,
@@ -388,12 +376,6 @@ class Intents:
         found = [TicketId(ticket) for ticket in await self._redis.zrange(self._keys.due, 0, -1)]
         scores = [await self._redis.zscore(self._keys.due, ticket) for ticket in found]
         return [(ticket, score / 1000) for ticket, score in zip(found, scores, strict=True) if score is not None]
-
-    async def parked(self) -> list[tuple[TicketId, float]]:
-        """Tickets that wait for a person, longest first, each with since when in seconds since the epoch."""
-        found = await self._redis.zrange(self._keys.parked, 0, -1)
-        scores = [await self._redis.zscore(self._keys.parked, ticket) for ticket in found]
-        return [(TicketId(t), score / 1000) for t, score in zip(found, scores, strict=True) if score is not None]
 
     async def forget_due(self, ticket: TicketId) -> None:
         """The ticket no longer waits for a time."""

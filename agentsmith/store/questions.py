@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from agentsmith.domain.asking import Question
 from agentsmith.domain.ticket import TicketId
 from agentsmith.store.commands import Commands
 from agentsmith.store.keys import QUESTION_MS, Keys
 
+PARKING: Final = f"""
+local function note_parked(parked, ticket, is_parked)
+  local now = now_us() / 1000
+  -- Older ones were closed or taken back by people: of those nobody tells us.
+  redis.call('ZREMRANGEBYSCORE', parked, '-inf', now - {QUESTION_MS})
+  if is_parked then redis.call('ZADD', parked, 'NX', now, ticket) else redis.call('ZREM', parked, ticket) end
+end
+"""
+
 
 class Questions:
-    """One question per ticket, in its wire form. It comes and goes in the step that notes what was published of it
-    (`Intents.published`); should Redis forget it, our comment on the ticket tells."""
+    """Who waits for a person, and one question per ticket, in its wire form. Both come and go in the step that notes
+    what was published of the ticket (`Intents.published`); should Redis forget them, our comment on it tells."""
 
     def __init__(self, redis: Commands, keys: Keys) -> None:
         self._redis, self._keys = redis, keys
@@ -27,3 +38,9 @@ class Questions:
         """Remember what the ticket's memo tells of, if Redis knows of none."""
         if not await self.kept(ticket):
             await self._redis.set(self._keys.question(ticket), question, px=QUESTION_MS)
+
+    async def parked(self) -> list[tuple[TicketId, float]]:
+        """Tickets that wait for a person, longest first, each with since when in seconds since the epoch."""
+        found = await self._redis.zrange(self._keys.parked, 0, -1)
+        scores = [await self._redis.zscore(self._keys.parked, ticket) for ticket in found]
+        return [(TicketId(t), score / 1000) for t, score in zip(found, scores, strict=True) if score is not None]

@@ -13,8 +13,8 @@ import pytest
 
 from agentsmith.cli import app
 from agentsmith.store import DeadLetter, Store
-from tests.support.json_answers import parsed
 from tests.support.cli import Cli, quiet_logs
+from tests.support.json_answers import parsed
 from tests.support.stores import TIMES, a_request
 
 

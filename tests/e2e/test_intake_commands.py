@@ -6,7 +6,6 @@ The commands run in a thread of this process, because the loop serves what they 
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass

@@ -13,8 +13,8 @@ import pytest
 from agentsmith.cli import app, output, records
 from agentsmith.config import Pipeline
 from agentsmith.pipelines.record import FOLDER, LOG, Recorder
-from tests.support.json_answers import parsed
 from tests.support.cli import Cli, quiet_logs
+from tests.support.json_answers import parsed
 from tests.support.stores import a_request
 
 CONFIG = """\

@@ -17,8 +17,8 @@ from agentsmith.config import load
 from agentsmith.simulators.serving import serve
 from agentsmith.simulators.stages import STAGES
 from agentsmith.trackers import registry
-from tests.support.json_answers import parsed
 from tests.support.cli import Cli, quiet_logs
+from tests.support.json_answers import parsed
 from tests.support.redis_server import RedisServer, wait_for
 from tests.support.stores import PrivateServer
 

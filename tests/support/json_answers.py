@@ -43,4 +43,8 @@ def _closed(schema: Any) -> Any:
     if not isinstance(schema, dict):
         return schema
     closed = {name: _closed(part) for name, part in schema.items()}
-    return {**closed, "additionalProperties": False} if schema.get("type") == "object" and "properties" in schema else closed
+    return (
+        {**closed, "additionalProperties": False}
+        if schema.get("type") == "object" and "properties" in schema
+        else closed
+    )

@@ -19,10 +19,11 @@ from agentsmith.daemon import Role
 from agentsmith.domain.errors import ConfigError, StoreUnavailable
 from agentsmith.store.server_binary import ServerUnavailable
 from tests.support.cli import quiet_logs
+from tests.support.json_answers import parsed
 
 STABLE = (
     "demo|up|status|why|quota|init|doctor|labels|webhooks|replay|run|runs|logs|cancel|retry|pipelines|ticket|simulator|"
-    "config|dead-letters|bench|docs"
+    "config|dead-letters|bench|docs|schema"
 )
 """Names that people's scripts rely on."""
 
@@ -38,7 +39,15 @@ def leaves(command: Any, *words: str) -> Iterator[list[str]]:
 
 
 COMMANDS = tuple(leaves(typer.main.get_command(cli.app)))
-WITHOUT_CONFIGURATION = (["demo"], ["simulator"], ["bench"], ["config", "schema"], ["config", "example"], ["docs"])
+WITHOUT_CONFIGURATION = (
+    ["demo"],
+    ["simulator"],
+    ["bench"],
+    ["config", "schema"],
+    ["config", "example"],
+    ["docs"],
+    ["schema"],
+)
 
 
 @pytest.fixture(autouse=True)
