@@ -8,17 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from importlib.metadata import entry_points
-from typing import Any, Final, Protocol
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from agentsmith.config import Config, RepositorySettings
-from agentsmith.domain.errors import ConfigError
 from agentsmith.domain.forge import Forge
-from agentsmith.trackers.azuredevops.settings import AzureRepository
-from agentsmith.trackers.git.settings import GitRepository
-from agentsmith.trackers.github.settings import GitHubRepository
-from agentsmith.trackers.gitlab.settings import GitLabRepository
-from agentsmith.trackers.http import Shared
+from agentsmith.trackers.offers import Offers, SettingsOf
+
+if TYPE_CHECKING:
+    from agentsmith.trackers.http import Shared
 
 ENTRY_POINTS: Final = "agentsmith.forges"
 
@@ -43,31 +41,54 @@ def _open(name: str, settings: Described, shared: Shared) -> Forge:
     return settings.open(name, shared)
 
 
-BUILT_IN: Final[Mapping[str, CodeHost]] = {
-    "azure-devops": CodeHost(AzureRepository, _open),
-    "git": CodeHost(GitRepository, _open),
-    "github": CodeHost(GitHubRepository, _open),
-    "gitlab": CodeHost(GitLabRepository, _open),
+@cache
+def _azure_repos() -> CodeHost:
+    from agentsmith.trackers.azuredevops.settings import AzureRepository
+
+    return CodeHost(AzureRepository, _open)
+
+
+@cache
+def _git() -> CodeHost:
+    from agentsmith.trackers.git.settings import GitRepository
+
+    return CodeHost(GitRepository, _open)
+
+
+@cache
+def _github() -> CodeHost:
+    from agentsmith.trackers.github.settings import GitHubRepository
+
+    return CodeHost(GitHubRepository, _open)
+
+
+@cache
+def _gitlab() -> CodeHost:
+    from agentsmith.trackers.gitlab.settings import GitLabRepository
+
+    return CodeHost(GitLabRepository, _open)
+
+
+BUILT_IN: Final[Mapping[str, Callable[[], CodeHost]]] = {
+    "azure-devops": _azure_repos,
+    "git": _git,
+    "github": _github,
+    "gitlab": _gitlab,
 }
 
 
-def code_hosts() -> dict[str, CodeHost]:
-    """Every code host by name, those of installed packages included; a built-in name cannot be taken."""
-    found = dict(BUILT_IN)
-    for point in entry_points(group=ENTRY_POINTS):
-        offered = point.load()
-        if not isinstance(offered, CodeHost):
-            raise ConfigError(
-                f"the package that offers the code host {point.name!r} ({point.value}) must name a "
-                "agentsmith.trackers.forges.CodeHost; correct or uninstall it"
-            )
-        found.setdefault(point.name, offered)
-    return found
+_CODE_HOSTS: Final = Offers(CodeHost, ENTRY_POINTS, "code host", BUILT_IN)
+_SETTINGS: Final = SettingsOf(_CODE_HOSTS)
 
 
-def settings_models() -> dict[str, type[RepositorySettings]]:
+def code_hosts() -> Mapping[str, CodeHost]:
+    """Every code host by name, those of installed packages included."""
+    return _CODE_HOSTS
+
+
+def settings_models() -> Mapping[str, type[RepositorySettings]]:
     """How each kind of repository is configured: what reading a configuration needs."""
-    return {name: host.settings for name, host in code_hosts().items()}
+    return _SETTINGS
 
 
 def build(config: Config, shared: Shared) -> dict[str, Forge]:

@@ -48,6 +48,8 @@ def test_the_built_in_platforms_are_there() -> None:
 
 def test_something_else_behind_an_entry_point_is_a_clear_error(monkeypatch: pytest.MonkeyPatch) -> None:
     point = EntryPoint(name="broken", value="os:getcwd", group=registry.ENTRY_POINTS)
-    monkeypatch.setattr(registry, "entry_points", lambda group: [point] if group == registry.ENTRY_POINTS else [])
+    monkeypatch.setattr(
+        "importlib.metadata.entry_points", lambda group: [point] if group == registry.ENTRY_POINTS else []
+    )
     with pytest.raises(ConfigError, match=r"'broken' \(os:getcwd\) must name a"):
         registry.platforms()
