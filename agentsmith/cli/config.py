@@ -8,7 +8,7 @@ from typing import Any
 
 from agentsmith.cli import output, reach, session
 from agentsmith.config import Config, Duration, find_file, json_schema
-from agentsmith.opening import open_trackers
+from agentsmith.daemon.build import open_trackers
 from agentsmith.trackers import forges, registry
 
 

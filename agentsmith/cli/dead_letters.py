@@ -12,9 +12,9 @@ from typing import Any
 
 from agentsmith.cli import output, runs, session
 from agentsmith.config import Config
+from agentsmith.daemon.build import open_store
 from agentsmith.domain.errors import ConfigError
 from agentsmith.domain.request import MalformedRequest, PipelineRequest
-from agentsmith.opening import open_store
 from agentsmith.store import DeadLetter
 
 

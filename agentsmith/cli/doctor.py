@@ -22,12 +22,13 @@ from typing import Final
 import typer
 from rich.text import Text
 
-from agentsmith import privacy, refusals
+from agentsmith import privacy
 from agentsmith.cli import failing, output, reach, session
 from agentsmith.config import Config, find_file
 from agentsmith.config.env_file import readable_by_others
 from agentsmith.config.steps import NEEDS_CODE
-from agentsmith.daemon import Role
+from agentsmith.daemon.build import open_forges, open_trackers, webhook_readers
+from agentsmith.daemon.process import Role
 from agentsmith.domain.errors import (
     AgentSmithError,
     ConfigError,
@@ -40,11 +41,11 @@ from agentsmith.domain.errors import (
 )
 from agentsmith.domain.forge import EmptyRepository, RepositoryNotFound
 from agentsmith.domain.tracker import Access, Tracker
-from agentsmith.opening import open_forges, open_trackers, webhook_readers
-from agentsmith.pipelines.git.command import OLDEST as OLDEST_GIT
+from agentsmith.git.command import OLDEST as OLDEST_GIT
 from agentsmith.store import Store
 from agentsmith.store.connection import SENTINEL_SCHEME
 from agentsmith.store.server_binary import ServerUnavailable, find_binary
+from agentsmith.tickets import refusals
 from agentsmith.trackers import registry
 
 _PATIENCE: Final = 15.0

@@ -11,10 +11,10 @@ from typing import Any, Final
 
 from agentsmith.cli import output, session
 from agentsmith.config import Config
+from agentsmith.daemon.build import open_trackers
 from agentsmith.domain.errors import SecretMissing, TrackerError
 from agentsmith.domain.lifecycle import Status
 from agentsmith.domain.tracker import DefinesLabels, Tracker
-from agentsmith.opening import open_trackers
 
 MEANINGS: Final = {
     Status.PENDING: "eligible, if a trigger is set",

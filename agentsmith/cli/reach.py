@@ -12,10 +12,10 @@ from urllib.parse import quote, urlsplit
 from agentsmith.cli import output
 from agentsmith.config import Config
 from agentsmith.config.lacking import demand, lacks_in
+from agentsmith.daemon.build import Opened, lease_times
 from agentsmith.domain.errors import StoreUnavailable
 from agentsmith.domain.signal import Signal, SignalKind
 from agentsmith.domain.ticket import Ticket
-from agentsmith.opening import Opened, lease_times
 from agentsmith.store import Process, Store
 from agentsmith.store.server import ServerUnavailable, joined_if_up
 from agentsmith.store.server_home import ServerHome

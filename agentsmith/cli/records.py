@@ -16,10 +16,10 @@ from typing import Any, Final
 from agentsmith import logs as logging
 from agentsmith.cli import finding, output, reach, session
 from agentsmith.config import Config
+from agentsmith.daemon.build import open_trackers
 from agentsmith.domain.errors import ConfigError, SecretMissing, StoreUnavailable
 from agentsmith.domain.report import duration_text
 from agentsmith.domain.ticket import TicketId
-from agentsmith.opening import open_trackers
 from agentsmith.pipelines.record import FOLDER, LOG, RunRecord, read, records
 
 _LOOK_EVERY: Final = 0.1

@@ -8,11 +8,11 @@ from typing import Any
 
 from agentsmith.cli import output, reach, session
 from agentsmith.config import Config
-from agentsmith.deliveries import Kept, signal_of
+from agentsmith.daemon.build import Opened, open_trackers, webhook_readers
 from agentsmith.domain.errors import ConfigError, StoreUnavailable
 from agentsmith.domain.webhook import BadPayload, TicketEvent
-from agentsmith.explain import when
-from agentsmith.opening import Opened, open_trackers, webhook_readers
+from agentsmith.intake.deliveries import Kept, signal_of
+from agentsmith.tickets.explain import when
 
 
 def replay(file: Path | None, delivery: str | None, *, tracker: str | None, as_json: bool) -> None:

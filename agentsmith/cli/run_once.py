@@ -17,6 +17,8 @@ from agentsmith.config.lacking import demand
 from agentsmith.config.models import secrets_in
 from agentsmith.config.names import choices
 from agentsmith.config.steps import NEEDS_CODE, AgentSettings
+from agentsmith.daemon.build import open_forges, open_trackers
+from agentsmith.daemon.foreground import Foreground, open_foreground
 from agentsmith.domain.claiming import AlreadyClaimed, Claimed, ClaimOutcome, Deferred, Held, Rejected
 from agentsmith.domain.errors import ConfigError
 from agentsmith.domain.gates import GateResult, is_asked_for, is_open, is_pending
@@ -25,11 +27,9 @@ from agentsmith.domain.lifecycle import Status
 from agentsmith.domain.report import duration_text
 from agentsmith.domain.ticket import Ticket
 from agentsmith.domain.tracker import Tracker
-from agentsmith.foreground import Foreground, open_foreground
-from agentsmith.opening import open_forges, open_trackers
 from agentsmith.pipelines.record import RunRecord, read
-from agentsmith.rulebook import rules_of
-from agentsmith.work import branch_for
+from agentsmith.running.run_work import branch_for
+from agentsmith.tickets.live_rules import rules_of
 
 COMMAND: Final = "command"
 """What a pipeline is called that was put together on the command line: nobody else can run it."""

@@ -9,22 +9,22 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from agentsmith import explain
 from agentsmith.boottime import boottime
-from agentsmith.calloff import UNDER_WAY, CalledOff, call_off
 from agentsmith.cli import finding, output, reach, session
 from agentsmith.config import Config
-from agentsmith.daemon import Parts, assemble
+from agentsmith.daemon.build import open_store, open_trackers
+from agentsmith.daemon.process import Parts, assemble
 from agentsmith.domain.gates import Gate, is_open, is_triggered, matching
 from agentsmith.domain.lifecycle import Status, resolve
 from agentsmith.domain.request import text_hash
 from agentsmith.domain.signal import Signal, SignalKind
 from agentsmith.domain.ticket import Ticket, TicketId
 from agentsmith.domain.tracker import Tracker
-from agentsmith.opening import open_store, open_trackers
 from agentsmith.store import Store
 from agentsmith.store.reasons import Look
-from agentsmith.ticketlock import holding
+from agentsmith.tickets import explain
+from agentsmith.tickets.cancel import UNDER_WAY, CalledOff, call_off
+from agentsmith.tickets.lock import holding
 
 _LOOK_EVERY: Final = 0.02
 _READ_EVERY: Final = 0.25

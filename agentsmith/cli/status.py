@@ -8,18 +8,18 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-from agentsmith import explain
 from agentsmith.cli import output, reach, session
 from agentsmith.cli.status_view import view
 from agentsmith.config import Config
+from agentsmith.daemon.build import Opened, open_trackers
 from agentsmith.domain.errors import ConfigError, StoreRefused
 from agentsmith.domain.lifecycle import Status
 from agentsmith.domain.request import MalformedRequest, PipelineRequest
 from agentsmith.domain.ticket import TicketId
-from agentsmith.opening import Opened, open_trackers
 from agentsmith.pipelines.record import read
 from agentsmith.store import Presence, Store
 from agentsmith.store.server_home import ServerHome
+from agentsmith.tickets import explain
 
 _REFRESH: Final = 1.0
 _MOST: Final = 100

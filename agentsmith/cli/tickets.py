@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from agentsmith.cli import finding, output, reach, session
 from agentsmith.cli.reach import Word
 from agentsmith.config import Config
+from agentsmith.daemon.build import open_trackers
 from agentsmith.domain.conversation import command_in
 from agentsmith.domain.errors import ConfigError, TicketNotFound
 from agentsmith.domain.lifecycle import Status, resolve
 from agentsmith.domain.ticket import Ticket
-from agentsmith.opening import open_trackers
 from agentsmith.trackers.local.desk import Desk, Dossier, ticket_json
 from agentsmith.trackers.local.settings import LocalSettings
 

@@ -15,13 +15,13 @@ import structlog
 from agentsmith import __version__, logs
 from agentsmith.cli import output, session
 from agentsmith.config import Config, Trigger, find_file
-from agentsmith.daemon import Daemon, Role, Up
+from agentsmith.daemon.build import open_trackers, shadow_of
+from agentsmith.daemon.process import Daemon, Role, Up
+from agentsmith.daemon.reload import ConfigFile
 from agentsmith.domain.errors import TrackerError
 from agentsmith.domain.hooks import PATH
 from agentsmith.domain.lifecycle import Status
 from agentsmith.domain.tracker import Tracker
-from agentsmith.opening import open_trackers, shadow_of
-from agentsmith.reload import ConfigFile
 
 log = structlog.get_logger()
 

@@ -10,10 +10,10 @@ from pathlib import Path
 from agentsmith.cli import output, session
 from agentsmith.config import Config, TrackerSettings
 from agentsmith.config.names import choices
+from agentsmith.daemon.build import open_trackers
 from agentsmith.domain.errors import ConfigError, Refused, TrackerError
 from agentsmith.domain.hooks import Hook, ManagesHooks, address, is_ours
 from agentsmith.domain.tracker import Tracker
-from agentsmith.opening import open_trackers
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,16 +9,16 @@ from typing import Final
 
 from rich.text import Text
 
-from agentsmith import explain
 from agentsmith.cli import finding, output, reach, session
 from agentsmith.config import Config
+from agentsmith.daemon.build import open_trackers, shadow_of
 from agentsmith.domain.errors import SecretMissing, TrackerError
 from agentsmith.domain.gates import Gate
 from agentsmith.domain.lifecycle import Status
 from agentsmith.domain.ticket import TicketId
-from agentsmith.explain import Known
-from agentsmith.opening import open_trackers, shadow_of
 from agentsmith.store.reasons import ENDED, Look
+from agentsmith.tickets import explain
+from agentsmith.tickets.explain import Known
 
 _PATIENCE: Final = 5.0
 

@@ -20,6 +20,7 @@ import yaml
 
 from agentsmith.config import Config, load
 from agentsmith.config.names import choices
+from agentsmith.daemon.build import open_forges, open_store, open_trackers
 from agentsmith.demo import code
 from agentsmith.demo.actors import Process, Troupe
 from agentsmith.demo.venue import LOCAL, Engine, Venue, open_local
@@ -28,12 +29,11 @@ from agentsmith.domain.forge import Forge
 from agentsmith.domain.signal import Signal
 from agentsmith.domain.ticket import TicketId, slug
 from agentsmith.domain.tracker import Tracker
-from agentsmith.opening import open_forges, open_store, open_trackers
+from agentsmith.running.run_work import branch_for
 from agentsmith.store import AWAY, Store
 from agentsmith.trackers import forges as code_hosts
 from agentsmith.trackers import registry
 from agentsmith.trackers.local.settings import DEFAULT_FILE
-from agentsmith.work import branch_for
 
 ENGINE: Final = "engine"
 CONSUMERS: Final = ("consumer-1", "consumer-2")

@@ -22,7 +22,7 @@ from agentsmith.domain.errors import MachineTrouble
 from agentsmith.pipelines.worker import one_line, read_text
 
 if TYPE_CHECKING:
-    from agentsmith.pipelines.git.shell import GitShell
+    from agentsmith.git.shell import GitShell
 
 SECONDS: Final = {"prompt": 10.0, "report": 120.0}
 """How long each may take; of an agent's output up to 144 MiB are read, which takes 1 to 25."""
@@ -43,7 +43,7 @@ class NotUsable(Exception):
 
 async def evaluate(shell: GitShell, what: str, given: Mapping[str, object]) -> Any:
     """Do one of the things in the table below with what is given; TooMuch or NotUsable when that cannot be done."""
-    from agentsmith.pipelines.guarded import CommandNotStarted  # here, because the other process needs none of that
+    from agentsmith.guard.client import CommandNotStarted  # here, because the other process needs none of that
 
     stem = shell.scratch / f"apart-{os.getpid()}-{next(_numbers)}"
     stdin, stdout, stderr = (stem.with_suffix(suffix) for suffix in (".in", ".out", ".err"))

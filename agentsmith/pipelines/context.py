@@ -18,7 +18,7 @@ from agentsmith.domain.asking import Wake
 from agentsmith.domain.forge import Forge, PullRequest
 from agentsmith.domain.request import PipelineRequest
 from agentsmith.domain.ticket import Ticket
-from agentsmith.pipelines.git import Checkout, GitShell, OtherName
+from agentsmith.git import Checkout, GitShell, OtherName
 from agentsmith.pipelines.record import Recorder
 from agentsmith.pipelines.runner import Runner
 from agentsmith.pipelines.worker import SAY

@@ -20,11 +20,11 @@ import structlog
 from agentsmith.boottime import boottime
 from agentsmith.config import RunLimits
 from agentsmith.domain.errors import MachineTrouble, told
-from agentsmith.pipelines import cgroups
+from agentsmith.git import GuardShell
+from agentsmith.git.command import Git, Limits, check_version
+from agentsmith.guard import cgroups
+from agentsmith.guard.client import CommandNotStarted, Guard, User
 from agentsmith.pipelines.disk import check_room
-from agentsmith.pipelines.git import GuardShell
-from agentsmith.pipelines.git.command import Git, Limits, check_version
-from agentsmith.pipelines.guarded import CommandNotStarted, Guard, User
 from agentsmith.pipelines.record import FOLDER
 from agentsmith.pipelines.runner import confinement_for
 from agentsmith.pipelines.workplace import WORKSPACES

@@ -16,7 +16,7 @@ from typing import Final, Protocol
 
 from agentsmith.config import RunLimits
 from agentsmith.domain.errors import ConfigError
-from agentsmith.pipelines.guarded import Confinement, Exit, Guard, User
+from agentsmith.guard.client import Confinement, Exit, Guard, User
 
 TAIL: Final = 16 * 1024
 

@@ -24,10 +24,10 @@ from agentsmith.domain.asking import Wake
 from agentsmith.domain.errors import MachineTrouble
 from agentsmith.domain.request import PipelineRequest
 from agentsmith.domain.ticket import Ticket, slug
-from agentsmith.pipelines.git.errors import WorkspaceBusy
-from agentsmith.pipelines.git.locks import FileLock
-from agentsmith.pipelines.git.places import Places
-from agentsmith.pipelines.guarded import User
+from agentsmith.git.errors import WorkspaceBusy
+from agentsmith.git.locks import FileLock
+from agentsmith.git.places import Places
+from agentsmith.guard.client import User
 from agentsmith.pipelines.record import FOLDER, LOG
 from agentsmith.pipelines.worker import SAY, prefix, quoted, read_text
 

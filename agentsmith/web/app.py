@@ -13,11 +13,12 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
-from agentsmith import explain, metrics
+from agentsmith import metrics
 from agentsmith.domain.errors import ConfigError
 from agentsmith.domain.naming import find
 from agentsmith.domain.tracker import Tracker
 from agentsmith.store import AWAY, Store
+from agentsmith.tickets import explain
 from agentsmith.web.access import Doorkeeper
 from agentsmith.web.receiver import Receiver
 

@@ -20,7 +20,6 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 
 from agentsmith import metrics
-from agentsmith.deliveries import Kept, signal_of
 from agentsmith.domain.conversation import command_in
 from agentsmith.domain.lifecycle import LabelSet, resolve
 from agentsmith.domain.ticket import Actor
@@ -34,6 +33,7 @@ from agentsmith.domain.webhook import (
     Uninteresting,
     WebhookReader,
 )
+from agentsmith.intake.deliveries import Kept, signal_of
 from agentsmith.store import AWAY, Store
 from agentsmith.web.room import Crowded, Room
 

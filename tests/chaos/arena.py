@@ -23,7 +23,7 @@ import redis.asyncio
 import yaml
 
 from agentsmith.config import Config, load
-from agentsmith.pipelines import guard
+from agentsmith.guard import program as guard
 from agentsmith.trackers import registry
 from tests.chaos import work
 from tests.chaos.daemon import WallClock

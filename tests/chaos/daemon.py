@@ -29,8 +29,8 @@ from typing import Any, Final, Self
 import apscheduler.schedulers.base
 import apscheduler.triggers.interval
 
-import agentsmith.ticketlock
-from agentsmith.pipelines.guarded import Guard
+import agentsmith.tickets.lock
+from agentsmith.guard.client import Guard
 from agentsmith.store import Lease, Store
 from agentsmith.store.intents import Intents
 from agentsmith.trackers.azuredevops.tracker import AzureDevOpsTracker
@@ -131,7 +131,7 @@ def _sign(tracker: type, method: str, authority: Callable[[Any, Any], dict[str, 
 
 
 def _note_locks() -> None:
-    real, attribute = agentsmith.ticketlock._take, "_take"
+    real, attribute = agentsmith.tickets.lock._take, "_take"
 
     async def take(store: Store, lock: Lease, *args: Any) -> None:
         await real(store, lock, *args)
@@ -140,7 +140,7 @@ def _note_locks() -> None:
             _locked.set(time.monotonic_ns())
             _raised.set(None)
 
-    setattr(agentsmith.ticketlock, attribute, take)
+    setattr(agentsmith.tickets.lock, attribute, take)
     for method in ("begin_claim", "decide", "adopt"):
         _note_fence(method)
 

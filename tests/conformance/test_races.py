@@ -18,7 +18,7 @@ from agentsmith.domain.lifecycle import Status
 from agentsmith.domain.ticket import Ticket
 from agentsmith.domain.tracker import AlreadySo, Applied, LostRace, MoveOutcome, Tracker
 from agentsmith.store import Store
-from agentsmith.ticketlock import holding
+from agentsmith.tickets.lock import holding
 from agentsmith.trackers.http import Shared
 from tests.conformance.harness import Platform
 from tests.conformance.simulated import SimulatedPlatform

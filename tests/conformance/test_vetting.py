@@ -6,13 +6,13 @@ import itertools
 
 import pytest
 
-from agentsmith import authority
 from agentsmith.domain.gates import Gate, Policy, Trigger, may
 from agentsmith.domain.lifecycle import Status
 from agentsmith.domain.rules import ClaimRules
 from agentsmith.domain.ticket import Ticket
 from agentsmith.domain.tracker import Access, Applied, Labelling
 from agentsmith.domain.vetting import DeedKind
+from agentsmith.tickets import authority
 from tests.conformance.harness import Platform
 from tests.conformance.steps import DONE, FAILED, TRIGGER, WAITING, edge
 

@@ -11,9 +11,9 @@ import signal
 from pathlib import Path
 from typing import Any, Final
 
+from agentsmith.guard.client import Guard
 from agentsmith.pipelines import engine
 from agentsmith.pipelines.context import StepContext
-from agentsmith.pipelines.guarded import Guard
 from agentsmith.pipelines.outcome import StepEnd
 from agentsmith.pipelines.steps import RunStep, doing
 from tests.e2e.faulty_daemon import Nursery, Plan, warm_up

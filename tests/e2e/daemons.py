@@ -15,12 +15,12 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final, Self
 
-from agentsmith.pipelines.guard import process_table, session_of
+from agentsmith.guard.program import process_table, session_of
 from tests.e2e.faulty_daemon import Plan
 from tests.support.wait import slowly, wait_until
 
 ROOT: Final = Path(__file__).parents[2]
-_OF_A_RUN: Final = ("pipelines/guard.py", "agentsmith.farewell", "work.py")
+_OF_A_RUN: Final = ("guard/program.py", "agentsmith.running.release_lease", "work.py")
 
 
 @dataclass(slots=True)

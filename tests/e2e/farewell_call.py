@@ -1,4 +1,4 @@
-"""In the place of `python -m agentsmith.farewell`: asks the process that forks daemons, which has it imported already.
+"""Instead of `python -m agentsmith.running.release_lease`: asks the process that forks daemons, which has imported it.
 
 Runs by path: `python -I -S farewell_call.py ADDRESS`. Ends when the farewell is said.
 """

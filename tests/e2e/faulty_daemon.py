@@ -40,29 +40,29 @@ import typer.main
 
 import agentsmith.cli.app
 import agentsmith.cli.up
-import agentsmith.daemon
-import agentsmith.run
+import agentsmith.daemon.process
+import agentsmith.running.run
 import agentsmith.store.store
-import agentsmith.ticketlock
-from agentsmith import farewell
+import agentsmith.tickets.lock
 from agentsmith.config.models import for_platforms
-from agentsmith.consumer import Consumer
-from agentsmith.intake import Intake
-from agentsmith.keeping import KeptLease
-from agentsmith.pipelines import barracks as barracks_program
-from agentsmith.pipelines import guard as guard_program
-from agentsmith.pipelines import posting
-from agentsmith.pipelines.guard import prctl
-from agentsmith.pipelines.guarded import Exit, Farewell, Guard
-from agentsmith.recover import Recovery
+from agentsmith.guard import program as guard_program
+from agentsmith.guard import spawn as posting
+from agentsmith.guard import spawner as barracks_program
+from agentsmith.guard.client import Exit, Farewell, Guard
+from agentsmith.guard.program import prctl
+from agentsmith.intake.signals import Intake
+from agentsmith.running import release_lease as farewell
+from agentsmith.running.consumer import Consumer
+from agentsmith.running.run_lease import KeptLease
+from agentsmith.running.run_work import RunContext
 from agentsmith.store.commands import Commands
 from agentsmith.store.scripting import Script
 from agentsmith.store.signals import Signals
+from agentsmith.tickets.recover import Recovery
 from agentsmith.trackers import forges, registry
 from agentsmith.trackers.http import open_http
 from agentsmith.trackers.local.database import Database
 from agentsmith.trackers.local.tracker import LocalTracker
-from agentsmith.work import RunContext
 from tests.e2e import shared_barracks
 from tests.support.wait import wait_until
 
@@ -139,7 +139,7 @@ class Steps:
             (Consumer, "_run", "run"),
             (KeptLease, "keep", "renew"),
             (Recovery, "recover", "recover"),
-            (agentsmith.ticketlock, "_renew", ""),
+            (agentsmith.tickets.lock, "_renew", ""),
         ):
             self._is_a_way(owner, method, way)
         for method in _TRACKER_CALLS:
@@ -270,7 +270,7 @@ class Steps:
 
         for attribute, value in (("__init__", make), ("run", run)):
             setattr(Guard, attribute, value)
-        context, attribute = agentsmith.daemon.run_context, "run_context"
+        context, attribute = agentsmith.daemon.process.run_context, "run_context"
 
         async def pretend(**_: Any) -> Guard:
             return cast(Guard, _Pretender(self._plan.pretend))
@@ -278,7 +278,7 @@ class Steps:
         def with_guards(*args: Any) -> RunContext:
             return replace(context(*args), open_guard=pretend if self._plan.pretend else open_guard)
 
-        setattr(agentsmith.daemon, attribute, with_guards)
+        setattr(agentsmith.daemon.process, attribute, with_guards)
 
 
 class _Pretender:
@@ -403,7 +403,7 @@ class _Lender:
 
         for owner, name, value in (
             (posting, "begin", self._barracks.begin),
-            (agentsmith.run, "farewell_for", farewell_for),
+            (agentsmith.running.run, "farewell_for", farewell_for),
         ):
             setattr(owner, name, value)
 

@@ -20,8 +20,8 @@ from typing import Any, Final
 import yaml
 
 from agentsmith.config import Config, load
+from agentsmith.daemon.build import lease_times
 from agentsmith.domain.ticket import TicketId
-from agentsmith.opening import lease_times
 from agentsmith.store import Store
 from agentsmith.trackers import registry
 from agentsmith.trackers.local.desk import Desk

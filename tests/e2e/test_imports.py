@@ -12,7 +12,7 @@ from tests.support.cli import Cli, command
 
 FOREIGN = ("httpx", "httpcore", "jinja2", "uvicorn", "starlette", "apscheduler", "jwt", "prometheus_client")
 PLATFORMS = tuple(f"agentsmith.trackers.{name}" for name in ("github", "gitlab", "azuredevops", "jira", "http"))
-OURS = ("agentsmith.daemon", "agentsmith.web", "agentsmith.simulators", "agentsmith.bench", "agentsmith.demo")
+OURS = ("agentsmith.daemon.process", "agentsmith.web", "agentsmith.simulators", "agentsmith.bench", "agentsmith.demo")
 
 
 def imported(cli: Cli, *arguments: str) -> set[str]:

@@ -21,16 +21,16 @@ from typing import Any, Final
 import pytest
 import yaml
 
-from agentsmith.claim import Claims
 from agentsmith.config import load
-from agentsmith.daemon import assemble
+from agentsmith.daemon.build import open_trackers
+from agentsmith.daemon.process import assemble
 from agentsmith.domain.claiming import Claimed
 from agentsmith.domain.signal import Signal
 from agentsmith.domain.tracker import Tracker
-from agentsmith.opening import open_trackers
 from agentsmith.simulators import serve
 from agentsmith.simulators.github.stage import GitHubStage
 from agentsmith.store import Store
+from agentsmith.tickets.claim import Claims
 from agentsmith.trackers import forges, registry
 from tests.e2e.daemon_that_dies import AFTER, BEFORE
 from tests.e2e.daemons import Daemons

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from redis.exceptions import RedisError, ResponseError
 
-from agentsmith import farewell
 from agentsmith.cli.status import gather
+from agentsmith.running import release_lease as farewell
 from tests.e2e.daemons import DaemonProcess, Daemons
 from tests.e2e.place import WITHIN, Place
 from tests.e2e.test_daemon import STEADY

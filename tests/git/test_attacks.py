@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from agentsmith.pipelines.git import Checkout, Pushed
-from agentsmith.pipelines.git.command import search_path
-from agentsmith.pipelines.git.errors import PlaceRefused, TooLarge
+from agentsmith.git import Checkout, Pushed
+from agentsmith.git.command import search_path
+from agentsmith.git.errors import PlaceRefused, TooLarge
 from tests.support.git_bench import BRANCH, QUICK, Bench, blob, git, make_origin, write_files
 
 HOOKS = (

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from agentsmith.pipelines.git.command import Git, Limits
+from agentsmith.git.command import Git, Limits
 from tests.support.git_bench import PlainShell
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from agentsmith.pipelines.git import Merged, Pushed, UpToDate
+from agentsmith.git import Merged, Pushed, UpToDate
 from tests.support.git_bench import BRANCH, Bench, git, write_files
 
 

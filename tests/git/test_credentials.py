@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 
 from agentsmith.domain.forge import GitCredential
-from agentsmith.pipelines.git import Pushed, credential_helper
-from agentsmith.pipelines.git.credentials import Address, courier
-from agentsmith.pipelines.git.errors import CredentialRefused, GitError
+from agentsmith.git import Pushed, credential_helper
+from agentsmith.git.credentials import Address, courier
+from agentsmith.git.errors import CredentialRefused, GitError
 from tests.git.conftest import PASSWORD, USER
 from tests.support.git_bench import Bench, PlainShell, git, write_files
 from tests.support.git_http import GitHttp, Request, serving

@@ -6,7 +6,7 @@ import os
 import shutil
 from pathlib import Path
 
-from agentsmith.pipelines.git import Pushed
+from agentsmith.git import Pushed
 from tests.support.git_bench import BRANCH, Bench, blob, git, make_origin, write_files
 
 WEIRD = (

@@ -15,9 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from agentsmith.pipelines.git import Pushed
-from agentsmith.pipelines.git.errors import WorkspaceBusy
-from agentsmith.pipelines.git.locks import HOLD
+from agentsmith.git import Pushed
+from agentsmith.git.errors import WorkspaceBusy
+from agentsmith.git.locks import HOLD
 from tests.support.git_bench import BRANCH, QUICK, Bench, git, write_files
 from tests.support.git_http import GitHttp
 from tests.support.processes import is_alive
@@ -30,8 +30,8 @@ import asyncio, json, pathlib, sys
 from dataclasses import replace
 from agentsmith.boottime import boottime
 from agentsmith.domain.forge import GitCredential
-from agentsmith.pipelines.git import GuardShell, open_checkout
-from agentsmith.pipelines.guarded import Guard
+from agentsmith.git import GuardShell, open_checkout
+from agentsmith.guard.client import Guard
 from tests.support.git_bench import QUICK, FakeForge, write_files
 
 async def begin_write():

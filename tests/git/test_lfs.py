@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from agentsmith.domain.forge import GitCredential
-from agentsmith.pipelines.git import Pushed
-from agentsmith.pipelines.git.lfs import settings
-from agentsmith.pipelines.git.workspace import Workspace
+from agentsmith.git import Pushed
+from agentsmith.git.lfs import settings
+from agentsmith.git.workspace import Workspace
 from tests.git.conftest import PASSWORD, USER
 from tests.support.git_bench import Bench, FakeForge, PlainShell, git, make_origin, write_files
 from tests.support.git_http import GitHttp, serving

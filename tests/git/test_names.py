@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from agentsmith.pipelines.git import Pushed
+from agentsmith.git import Pushed
 from tests.support.git_bench import BRANCH, Bench, Person, git
 
 ODD = (

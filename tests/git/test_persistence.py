@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from agentsmith.domain.errors import LeaseLost
-from agentsmith.pipelines.git import Conflicted, Diverged, Merged, Pushed, UpToDate
-from agentsmith.pipelines.git.errors import WorkspaceBusy
+from agentsmith.git import Conflicted, Diverged, Merged, Pushed, UpToDate
+from agentsmith.git.errors import WorkspaceBusy
 from tests.support.git_bench import BRANCH, Bench, PlainShell, git, write_files
 
 

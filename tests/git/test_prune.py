@@ -6,7 +6,7 @@ import os
 import time
 from pathlib import Path
 
-from agentsmith.pipelines.git import Pruned, prune
+from agentsmith.git import Pruned, prune
 from tests.support.git_bench import Bench, write_files
 
 DAY = 86_400.0

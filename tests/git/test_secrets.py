@@ -14,9 +14,9 @@ from urllib.parse import quote
 import pytest
 
 from agentsmith import logs
-from agentsmith.pipelines.git import Finding, Pushed, SecretsFound
-from agentsmith.pipelines.git.errors import TooLarge
-from agentsmith.pipelines.git.scan import SHAPES, added, fresh, scan, text_lines
+from agentsmith.git import Finding, Pushed, SecretsFound
+from agentsmith.git.errors import TooLarge
+from agentsmith.git.scan import SHAPES, added, fresh, scan, text_lines
 from tests.git.conftest import PASSWORD
 from tests.support.git_bench import QUICK, Bench, git, write_files
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from agentsmith.pipelines.git import Checkout, Pushed
-from agentsmith.pipelines.git.errors import SubmoduleRefused
+from agentsmith.git import Checkout, Pushed
+from agentsmith.git.errors import SubmoduleRefused
 from tests.git.conftest import PASSWORD, USER
 from tests.support.git_bench import BRANCH, Bench, Person, git, make_origin, write_files
 from tests.support.git_http import GitHttp, serving

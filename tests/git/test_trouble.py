@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from agentsmith.domain.forge import EmptyRepository
-from agentsmith.pipelines.git import Pushed
-from agentsmith.pipelines.git.errors import (
+from agentsmith.git import Pushed
+from agentsmith.git.errors import (
     BaseMissing,
     BranchRefused,
     CredentialRefused,
@@ -22,7 +22,7 @@ from agentsmith.pipelines.git.errors import (
     RepositoryGone,
     RepositoryUnreachable,
 )
-from agentsmith.pipelines.git.places import check_branch
+from agentsmith.git.places import check_branch
 from tests.support.git_bench import BRANCH, QUICK, Bench, git, make_origin, write_files
 from tests.support.git_http import GitHttp
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from agentsmith.pipelines.git import Pushed
-from agentsmith.pipelines.git.repository import make_passage
+from agentsmith.git import Pushed
+from agentsmith.git.repository import make_passage
 from tests.support.git_bench import PERSON, Bench, FakeForge, PlainShell, make_origin, write_files
 
 NOBODY = 65534

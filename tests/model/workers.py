@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from agentsmith.domain.ticket import TicketId
-from agentsmith.pipelines.guarded import Exit, Farewell, Guard, GuardDied
+from agentsmith.guard.client import Exit, Farewell, Guard, GuardDied
 from agentsmith.store import RunLease
 from tests.model.actors import Actor
 

@@ -18,16 +18,16 @@ from unittest.mock import patch
 from redis.asyncio import Redis
 
 from agentsmith.config import Config
-from agentsmith.consumer import Consumer
-from agentsmith.daemon import Daemon, Parts, Role, assemble, leave, run_context, tick
+from agentsmith.daemon.build import Opened
+from agentsmith.daemon.process import Daemon, Parts, Role, assemble, leave, run_context, tick
 from agentsmith.domain.lifecycle import Owner, Status
 from agentsmith.domain.signal import Signal, SignalKind
 from agentsmith.domain.tracker import Move, Tracker
-from agentsmith.housekeeping import Housekeeping, Intervals
-from agentsmith.intake import Intake
-from agentsmith.opening import Opened
+from agentsmith.housekeeping.sweep import Housekeeping, Intervals
+from agentsmith.intake.poller import Poller
+from agentsmith.intake.signals import Intake
 from agentsmith.pipelines.machine import Machine
-from agentsmith.poller import Poller
+from agentsmith.running.consumer import Consumer
 from agentsmith.store import AWAY, Store
 from agentsmith.store import store as store_module
 from tests.model.actors import Actor, Fault, MortalRedis, task_factory

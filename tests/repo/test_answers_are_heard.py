@@ -9,32 +9,34 @@ from typing import Final
 
 ROOT: Final = Path(__file__).parents[2]
 PRODUCT: Final = ROOT / "agentsmith"
+ROOMS: Final = ("tickets", "intake", "running", "housekeeping", "daemon")
+"""Where the store and trackers are asked."""
 ANSWERS: Final = (*sorted((PRODUCT / "store").glob("*.py")), PRODUCT / "domain" / "tracker.py")
 """Where those are defined whose answers matter, beside the two that publish."""
 PUBLISHING: Final = frozenset({"publish", "decide_and_publish"})
 SILENT: Final = {
-    ("claim.py", "drop"): "a claim that did not come about; an intent that is another's by now stands",
-    ("recover.py", "drop"): "the same",
-    ("claim.py", "request_stop"): "what has ended meanwhile needs no stop",
-    ("consumer.py", "acknowledge_and_take"): "takes nothing; what is not in our list needs no acknowledgement",
-    ("run.py", "acknowledge_and_take"): "the same",
-    ("consumer.py", "bury"): "what is not in our list is somebody else's to bury",
-    ("consumer.py", "hand_back"): "what is not in our list is not ours to give back",
-    ("consumer.py", "release_dead"): "by compare: there is nothing of ours to let go then",
-    ("farewell.py", "release_dead"): "the same",
-    ("run.py", "release_dead"): "the same",
-    ("run.py", "restore"): "what is there needs no putting back",
-    ("consumer.py", "restore"): "a run's, which answers nothing",
-    ("daemon.py", "restore"): "a consumer's, which answers nothing",
-    ("daemon.py", "settle_again"): "the same",
-    ("daemon.py", "put_back"): "housekeeping puts back what we leave",
-    ("housekeeping.py", "find_owners"): "only a number",
-    ("housekeeping.py", "note_cycle"): "for people to read",
-    ("poller.py", "note_cycle"): "for people to read",
-    ("publish.py", "write_sticky"): "raises when it is not written",
-    ("recover.py", "publish"): "the intent stands until it is published, and housekeeping finds it",
-    ("recover.py", "decide_and_publish"): "the time stays due until it is decided",
-    ("talk.py", "send"): "merged means that it waits already",
+    ("tickets/claim.py", "drop"): "a claim that did not come about; an intent that is another's by now stands",
+    ("tickets/recover.py", "drop"): "the same",
+    ("tickets/claim.py", "request_stop"): "what has ended meanwhile needs no stop",
+    ("running/consumer.py", "acknowledge_and_take"): "takes nothing; what is not in our list needs no acknowledgement",
+    ("running/run.py", "acknowledge_and_take"): "the same",
+    ("running/consumer.py", "bury"): "what is not in our list is somebody else's to bury",
+    ("running/consumer.py", "hand_back"): "what is not in our list is not ours to give back",
+    ("running/consumer.py", "release_dead"): "by compare: there is nothing of ours to let go then",
+    ("running/release_lease.py", "release_dead"): "the same",
+    ("running/run.py", "release_dead"): "the same",
+    ("running/run.py", "restore"): "what is there needs no putting back",
+    ("running/consumer.py", "restore"): "a run's, which answers nothing",
+    ("daemon/process.py", "restore"): "a consumer's, which answers nothing",
+    ("daemon/process.py", "settle_again"): "the same",
+    ("daemon/process.py", "put_back"): "housekeeping puts back what we leave",
+    ("housekeeping/sweep.py", "find_owners"): "only a number",
+    ("housekeeping/sweep.py", "note_cycle"): "for people to read",
+    ("intake/poller.py", "note_cycle"): "for people to read",
+    ("tickets/publish.py", "write_sticky"): "raises when it is not written",
+    ("tickets/recover.py", "publish"): "the intent stands until it is published, and housekeeping finds it",
+    ("tickets/recover.py", "decide_and_publish"): "the time stays due until it is decided",
+    ("intake/comment_commands.py", "send"): "merged means that it waits already",
 }
 """Which answers are thrown away where, and why that is well."""
 
@@ -66,8 +68,10 @@ def _asked(call: ast.Call) -> str:
 
 
 def test_every_answer_is_heard_or_there_is_a_reason_why_not() -> None:
-    deciding, files = _deciding(), sorted(PRODUCT.glob("*.py"))
-    thrown = {(file.name, name) for file in files for name in _thrown_away(file) if name in deciding}
+    deciding, files = _deciding(), [file for room in ROOMS for file in sorted((PRODUCT / room).rglob("*.py"))]
+    thrown = {
+        (str(file.relative_to(PRODUCT)), name) for file in files for name in _thrown_away(file) if name in deciding
+    }
     assert {"tidy", "move", "settle", "push", "decide"} <= deciding
     assert thrown - set(SILENT) == set(), "hear the answer, or say here why it does not matter"
     assert set(SILENT) - thrown == set(), "these are heard by now"

@@ -10,14 +10,14 @@ import ast
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-LOOKED_AT = ("domain", "pipelines", "store", "trackers", "web")
+LOOKED_AT = ("domain", "git", "guard", "pipelines", "store", "trackers", "web")
 FINE = {
     "agentsmith/domain/conversation.py": "a person's words, separated by whatever people separate words with",
-    "agentsmith/pipelines/cgroups.py": "what the kernel prints: words without blanks",
-    "agentsmith/pipelines/guard.py": "what the kernel and ps print: numbers",
-    "agentsmith/pipelines/git/checkout.py": "makes one line of any text",
-    "agentsmith/pipelines/git/scan.py": "numbers that git puts between two blanks",
-    "agentsmith/pipelines/posting.py": "numbers, in bytes of our own",
+    "agentsmith/guard/cgroups.py": "what the kernel prints: words without blanks",
+    "agentsmith/guard/program.py": "what the kernel and ps print: numbers",
+    "agentsmith/git/checkout.py": "makes one line of any text",
+    "agentsmith/git/scan.py": "numbers that git puts between two blanks",
+    "agentsmith/guard/spawn.py": "numbers, in bytes of our own",
     "agentsmith/pipelines/worker.py": "a worker's own words",
     "agentsmith/trackers/http/paging.py": "the relations of a link: words of ASCII",
     "agentsmith/trackers/http/proposals.py": "makes one line of any text",

@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from agentsmith import explain
 from agentsmith.config import Claim, Pipeline, Trigger
 from agentsmith.domain.claiming import Claimed, Held
 from agentsmith.domain.gates import Gate
 from agentsmith.domain.lifecycle import Status
-from agentsmith.poller import Poller
+from agentsmith.intake.poller import Poller
 from agentsmith.store import Store
+from agentsmith.tickets import explain
 from agentsmith.trackers.local.settings import LocalSettings
 from tests.support.stores import Flush, Settled
 from tests.support.wait import wait_until

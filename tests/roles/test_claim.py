@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from agentsmith.claim import turned_away
 from agentsmith.config import Claim, LoopLimit
 from agentsmith.domain.claiming import AlreadyClaimed, Claimed, Deferred, Held, Rejected
 from agentsmith.domain.errors import TrackerUnavailable
@@ -21,6 +20,7 @@ from agentsmith.domain.ticket import Actor, Ticket
 from agentsmith.domain.tracker import Access, Forbidden, Limited, Move, MoveOutcome, Unknown
 from agentsmith.domain.vetting import OPENING, Deed, DeedKind, History
 from agentsmith.store import Store
+from agentsmith.tickets.claim import turned_away
 from tests.support.world import TRIGGER, World, open_world, world_config
 
 

@@ -11,9 +11,9 @@ from typing import Final
 
 import pytest
 
-from agentsmith import work
 from agentsmith.domain.forge import GitCredential
 from agentsmith.domain.lifecycle import Status
+from agentsmith.running import run_work as work
 from agentsmith.store import Store
 from tests.support.code_world import CodeWorld, RecordingForge, code_config, open_code_world, scripted_agent
 from tests.support.git_bench import Person, git, make_origin

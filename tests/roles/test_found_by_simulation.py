@@ -18,10 +18,10 @@ from agentsmith.domain.signal import Signal, SignalKind, Taken
 from agentsmith.domain.ticket import Ticket
 from agentsmith.domain.tracker import LostRace, Move, MoveOutcome, Unknown
 from agentsmith.domain.vetting import Pin
-from agentsmith.publish import NotYet, Published
-from agentsmith.run import RunScope
+from agentsmith.running.run import RunScope
 from agentsmith.store import Acquired, Begun, Settled, Store
-from agentsmith.ticketlock import holding
+from agentsmith.tickets.lock import holding
+from agentsmith.tickets.publish import NotYet, Published
 from tests.support.stuck import finish, started_by
 from tests.support.wait import wait_until
 from tests.support.world import TRIGGER, World, open_world

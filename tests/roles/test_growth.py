@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from agentsmith.intake import Intake
-from agentsmith.poller import Poller
+from agentsmith.intake.poller import Poller
+from agentsmith.intake.signals import Intake
 from agentsmith.store import Store
 from agentsmith.store.keys import HOUR_MS
 from tests.support.holdings import holdings

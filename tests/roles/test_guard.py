@@ -24,9 +24,10 @@ import pytest
 
 from agentsmith.boottime import boottime
 from agentsmith.domain.errors import MachineTrouble
-from agentsmith.pipelines import guard as program
-from agentsmith.pipelines import guarded, posting, strays
-from agentsmith.pipelines.guarded import CommandNotStarted, Exit, Farewell, Guard, GuardDied
+from agentsmith.guard import client as guarded
+from agentsmith.guard import program, strays
+from agentsmith.guard import spawn as posting
+from agentsmith.guard.client import CommandNotStarted, Exit, Farewell, Guard, GuardDied
 from tests.support.processes import is_alive, state
 from tests.support.wait import quickest, wait_until
 
@@ -35,7 +36,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks into /pro
 CONSUMER = """
 import asyncio, dataclasses, json, pathlib, signal, sys
 from agentsmith.boottime import boottime
-from agentsmith.pipelines.guarded import Farewell, Guard
+from agentsmith.guard.client import Farewell, Guard
 
 async def main():
     plan = json.loads(sys.argv[1])
@@ -844,7 +845,7 @@ async def test_the_farewells_input_is_in_nobodys_arguments(stage: Stage) -> None
     guard = await stage.open(farewell=Farewell(("true",), "password"))
     shown = arguments(guard.pid, proper(guard))
     await guard.close()
-    assert shown.count(b"guard.py") == 2
+    assert shown.count(b"guard/program.py") == 2
     assert b"password" not in shown
 
 

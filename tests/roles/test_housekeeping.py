@@ -12,7 +12,7 @@ import pytest
 import structlog
 
 from agentsmith.config import Config
-from agentsmith.daemon import assemble
+from agentsmith.daemon.process import assemble
 from agentsmith.domain.errors import TrackerUnavailable
 from agentsmith.domain.intent import Intent
 from agentsmith.domain.lifecycle import Status
@@ -21,8 +21,8 @@ from agentsmith.domain.signal import SignalKind
 from agentsmith.domain.ticket import Actor, Ticket
 from agentsmith.domain.tracker import Access, Move, MoveOutcome
 from agentsmith.domain.vetting import Pin
-from agentsmith.housekeeping import Housekeeping, Intervals
-from agentsmith.poller import Poller
+from agentsmith.housekeeping.sweep import Housekeeping, Intervals
+from agentsmith.intake.poller import Poller
 from agentsmith.store import Store
 from agentsmith.trackers.local.tracker import LocalTracker
 from tests.support.entries import all_bare
@@ -493,7 +493,7 @@ async def test_P5_a_tracker_that_never_answers_does_not_delay_the_recovery_of_ot
     intent = Intent(ticket, "silent", "1", 0, Status.IN_PROGRESS, Status.DONE, "r-1", outcome="succeeded")
     await store.intents.decide(ticket, intent, lock_key=lock, token="mine", look_in=0)
     await store.redis.delete(lock)
-    monkeypatch.setattr("agentsmith.housekeeping._PATIENCE", 0.05)
+    monkeypatch.setattr("agentsmith.housekeeping.sweep._PATIENCE", 0.05)
     trackers = {"silent": silent, "local": local}
     recovery = assemble(world.config, store, trackers).recovery
     keeper = Housekeeping(store, trackers, recovery, Intervals(sweep=0.05, stale=3600, reconcile=3600))

@@ -18,7 +18,7 @@ from agentsmith.domain.signal import SignalKind
 from agentsmith.domain.ticket import Actor, Ticket
 from agentsmith.domain.tracker import Access
 from agentsmith.store import Store
-from agentsmith.ticketlock import holding
+from agentsmith.tickets.lock import holding
 from tests.support.stores import MakeStore
 from tests.support.stuck import brought_back, finish, killed, let_go, started_by
 from tests.support.wait import wait_until

@@ -19,8 +19,8 @@ from agentsmith.config import Duration, Grace, Pipeline, RunLimits, Size
 from agentsmith.config import Run as RunSettings
 from agentsmith.domain.errors import ConfigError, MachineTrouble
 from agentsmith.domain.lifecycle import Status
-from agentsmith.pipelines import cgroups
-from agentsmith.pipelines.guarded import Confinement, Guard, User
+from agentsmith.guard import cgroups
+from agentsmith.guard.client import Confinement, Guard, User
 from agentsmith.pipelines.runner import confinement_for, user_called
 from agentsmith.store import Store
 from tests.support.wait import wait_until

@@ -16,7 +16,7 @@ from agentsmith.domain.ticket import TicketId
 from agentsmith.domain.tracker import AlreadySo, Applied, Forbidden, Gone, Limited, LostRace, Unknown
 from agentsmith.simulators import Clock
 from agentsmith.store import Store
-from agentsmith.ticketlock import LabelLocks
+from agentsmith.tickets.lock import LabelLocks
 from agentsmith.trackers.http import LocalGovernor, Pace, Shared
 from agentsmith.trackers.jira.moves import TRIES
 from tests.support.jira_bench import CLAIM, FAIL, FINISH, MEMO, PROJECT, START, TRIGGER, Bench, applied, bench, edge

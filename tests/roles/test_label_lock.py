@@ -11,7 +11,7 @@ from agentsmith.boottime import boottime
 from agentsmith.domain.errors import StoreUnavailable, TrackerUnavailable
 from agentsmith.domain.ticket import TicketId
 from agentsmith.store import Store
-from agentsmith.ticketlock import LabelLocks
+from agentsmith.tickets.lock import LabelLocks
 from tests.support.stores import MakeStore, PrivateServer
 
 TICKET = TicketId("acme.atlassian.net/WEB-1")

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import structlog
 
-from agentsmith.leadership import lead
+from agentsmith.daemon.leader import lead
 from agentsmith.store import LeaseTimes, Store
 from tests.support.redis_server import RedisServer
 from tests.support.stores import TIMES, MakeStore

@@ -20,9 +20,9 @@ from agentsmith.domain.lifecycle import Status
 from agentsmith.domain.memo import Memo
 from agentsmith.domain.ticket import Ticket
 from agentsmith.domain.tracker import Sticky
-from agentsmith.publish import Published
 from agentsmith.store import Store
-from agentsmith.ticketlock import holding
+from agentsmith.tickets.lock import holding
+from agentsmith.tickets.publish import Published
 from tests.support.wait import wait_until
 from tests.support.world import World, open_world, world_config
 

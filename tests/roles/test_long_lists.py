@@ -13,9 +13,9 @@ from typing import Any, Final
 
 import pytest
 
-from agentsmith import poller as poller_module
 from agentsmith.domain.ticket import Ticket, TicketId
-from agentsmith.poller import Poller
+from agentsmith.intake import poller as poller_module
+from agentsmith.intake.poller import Poller
 from agentsmith.store import Store
 from agentsmith.trackers.local.tracker import LocalTracker
 from tests.support.redis_server import RedisServer

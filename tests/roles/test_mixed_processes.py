@@ -15,7 +15,7 @@ from agentsmith.config import Consumer as ConsumerSettings
 from agentsmith.config import Grace, Step
 from agentsmith.domain.lifecycle import Status
 from agentsmith.domain.request import PipelineRequest
-from agentsmith.poller import Poller
+from agentsmith.intake.poller import Poller
 from agentsmith.store import Store
 from tests.support.stores import Settled
 from tests.support.wait import wait_until

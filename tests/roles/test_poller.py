@@ -22,7 +22,7 @@ from agentsmith.domain.signal import Signal
 from agentsmith.domain.ticket import Ticket, TicketId
 from agentsmith.domain.tracker import Tracker
 from agentsmith.domain.vetting import History
-from agentsmith.poller import Calm, Polled, Poller
+from agentsmith.intake.poller import Calm, Polled, Poller
 from agentsmith.store import Acquired, Store
 from agentsmith.trackers.local.settings import LocalSettings
 from tests.support.stores import Flush, MakeStore, Settled

@@ -339,7 +339,7 @@ async def test_what_we_say_ourselves_is_no_news(sender: Sender, desk: Desk, post
 async def test_P8_what_is_kept_of_a_delivery_holds_nothing_secret_and_can_be_read_again(
     sender: Sender, post: Post, store: Store
 ) -> None:
-    from agentsmith.deliveries import Kept
+    from agentsmith.intake.deliveries import Kept
 
     headers, body = sender.delivery(sender.labelled())
     await post((headers, body))

@@ -17,12 +17,12 @@ from pydantic import BaseModel
 from structlog.testing import capture_logs
 
 from agentsmith.config import Config
+from agentsmith.daemon.reload import ConfigFile
 from agentsmith.domain.claiming import Claimed, Held, Rejected
 from agentsmith.domain.errors import ConfigError
 from agentsmith.domain.lifecycle import Status
-from agentsmith.reload import ConfigFile
-from agentsmith.rulebook import RELOADED, RELOADED_OF_A_TRACKER, Rulebook, rules_of
 from agentsmith.store import Store
+from agentsmith.tickets.live_rules import RELOADED, RELOADED_OF_A_TRACKER, Rulebook, rules_of
 from tests.support.config_platforms import Hosted, load_text
 from tests.support.wait import wait_until
 from tests.support.world import TRIGGER, World, open_world, sh, world_config

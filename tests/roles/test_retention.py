@@ -16,9 +16,9 @@ import pytest
 
 from agentsmith.config import Config, Duration
 from agentsmith.config import Housekeeping as HousekeepingSettings
-from agentsmith.pipelines.git.locks import FileLock
+from agentsmith.git.locks import FileLock
+from agentsmith.housekeeping.retention import Removed, Retention, prune_workspaces
 from agentsmith.pipelines.workplace import Workplace, lock_of
-from agentsmith.retention import Removed, Retention, prune_workspaces
 from agentsmith.store import Pushed, Store
 from tests.support.code_world import code_config, open_code_world
 from tests.support.stores import a_request, begin

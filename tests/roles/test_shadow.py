@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from agentsmith import explain
 from agentsmith.boottime import boottime
-from agentsmith.daemon import assemble
+from agentsmith.daemon.build import shadow_of
+from agentsmith.daemon.process import assemble
 from agentsmith.domain.claiming import AlreadyClaimed, Rejected, WouldClaim
 from agentsmith.domain.conversation import TakesCommands
 from agentsmith.domain.errors import Refused
@@ -18,11 +18,11 @@ from agentsmith.domain.lifecycle import Status
 from agentsmith.domain.memo import Memo
 from agentsmith.domain.signal import SignalKind
 from agentsmith.domain.tracker import DefinesLabels, Forbidden, KnowsCircles, Move, Tracker
-from agentsmith.intake import Intake
-from agentsmith.opening import shadow_of
-from agentsmith.poller import Poller
-from agentsmith.shadow import ReadOnly
+from agentsmith.intake.poller import Poller
+from agentsmith.intake.signals import Intake
 from agentsmith.store import Store
+from agentsmith.tickets import explain
+from agentsmith.tickets.read_only import ReadOnly
 from tests.support.world import World, open_world
 
 

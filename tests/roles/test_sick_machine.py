@@ -22,12 +22,12 @@ from agentsmith.cli.status_view import view
 from agentsmith.config import Consumer as ConsumerSettings
 from agentsmith.config import Grace, Redis, RunLimits, Step
 from agentsmith.config import Run as RunSettings
-from agentsmith.daemon import Daemon, Role
+from agentsmith.daemon.process import Daemon, Role
 from agentsmith.domain.errors import MachineTrouble
 from agentsmith.domain.lifecycle import Status
 from agentsmith.domain.request import PipelineRequest
+from agentsmith.guard import program as guard_program
 from agentsmith.pipelines import disk
-from agentsmith.pipelines import guard as guard_program
 from agentsmith.pipelines.machine import Machine, try_out
 from agentsmith.store import Store
 from tests.support.code_world import code_config, open_code_world, scripted_agent
@@ -219,7 +219,7 @@ async def test_P2_what_breaks_us_each_time_waits_for_a_person_and_has_not_failed
 
     async with opened(tmp_path, store, redis_url, at_work(tmp_path)) as world:
         key = await claimed(world)
-        monkeypatch.setattr("agentsmith.work.environment", broken)
+        monkeypatch.setattr("agentsmith.running.run_work.environment", broken)
         async with serving(world):
             assert await ends(world, key) is Status.WAITING
         said = (await world.comments(key))[0]

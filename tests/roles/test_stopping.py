@@ -11,7 +11,7 @@ import pytest
 
 from agentsmith.config import Consumer as ConsumerSettings
 from agentsmith.config import Grace, Pipeline
-from agentsmith.daemon import tick
+from agentsmith.daemon.process import tick
 from agentsmith.domain.lifecycle import Status
 from agentsmith.domain.signal import Signal
 from agentsmith.store import Store

@@ -15,9 +15,9 @@ from agentsmith.domain.lifecycle import Status
 from agentsmith.domain.signal import Signal, SignalKind
 from agentsmith.domain.ticket import Actor, Ticket
 from agentsmith.domain.tracker import Access
+from agentsmith.intake.comment_commands import Talk
 from agentsmith.store import Store
 from agentsmith.store.orders import Order
-from agentsmith.talk import Talk
 from tests.support.world import TRIGGER, World, open_world
 
 

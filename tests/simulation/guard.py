@@ -1,6 +1,6 @@
 """The guard's program in the simulation: it speaks the real one's protocol with the real handle, in virtual time.
 
-Follows `agentsmith/pipelines/guard.py`: the first reason to leave counts, children get TERM and after the grace KILL,
+Follows `agentsmith/guard/program.py`: the first reason to leave counts, children get TERM and after the grace KILL,
 what ended is reported before the farewell is said, and the farewell is said only if the consumer cannot settle.
 """
 
@@ -13,8 +13,8 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
 from agentsmith.domain.ticket import TicketId
-from agentsmith.pipelines import guard as program
-from agentsmith.pipelines.posting import Ear
+from agentsmith.guard import program
+from agentsmith.guard.spawn import Ear
 from agentsmith.store import RunLease
 from tests.model.workers import Child, Floor
 from tests.simulation.loop import Call

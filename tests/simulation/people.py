@@ -8,7 +8,7 @@ from dataclasses import replace
 from enum import StrEnum
 from typing import Final
 
-from agentsmith.daemon import Role
+from agentsmith.daemon.process import Role
 from agentsmith.domain.request import text_hash
 from agentsmith.domain.signal import Signal, SignalKind
 from agentsmith.store import AWAY, Store

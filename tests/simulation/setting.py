@@ -9,8 +9,8 @@ from typing import Final
 from agentsmith.config import Claim, Config, Consumer, Housekeeping, Lease, LoopLimit, Run
 from agentsmith.config.durations import Duration
 from agentsmith.config.rules import broken_rules
-from agentsmith.daemon import Role
-from agentsmith.publish import LOOK_AGAIN
+from agentsmith.daemon.process import Role
+from agentsmith.tickets.publish import LOOK_AGAIN
 from agentsmith.trackers.local.settings import LocalSettings
 from tests.support.world import world_config
 

@@ -18,18 +18,18 @@ from pathlib import Path
 from typing import Any, Final, cast
 from unittest.mock import patch
 
-from agentsmith import daemon as daemon_module
-from agentsmith import farewell as farewell_module
-from agentsmith import intake as intake_module
-from agentsmith.consumer import Consumer
-from agentsmith.daemon import Daemon, Role
+from agentsmith.daemon import process as daemon_module
+from agentsmith.daemon.build import Opened, lease_times
+from agentsmith.daemon.process import Daemon, Role
 from agentsmith.domain.lifecycle import Owner as EdgeOwner
 from agentsmith.domain.tracker import Move, Tracker
-from agentsmith.intake import Intake
-from agentsmith.opening import Opened, lease_times
-from agentsmith.pipelines import guarded as guarded_module
+from agentsmith.guard import client as guarded_module
+from agentsmith.guard.spawn import Ear, Posted
+from agentsmith.intake import signals as intake_module
+from agentsmith.intake.signals import Intake
 from agentsmith.pipelines.machine import Machine
-from agentsmith.pipelines.posting import Ear, Posted
+from agentsmith.running import release_lease as farewell_module
+from agentsmith.running.consumer import Consumer
 from agentsmith.store import Store
 from agentsmith.store import store as store_module
 from agentsmith.trackers.http.ledger import current_purpose

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from agentsmith.store import Lease, Store
-from agentsmith.ticketlock import LockBusy, holding
+from agentsmith.tickets.lock import LockBusy, holding
 from tests.support.stores import ticket_id
 
 

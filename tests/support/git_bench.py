@@ -14,8 +14,8 @@ from typing import Any
 
 from agentsmith.domain.forge import GitCredential, PullRequest, WantedPullRequest
 from agentsmith.domain.ticket import Ticket
-from agentsmith.pipelines.git import Bounds, Checkout, Ended, GitShell, open_checkout
-from agentsmith.pipelines.git.shell import CommandNotStarted
+from agentsmith.git import Bounds, Checkout, Ended, GitShell, open_checkout
+from agentsmith.git.shell import CommandNotStarted
 
 BRANCH = "agent-smith/12"
 PERSON = {

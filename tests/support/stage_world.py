@@ -13,15 +13,15 @@ from typing import Any, Final
 import yaml
 
 from agentsmith.config import load
-from agentsmith.consumer import Consumer
-from agentsmith.daemon import Parts, Role, assemble, run_context, this_process
+from agentsmith.daemon.build import Opened, open_forges, open_trackers
+from agentsmith.daemon.process import Parts, Role, assemble, run_context, this_process
 from agentsmith.domain.claiming import ClaimOutcome
 from agentsmith.domain.lifecycle import Status
 from agentsmith.domain.signal import Signal
 from agentsmith.domain.tracker import Tracker
-from agentsmith.housekeeping import Housekeeping, Intervals
-from agentsmith.opening import Opened, open_forges, open_trackers
-from agentsmith.poller import Poller
+from agentsmith.housekeeping.sweep import Housekeeping, Intervals
+from agentsmith.intake.poller import Poller
+from agentsmith.running.consumer import Consumer
 from agentsmith.simulators import Recorded, serve
 from agentsmith.simulators.stage import Stage
 from agentsmith.simulators.stages import STAGES

@@ -10,17 +10,17 @@ from pathlib import Path
 
 from agentsmith.config import Config, Pipeline, Step
 from agentsmith.config.models import for_platforms
-from agentsmith.consumer import Consumer
-from agentsmith.daemon import Parts, Role, assemble, run_context, this_process
+from agentsmith.daemon.build import Opened
+from agentsmith.daemon.process import Parts, Role, assemble, run_context, this_process
 from agentsmith.domain.forge import Forge
 from agentsmith.domain.lifecycle import Status
 from agentsmith.domain.memo import Memo
 from agentsmith.domain.signal import Signal, SignalKind
 from agentsmith.domain.ticket import TicketId
 from agentsmith.domain.tracker import Tracker
-from agentsmith.housekeeping import Housekeeping, Intervals
-from agentsmith.intake import Intake
-from agentsmith.opening import Opened
+from agentsmith.housekeeping.sweep import Housekeeping, Intervals
+from agentsmith.intake.signals import Intake
+from agentsmith.running.consumer import Consumer
 from agentsmith.store import Process, Store
 from agentsmith.trackers.local.desk import Desk
 from agentsmith.trackers.local.settings import LocalSettings

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 import agentsmith
+from agentsmith.git.shell import Ended
 from agentsmith.pipelines import apart
-from agentsmith.pipelines.git.shell import Ended
 
 ROOT = Path(agentsmith.__file__).parent
 EVALUATING = re.compile(r"import (?:.*, )?(?:render|make_prompt|read_output)\b|jinja2")
@@ -22,7 +22,7 @@ OPERATORS = {
     "pipelines/steps/pull_request.py",
     "pipelines/steps/ticket.py",
     "pipelines/steps/agent.py",
-    "work.py",
+    "running/run_work.py",
 }
 INSIDE = {"pipelines/apart.py", "pipelines/prompt.py", "pipelines/reports.py", "pipelines/templates.py"}
 """The process of its own, and what it calls."""

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from agentsmith import __version__
 from agentsmith.cli import app as cli
 from agentsmith.cli.commands import RoleName
-from agentsmith.daemon import Role
+from agentsmith.daemon.process import Role
 from agentsmith.domain.errors import ConfigError, StoreUnavailable
 from agentsmith.store.server_binary import ServerUnavailable
 from tests.support.cli import quiet_logs

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from agentsmith.config import Config, load
+from agentsmith.daemon.build import open_forges
 from agentsmith.domain.errors import ConfigError
 from agentsmith.domain.forge import GitCredential, NoPullRequests, WantedPullRequest
-from agentsmith.opening import open_forges
 from agentsmith.trackers import forges, registry
 
 HOME = {"HOME": "/home/tester"}
@@ -212,4 +212,4 @@ def test_something_else_behind_an_entry_point_is_a_clear_error(monkeypatch: pyte
         "importlib.metadata.entry_points", lambda group: [point] if group == forges.ENTRY_POINTS else []
     )
     with pytest.raises(ConfigError, match=r"'broken' \(os:getcwd\) must name a"):
-        forges.code_hosts()
+        forges.code_hosts()["broken"]

@@ -52,4 +52,4 @@ def test_something_else_behind_an_entry_point_is_a_clear_error(monkeypatch: pyte
         "importlib.metadata.entry_points", lambda group: [point] if group == registry.ENTRY_POINTS else []
     )
     with pytest.raises(ConfigError, match=r"'broken' \(os:getcwd\) must name a"):
-        registry.platforms()
+        registry.platforms()["broken"]

@@ -10,7 +10,7 @@ import apscheduler.schedulers.base
 import apscheduler.triggers.interval
 import pytest
 
-from agentsmith.rhythm import Beat, beating, repeat
+from agentsmith.ticker import Beat, beating, repeat
 
 
 @pytest.mark.parametrize("jump", [timedelta(minutes=-5), timedelta(minutes=5)])

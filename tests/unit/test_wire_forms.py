@@ -16,7 +16,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentsmith.deliveries import Kept
 from agentsmith.domain.asking import Question
 from agentsmith.domain.intent import Intent
 from agentsmith.domain.lifecycle import Status
@@ -24,6 +23,7 @@ from agentsmith.domain.memo import Memo
 from agentsmith.domain.request import PipelineRequest
 from agentsmith.domain.signal import Signal
 from agentsmith.domain.ticket import TicketId
+from agentsmith.intake.deliveries import Kept
 from agentsmith.store import DeadLetter, Process, RunLease
 from agentsmith.store.presence import read_process
 from tests.support.stores import a_request, a_signal

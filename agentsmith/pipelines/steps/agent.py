@@ -9,11 +9,11 @@ from typing import Final
 from agentsmith.config import Agent
 from agentsmith.config.presets import PROMPT
 from agentsmith.config.steps import AgentSettings
+from agentsmith.git import Conflicted
+from agentsmith.guard.client import Exit
 from agentsmith.pipelines.agents import argv_for, format_of, reads_stdin
 from agentsmith.pipelines.apart import NotUsable, TooMuch, evaluate
 from agentsmith.pipelines.context import StepContext
-from agentsmith.pipelines.git import Conflicted
-from agentsmith.pipelines.guarded import Exit
 from agentsmith.pipelines.outcome import StepEnd, Verdict
 from agentsmith.pipelines.prompt import BUILT_IN, PromptFacts, make_prompt
 from agentsmith.pipelines.reports import AgentReport, safe_session

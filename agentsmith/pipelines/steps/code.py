@@ -8,8 +8,7 @@ from pathlib import Path
 
 from agentsmith.config.steps import CheckoutSettings, CommitSettings, PushSettings
 from agentsmith.domain.errors import TrackerError
-from agentsmith.pipelines.context import StepContext
-from agentsmith.pipelines.git import (
+from agentsmith.git import (
     Checkout,
     Conflicted,
     Diverged,
@@ -19,7 +18,8 @@ from agentsmith.pipelines.git import (
     SecretsFound,
     open_checkout,
 )
-from agentsmith.pipelines.guarded import User
+from agentsmith.guard.client import User
+from agentsmith.pipelines.context import StepContext
 from agentsmith.pipelines.outcome import StepEnd, Verdict, done, failed
 from agentsmith.pipelines.templates import BadTemplate, render
 from agentsmith.pipelines.words import values

@@ -17,8 +17,8 @@ from agentsmith import logs
 from agentsmith.config.presets import VERIFY
 from agentsmith.config.steps import Argument, CommandSettings, RunSettings, ScriptSettings, VerifySettings
 from agentsmith.domain.errors import pass_over
+from agentsmith.guard.client import CommandNotStarted, Exit
 from agentsmith.pipelines.context import StepContext
-from agentsmith.pipelines.guarded import CommandNotStarted, Exit
 from agentsmith.pipelines.outcome import ExitCode, StepEnd, Verdict
 from agentsmith.pipelines.runner import TAIL, Command
 from agentsmith.pipelines.worker import SAY, Said, keep_artifacts, quoted

@@ -7,8 +7,8 @@ from typing import Final
 from agentsmith.config.steps import PullRequestSettings
 from agentsmith.domain.errors import TrackerError
 from agentsmith.domain.forge import NoPullRequests, NothingToPropose, WantedPullRequest
+from agentsmith.git import GitError
 from agentsmith.pipelines.context import StepContext
-from agentsmith.pipelines.git import GitError
 from agentsmith.pipelines.outcome import StepEnd, Verdict, done, failed
 from agentsmith.pipelines.steps.code import gone_wrong, no_checkout
 from agentsmith.pipelines.templates import BadTemplate, render

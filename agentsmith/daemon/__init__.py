@@ -1,0 +1,1 @@
+"""One process: everything is built here once, its services are started, watched, reloaded, and ended in order."""

@@ -1,0 +1,130 @@
+"""Intake: takes signals from the inbox and has each ticket looked at. Any replica may take any signal."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import dataclass
+from typing import Final
+
+import structlog
+
+from agentsmith import metrics
+from agentsmith.domain.claiming import AlreadyClaimed, Claimed, ClaimOutcome, Deferred, Held, Rejected, WouldClaim
+from agentsmith.domain.signal import MalformedSignal, Signal, SignalKind, Taken
+from agentsmith.intake.comment_commands import Talk
+from agentsmith.store import AWAY, Process, Store
+from agentsmith.tickets.claim import Claims
+from agentsmith.trackers.http import spending_for
+
+log = structlog.get_logger()
+
+_LONGEST_WAIT: Final = 1.0
+_AFTER_A_BUG: Final = 60.0
+_SHORTEST_WAIT: Final = 0.01
+"""Redis reads a wait of 0 as for ever."""
+
+
+@dataclass(slots=True)
+class Intake:
+    """Deals with signals, several at a time."""
+
+    store: Store
+    claims: Claims
+    process: Process
+    hands: int = 4
+    talk: Talk | None = None
+    """Who obeys commands in comments."""
+    _adopt: bool = False
+
+    async def serve(self) -> None:
+        """Deal with signals for ever."""
+        async with asyncio.TaskGroup() as group:
+            for number in range(self.hands):
+                group.create_task(self._hand(number))
+
+    def look_in_hand(self) -> None:
+        """Redis lost its memory: what we acknowledged lately may stand in our list again, and nobody else looks there.
+
+        A server that fails over behind a proxy does so without breaking a connection.
+        """
+        self._adopt = True
+
+    async def _hand(self, number: int) -> None:
+        while True:
+            try:
+                if self._adopt and number == 0:
+                    self._adopt = False
+                    for held in await self.store.signals.in_hand(self.process.name):
+                        await self._deal_with(held)
+                soon = await self.store.signals.ripen(self.claims.rules.capacity.limits)
+                wait = min(_LONGEST_WAIT, max(_SHORTEST_WAIT, soon)) if soon is not None else _LONGEST_WAIT
+                payload = await self.store.signals.take(self.process.name, wait=wait)
+                self.store.outage.over()
+                if payload is not None:
+                    await self._deal_with(payload)
+            except AWAY as error:
+                # The answer to a take may be lost while the signal already stands in our list: the first hand
+                # looks after those. Dealing with a signal twice is harmless.
+                self._adopt = True
+                await asyncio.sleep(self.store.outage.noticed(error))
+
+    async def _deal_with(self, payload: str) -> None:
+        try:
+            signal = Signal.from_json(payload)
+        except MalformedSignal as error:
+            log.error("a signal that nobody can read is dropped", reason=str(error))
+            await self.store.signals.acknowledge(self.process.name, payload)
+            return
+        signal = await self.store.signals.opened(signal)
+        try:
+            with spending_for("claim"):
+                outcome = await self._outcome(signal, payload)
+        except AWAY:
+            raise
+        except Exception as error:
+            # One ticket that breaks us must not stop the others, nor be lost.
+            log.error("looking at a ticket failed", ticket=signal.ticket, exc_info=error)
+            outcome = Deferred(f"internal error: {type(error).__name__}", _AFTER_A_BUG)
+        _tell(signal, outcome)
+        metrics.LOOKS.labels(signal.tracker, type(outcome).__name__).inc()
+        if not isinstance(outcome, Deferred) or outcome.looked:
+            await self.store.reasons.note(
+                signal.ticket,
+                at=time.time(),
+                cause=signal.cause,
+                outcome=type(outcome).__name__,
+                why="" if isinstance(outcome, Claimed | Rejected) else outcome.why,
+                gates=outcome.gates,
+            )
+        match outcome:
+            case Deferred(wait=wait, failed=failed):
+                again = signal.again() if failed else signal
+                await self.store.signals.later(self.process.name, payload, again, wait=wait)
+            case Held(places=places):
+                await self.store.signals.hold(self.process.name, payload, signal, places=places)
+            case _:
+                await self.store.signals.acknowledge(self.process.name, payload)
+
+    async def _outcome(self, signal: Signal, payload: str) -> ClaimOutcome:
+        if signal.kind is not SignalKind.COMMAND:
+            return await self.claims.consider(signal, taken=Taken(self.process.name, payload))
+        return await self.talk.obey(signal) if self.talk else AlreadyClaimed("no commands are taken here")
+
+
+def _tell(signal: Signal, outcome: ClaimOutcome) -> None:
+    known = log.bind(ticket=signal.ticket, cause=signal.cause)
+    match outcome:
+        case Claimed(run=run, fence=fence):
+            known.debug("claimed", run=run, fence=fence)
+        case Rejected(gates=gates):
+            closed = gates[-1]
+            known.info("rejected", gate=closed.gate.value, saw=closed.saw, remedy=closed.remedy)
+        case Deferred(why=why, wait=wait, told=told):
+            (known.debug if told else known.info)("deferred", why=why, wait=round(wait, 3))
+        case Held(why=why):
+            known.info("held back", why=why)
+        case WouldClaim(why=why):
+            known.info("shadow", would=why)
+        case _:
+            known.debug("left alone", why=outcome.why)
