@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from agentsmith.bench.figures import Row
 from agentsmith.cli import shapes
-from agentsmith.cli.doctor import Check
+from agentsmith.cli.checks import Check
 from agentsmith.cli.failing import Failure
 from agentsmith.cli.labels import Made
 from agentsmith.cli.runs import Answer

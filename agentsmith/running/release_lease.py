@@ -9,19 +9,27 @@ import asyncio
 import json
 import sys
 from dataclasses import asdict
+from pathlib import Path
 from typing import Final
+from urllib.parse import quote
 
 from agentsmith import privacy
 from agentsmith.boottime import boottime
 from agentsmith.domain.ticket import TicketId
 from agentsmith.guard.client import Farewell
 from agentsmith.store import AWAY, LeaseTimes, RunLease, Store
+from agentsmith.store.server_home import ServerHome
 
 _KEEP_TRYING: Final = 100.0
+_TAKEN_OVER_WITHIN: Final = 3.0
+"""Seconds within which another process of ours would keep the server, if there were one; it takes milliseconds."""
 
 
-def farewell_for(lease: RunLease, *, url: str, namespace: str, times: LeaseTimes, lock_key: str) -> Farewell:
-    """The farewell that gives up `lease`."""
+def farewell_for(
+    lease: RunLease, *, url: str, namespace: str, times: LeaseTimes, lock_key: str, data_dir: Path | None = None
+) -> Farewell:
+    """The farewell that gives up `lease`; the server at `url` may be the one that is kept in `data_dir`."""
+    own = data_dir is not None and url == f"unix://{quote(str(ServerHome(data_dir).published_socket()))}"
     told = {
         "url": url,
         "namespace": namespace,
@@ -29,6 +37,7 @@ def farewell_for(lease: RunLease, *, url: str, namespace: str, times: LeaseTimes
         "ticket": lease.ticket,
         "lease": lease.value,
         "lock": lock_key,
+        "kept_in": str(data_dir) if own else "",
     }
     return Farewell(argv=(sys.executable, "-m", "agentsmith.running.release_lease"), input=json.dumps(told))
 
@@ -36,13 +45,18 @@ def farewell_for(lease: RunLease, *, url: str, namespace: str, times: LeaseTimes
 async def _release(told: dict[str, object]) -> None:
     times = LeaseTimes(**told["times"])  # type: ignore[arg-type]  # written by farewell_for
     lease = RunLease.parse(TicketId(str(told["ticket"])), str(told["lease"]))
-    give_up = boottime() + _KEEP_TRYING
+    home = ServerHome(Path(str(told["kept_in"]))) if told.get("kept_in") else None
+    kept, give_up = boottime(), boottime() + _KEEP_TRYING
     async with Store(str(told["url"]), times=times, namespace=str(told["namespace"])) as store:
         while boottime() < give_up:
             try:
                 await store.runs.release_dead(lease, lock_key=str(told["lock"]))
             except AWAY as error:
-                await asyncio.sleep(store.outage.noticed(error))
+                if home is None or home.keeper() is not None:
+                    kept = boottime()
+                elif boottime() - kept > _TAKEN_OVER_WITHIN:
+                    return  # everything was ended at once: the lease runs out, and whoever starts the server sees it
+                await asyncio.sleep(min(store.outage.noticed(error), _TAKEN_OVER_WITHIN))
             else:
                 return
 

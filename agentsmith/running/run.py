@@ -156,6 +156,7 @@ class RunScope:
                 namespace=store.keys.namespace,
                 times=store.times,
                 lock_key=store.keys.claim_lock(self._tracker.platform, self.request.ticket),
+                data_dir=context.data_dir,
             ),
             **({"cgroup": cgroup} if cgroup is not None else {}),
         )

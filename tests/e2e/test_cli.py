@@ -18,7 +18,7 @@ from agentsmith.store.server_binary import find_binary
 from tests.support.cli import SLOW, Cli, command
 from tests.support.embedded import servers_of
 from tests.support.private import open_to_others
-from tests.support.processes import is_alive
+from tests.support.processes import descendants, is_alive
 from tests.support.wait import wait_until
 
 CONFIG = """\
@@ -217,9 +217,13 @@ async def test_a_second_signal_ends_at_once(cli: Cli) -> None:
         child = await _child_of(cli, "1")
         daemon.signal(signal.SIGTERM)
         await wait_until(lambda: daemon.event("draining") is not None, what="it drains", within=SLOW)
+        started = descendants(daemon.process.pid)
+        assert child in started
         daemon.signal(signal.SIGTERM)
         assert await daemon.exit_code() == 130
         await wait_until(lambda: not is_alive(child), what="its guard ended the run", within=SLOW)
+        # Nothing waits for a server that ended with its daemon, as whoever gives the lease back did for 100 seconds.
+        await wait_until(lambda: not [pid for pid in started if is_alive(pid)], what="nothing is left", within=SLOW)
 
 
 async def test_a_role_that_dies_ends_the_process_with_the_cause(cli: Cli) -> None:

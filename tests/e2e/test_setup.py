@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shutil
 from collections.abc import AsyncIterator, Iterator
@@ -12,7 +13,8 @@ import pytest
 import yaml
 
 from agentsmith.cli import app
-from agentsmith.cli.doctor import State, examine
+from agentsmith.cli.checks import State
+from agentsmith.cli.doctor import examine
 from agentsmith.config import load
 from agentsmith.simulators.serving import serve
 from agentsmith.simulators.stages import STAGES
@@ -310,7 +312,7 @@ async def test_a_tracker_that_answers_and_one_whose_token_is_refused(cli: Cli, p
         # The bot of Azure's stage is in no team, as service accounts often are.
         assert found["tracker web"].state is not State.WRONG, found["tracker web"]
         assert ", as " in found["tracker web"].saw
-        assert found["webhooks web"].state is State.OK
+        assert found["tracker web"].state is State.OK, "all of them may do what they have to"
         cli.configure(yaml.safe_dump({"trackers": {"web": {**block, "token": "wr0ng", "webhook_secret": []}}}))
         found = {check.check: check async for check in _examined()}
         assert found["tracker web"].state is State.WRONG
@@ -318,6 +320,28 @@ async def test_a_tracker_that_answers_and_one_whose_token_is_refused(cli: Cli, p
         assert "wr0ng" not in found["tracker web"].saw
         assert found["webhooks web"].state is State.NOTE
         assert "set trackers.web.webhook_secret" in found["webhooks web"].remedy
+
+
+@pytest.mark.parametrize("platform", HOSTED)
+async def test_a_webhook_that_the_platform_does_not_have_is_noted(cli: Cli, platform: str) -> None:
+    stage = STAGES[platform]()
+
+    async def look() -> Any:
+        [check] = [check async for check in _examined() if check.check == "webhooks web"]
+        return check
+
+    async with serve(stage.simulator):
+        cli.configure(yaml.safe_dump({"trackers": {"web": stage.tracker()}, "server": {"port": 0}}))
+        before = await look()
+        if platform != "azure-devops":  # where everybody may look at them
+            assert (before.state, "this token may not see" in before.saw) == (State.NOTE, True)
+        stage.let_look_after_webhooks()
+        missing = await look()
+        assert missing.state is State.NOTE
+        assert "but the platform has none that sends to us; also polled" in missing.saw
+        assert missing.remedy == "agentsmith webhooks install"
+        assert await asyncio.to_thread(app.run, ["webhooks", "install", "--url", "http://127.0.0.1:1"]) == 0
+        assert (await look()).state is State.OK
 
 
 @pytest.mark.parametrize(("secret", "noted"), [("x" * 23, True), (["x" * 30, "short"], True), ("x" * 24, False)])
