@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from agentsmith.cli import completing
 from agentsmith.cli.options import Actor, AsJson, ConfigFile, Ticket, prose
 
 
@@ -27,7 +28,12 @@ def run(
     ] = None,
     pipeline: Annotated[
         str | None,
-        typer.Option("--pipeline", metavar="NAME", help="Which one; else the one that its label starts."),
+        typer.Option(
+            "--pipeline",
+            metavar="NAME",
+            help="Which one; else the one that its label starts.",
+            autocompletion=completing.pipelines,
+        ),
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would happen.")] = False,
     actor: Actor = None,
@@ -59,7 +65,12 @@ def run(
 def runs(
     ticket: Annotated[
         str | None,
-        typer.Argument(metavar="[TICKET]", help="Only the runs of this ticket.", show_default=False),
+        typer.Argument(
+            metavar="[TICKET]",
+            help="Only the runs of this ticket.",
+            show_default=False,
+            autocompletion=completing.tickets,
+        ),
     ] = None,
     limit: Annotated[int, typer.Option("--limit", min=1, metavar="N", help="At most so many, newest first.")] = 20,
     as_json: AsJson = False,
@@ -81,7 +92,10 @@ def logs(
     run: Annotated[
         str,
         typer.Argument(
-            metavar="RUN", help="A run, the beginning of its name, or a ticket: its latest run.", show_default=False
+            metavar="RUN",
+            help="A run, the beginning of its name, or a ticket: its latest run.",
+            show_default=False,
+            autocompletion=completing.runs,
         ),
     ],
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until the run ends.")] = False,

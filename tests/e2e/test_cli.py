@@ -277,6 +277,28 @@ def test_shells_can_complete_commands(cli: Cli, shell: str) -> None:
     assert "dead-letters" in found
 
 
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_shells_can_complete_names(cli: Cli, shell: str) -> None:
+    cli.run("ticket", "new", "--title", "$(touch evil); `touch evil`", "--label", "x")
+    cli.run("run", "1", "--", "true")
+    [run] = cli.json("runs")
+
+    def offered(*words: str) -> str:
+        line = " ".join(["agentsmith", *words])
+        told = {"COMP_WORDS": line, "COMP_CWORD": str(len(words)), "_TYPER_COMPLETE_FISH_ACTION": "get-args"}
+        told |= {"_TYPER_COMPLETE_ARGS": line, "_AGENTSMITH_COMPLETE": f"complete_{shell}"}
+        done = cli.run(environ=told)
+        assert (done.stderr, "evil" in done.stdout) == ("", False)
+        return done.stdout
+
+    assert "fix-bug" in offered("run", "1", "--pipeline", "fix")
+    assert run["run"] in offered("logs", run["run"][:4])
+    assert "1" in offered("why", "1").split("arguments")[-1]
+    assert "local" in offered("webhooks", "check", "lo")
+    cli.configure("nonsense: [")
+    assert "fix-bug" not in offered("run", "1", "--pipeline", "fix")
+
+
 def test_beside_json_everything_goes_to_standard_error(cli: Cli) -> None:
     done = cli.run("ticket", "new", "--title", "x", "--label", "agent-smith", "--json")
     assert json.loads(done.stdout)["key"] == "1"
