@@ -18,7 +18,7 @@ from agentsmith.cli.doctor import examine
 from agentsmith.config import load
 from agentsmith.simulators.serving import serve
 from agentsmith.simulators.stages import STAGES
-from agentsmith.trackers import registry
+from agentsmith.trackers import forges, registry
 from tests.support.cli import Cli, quiet_logs
 from tests.support.json_answers import parsed
 from tests.support.redis_server import RedisServer, wait_for
@@ -77,7 +77,12 @@ def test_a_first_configuration_of_at_most_twelve_lines_for_every_platform(
     text = (cli.folder / "agentsmith.yaml").read_text()
     assert len(text.splitlines()) <= 12
     assert yaml.safe_load(text) == told["config"]
-    config = load(platforms=registry.settings_models(), environ=dict.fromkeys(told["variables"], "s3cret"))
+    config = load(
+        platforms=registry.settings_models(),
+        hosts=forges.settings_models(),
+        environ=dict.fromkeys(told["variables"], "s3cret"),
+    )
+    assert not work or work[1] != "fix-bug" or config.code_of(platform) is not None, "its work is on code"
     assert [settings.platform for settings in config.trackers.values()] == [platform]
     assert [trigger.label for trigger in config.triggers] == ["agent-smith"]
     assert config.triggers[0].pipeline == STARTED[work]
@@ -130,6 +135,15 @@ def test_a_file_that_is_there_is_replaced_only_by_force(cli: Cli, capsys: pytest
 def test_what_init_writes_for_the_built_in_tracker_works_at_once(cli: Cli) -> None:
     cli.run("init", "--platform", "local", "--run", "true")
     assert cli.json("doctor")["ok"] is True
+
+
+def test_work_on_code_for_tickets_without_any_gets_a_repository_that_doctor_accepts(cli: Cli) -> None:
+    told = cli.run("init", "--platform", "local", "--pipeline", "fix-bug").stdout
+    assert "put the address of your repository in the place of https://git.example.com" in told
+    cli.run("init", "--platform", "local", "--pipeline", "fix-bug", "--code", f"{cli.folder}/code.git", "--force")
+    with (cli.folder / "agentsmith.yaml").open("a") as file:
+        file.write("agents: {claude: {command: [sh]}}\n")
+    assert states(cli.json("doctor"))["code of local"] == "ok"
 
 
 # doctor
