@@ -81,10 +81,11 @@ failovers: $(STAMP)
 bench: $(STAMP)
 	$(BIN)/agentsmith bench $(ROWS) $(if $(PASSES),--passes $(PASSES))
 
-# What the program says about its commands, as a page.
+# What the program says about its commands, and what it decides about tickets, as pages.
 docs: $(STAMP)
 	$(BIN)/python -m tests.repo.commands_page
 	$(BIN)/python -m tests.repo.json_page
+	$(BIN)/python -m tests.repo.decisions_page
 
 fmt: $(STAMP)
 	$(BIN)/ruff format .

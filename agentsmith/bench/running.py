@@ -11,7 +11,7 @@ from agentsmith.bench.figures import Reading
 from agentsmith.bench.ground import TIMES, BenchTrouble, Ground
 from agentsmith.bench.queueing import push_all, request
 from agentsmith.domain.intent import Intent
-from agentsmith.domain.lifecycle import Status
+from agentsmith.domain.lifecycle import Owner, Status, edge
 from agentsmith.domain.request import PipelineRequest
 from agentsmith.store import Acquired, Store
 
@@ -64,8 +64,7 @@ async def _run(store: Store) -> None:
         tracker=taken.tracker,
         key=taken.key,
         fence=acquired.lease.fence,
-        source=Status.IN_PROGRESS,
-        to=Status.DONE,
+        edge=edge(Status.IN_PROGRESS, Status.DONE, Owner.RUN),
         run=taken.run,
         outcome="done",
         attempt=attempt,

@@ -19,11 +19,11 @@ from agentsmith.config.names import choices
 from agentsmith.config.steps import NEEDS_CODE, AgentSettings
 from agentsmith.daemon.build import open_forges, open_trackers
 from agentsmith.daemon.foreground import Foreground, open_foreground
-from agentsmith.domain.claiming import AlreadyClaimed, Claimed, ClaimOutcome, Deferred, Held, Rejected
 from agentsmith.domain.errors import ConfigError
 from agentsmith.domain.gates import GateResult, is_asked_for, is_open, is_pending
 from agentsmith.domain.gates import chosen as chosen_by_label
 from agentsmith.domain.lifecycle import Status
+from agentsmith.domain.outcomes import Claimed, Deferred, Held, LookOutcome, NothingToDo, Rejected
 from agentsmith.domain.report import duration_text
 from agentsmith.domain.ticket import Ticket
 from agentsmith.domain.tracker import Tracker
@@ -178,14 +178,14 @@ def _listen(here: Foreground, ticket: Ticket, who: str) -> None:
         loop.add_signal_handler(number, stop)
 
 
-def _refused(ticket: Ticket, outcome: ClaimOutcome, *, as_json: bool) -> bool:
+def _refused(ticket: Ticket, outcome: LookOutcome, *, as_json: bool) -> bool:
     """Say why it cannot run now."""
     remedy = ""
     match outcome:
         case Rejected(gates=gates):
             shut = next(gate for gate in gates if not gate.passed)
             why, remedy = shut.saw, shut.remedy
-        case AlreadyClaimed(why=why) | Deferred(why=why) | Held(why=why):
+        case NothingToDo(why=why) | Deferred(why=why) | Held(why=why):
             pass
         case _:
             why = type(outcome).__name__

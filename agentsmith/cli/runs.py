@@ -14,8 +14,10 @@ from agentsmith.cli import finding, output, reach, session
 from agentsmith.config import Config
 from agentsmith.daemon.build import open_store, open_trackers
 from agentsmith.daemon.process import Parts, assemble
+from agentsmith.domain.facts import IN_HAND
 from agentsmith.domain.gates import Gate, is_open, is_triggered, matching
 from agentsmith.domain.lifecycle import Status, resolve
+from agentsmith.domain.outcomes import Cancelled, Stopping
 from agentsmith.domain.request import text_hash
 from agentsmith.domain.signal import Signal, SignalKind
 from agentsmith.domain.ticket import Ticket, TicketId
@@ -23,7 +25,6 @@ from agentsmith.domain.tracker import Tracker
 from agentsmith.store import Store
 from agentsmith.store.reasons import Look
 from agentsmith.tickets import explain
-from agentsmith.tickets.cancel import UNDER_WAY, CalledOff, call_off
 from agentsmith.tickets.lock import holding
 
 _LOOK_EVERY: Final = 0.02
@@ -96,12 +97,13 @@ async def _cancel(case: Case) -> Answer:
     store, reason = case.store, f"cancelled by {case.who}"
     async with holding(store, case.tracker.platform, case.id, wait=store.times.lock) as lock:
         case = replace(case, ticket=await case.tracker.get(case.ticket.key))
-        word = await call_off(store, case.parts.recovery, case.tracker, case.ticket, reason=reason, lock=lock)
-    if word is CalledOff.NOTHING:
-        return case.answer("not running", _nothing_to_cancel(case), ok=False)
-    if word is CalledOff.UNQUEUED:
-        return case.answer("unqueued", f"{case.id} was taken off the queue; its label says failed")
-    return await _await_end(case, reason)
+        outcome = await case.parts.looks.cancel(case.tracker, case.ticket, reason, lock)
+    match outcome:
+        case Cancelled():
+            return case.answer("unqueued", f"{case.id} was taken off the queue; its label says failed")
+        case Stopping():
+            return await _await_end(case, reason)
+    return case.answer("not running", _nothing_to_cancel(case), ok=False)
 
 
 def _nothing_to_cancel(case: Case) -> str:
@@ -123,7 +125,7 @@ async def _await_end(case: Case, reason: str) -> Answer:
         pause = _LOOK_EVERY
         if not await _in_hand(case):
             case = replace(case, ticket=await case.tracker.get(case.ticket.key))
-            if case.status not in UNDER_WAY and not _will_start(case):
+            if case.status not in IN_HAND and not _will_start(case):
                 break
             pause = _READ_EVERY
         if boottime() > give_up:

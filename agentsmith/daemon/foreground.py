@@ -12,8 +12,9 @@ from typing import Final
 from agentsmith.config import Config, Pipeline
 from agentsmith.daemon.build import Opened, open_forges, open_store, open_trackers
 from agentsmith.daemon.process import Parts, assemble, leave, run_context, this_process, tick
-from agentsmith.domain.claiming import Asked, ClaimOutcome, Deferred
+from agentsmith.domain.facts import RunNow
 from agentsmith.domain.lifecycle import Status, resolve
+from agentsmith.domain.outcomes import Deferred, LookOutcome
 from agentsmith.domain.signal import Signal
 from agentsmith.domain.ticket import Ticket, TicketId
 from agentsmith.domain.tracker import Tracker
@@ -36,13 +37,13 @@ class Foreground:
     process: Process
     consumer: Consumer
 
-    async def claim(self, ticket: Ticket, pipeline: str, by: str) -> ClaimOutcome:
+    async def claim(self, ticket: Ticket, pipeline: str, by: str) -> LookOutcome:
         """Take the ticket on, for this process alone; waits a moment for others who look at it."""
         signal = Signal(ticket.tracker, ticket.key, ticket.id, cause=f"{by} asked for it")
-        asked = Asked(pipeline, by, self.process.name)
+        now = RunNow(pipeline, by, self.process.name)
         give_up = time.monotonic() + _CLAIM_WITHIN
         while True:
-            outcome = await self.parts.claims.consider(signal, asked)
+            outcome = await self.parts.looks.on_signal(signal, now)
             if not isinstance(outcome, Deferred) or time.monotonic() > give_up:
                 return outcome
             await asyncio.sleep(min(outcome.wait, _LONGEST_WAIT))

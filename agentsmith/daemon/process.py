@@ -26,13 +26,11 @@ from agentsmith.daemon.leader import lead
 from agentsmith.daemon.reload import ConfigFile
 from agentsmith.domain.errors import StoreRefused, TrackerError
 from agentsmith.domain.forge import Forge
-from agentsmith.domain.request import PipelineRequest
-from agentsmith.domain.ticket import Ticket
 from agentsmith.domain.tracker import Tracker
 from agentsmith.guard import cgroups, strays
 from agentsmith.housekeeping.retention import Retention
 from agentsmith.housekeeping.sweep import Housekeeping, Intervals
-from agentsmith.intake.comment_commands import Talk
+from agentsmith.intake.comment_commands import CommentCommands
 from agentsmith.intake.poller import Poller
 from agentsmith.intake.signals import Intake
 from agentsmith.pipelines.context import Limits
@@ -41,12 +39,10 @@ from agentsmith.pipelines.runner import user_called
 from agentsmith.running.consumer import Consumer
 from agentsmith.running.run_work import RunContext
 from agentsmith.store import AWAY, Process, Store
-from agentsmith.tickets.claim import Claims
 from agentsmith.tickets.live_rules import LiveTriggers, Rulebook
+from agentsmith.tickets.look import Looks
 from agentsmith.tickets.publish import Publisher
 from agentsmith.tickets.read_only import ReadOnly
-from agentsmith.tickets.recover import Recovery
-from agentsmith.tickets.requests import new_request, new_run_id
 from agentsmith.web.access import Doorkeeper
 from agentsmith.web.app import Answers, Ready, make_app
 from agentsmith.web.receiver import Desk, Receiver
@@ -69,9 +65,8 @@ class Parts:
     """Everything between the store and the trackers, built once."""
 
     publisher: Publisher
-    recovery: Recovery
-    claims: Claims
-    talk: Talk
+    looks: Looks
+    commands: CommentCommands
     book: Rulebook
 
     @property
@@ -81,24 +76,12 @@ class Parts:
 
 
 def assemble(config: Config, store: Store, trackers: Mapping[str, Tracker], *, shadow: bool = False) -> Parts:
-    """Build claim and recovery on top of a store and trackers."""
+    """Build what looks at tickets, on top of a store and trackers."""
     book = Rulebook(config)
     publisher = Publisher(store, trackers, book.triggers)
-    recovery = Recovery(
-        store,
-        trackers,
-        publisher,
-        triggers=book.triggers,
-        max_attempts=config.consumer.max_attempts,
-        make_request=_request_again,
-    )
-    claims = Claims(store, trackers, publisher, recovery, book, shadow=shadow)
-    talk = Talk(store, trackers, recovery, book, shadow=shadow)
-    return Parts(publisher, recovery, claims, talk, book)
-
-
-def _request_again(ticket: Ticket, pipeline: str, fence: int, attempts: int) -> PipelineRequest:
-    return new_request(ticket, pipeline, run=new_run_id(), fence=fence, attempt=attempts, wake="re-enqueued")
+    looks = Looks(store, trackers, publisher, book, max_attempts=config.consumer.max_attempts, shadow=shadow)
+    commands = CommentCommands(store, trackers, looks, book, shadow=shadow)
+    return Parts(publisher, looks, commands, book)
 
 
 def run_context(
@@ -230,7 +213,7 @@ class Daemon:
 
             keeping = start("redis", opened.server.keep()) if opened.server is not None else None
             takes_signals = bool({Role.RECEIVER, Role.POLLER} & self._roles)
-            intake = Intake(store, parts.claims, self._process, talk=parts.talk) if takes_signals else None
+            intake = Intake(store, parts.looks, self._process, commands=parts.commands) if takes_signals else None
             ticking = start("presence", tick(self._config, store, self._about_us, consumer, intake))
             heard = frozenset(name for name, desk in desks.items() if desk.reader is not None)
             leaders = [start(role, work) for role, work in self._leading(store, trackers, parts, heard)]
@@ -245,6 +228,8 @@ class Daemon:
             ending = start("strays", strays.keep_ending()) if consumer is not None else None
             serving = start("receiver", web.serve()) if web is not None else None
             consuming = start("consumer", consumer.serve()) if consumer is not None else None
+            with contextlib.suppress(*AWAY):  # whoever hears that we are up, and looks, is to find us
+                await store.presence.tick(self._about_us(), ttl=self._config.lease.renew_every, running={})
             log.info("up", process=self._process.name, roles=self._process.roles, redis=opened.version)
             on_ready(Up(self._process, opened.version, web.port if web else None))
             await self._stop.wait()
@@ -308,7 +293,7 @@ class Daemon:
             every = config.housekeeping
             intervals_ = Intervals(every.sweep_every, every.stale_every, every.reconcile_every)
             lease = store.leadership(Role.HOUSEKEEPING, self._process.name)
-            keeper = Housekeeping(store, trackers, parts.recovery, intervals_, lease)
+            keeper = Housekeeping(store, trackers, parts.looks, intervals_, lease)
             found.append((Role.HOUSEKEEPING.value, lead(Role.HOUSEKEEPING, lease, keeper.work, store.outage)))
         return found
 

@@ -47,12 +47,12 @@ class Question:
     def from_json(cls, text: str) -> Question | None:
         """The question, or None for any text that is none."""
         try:
-            told = json.loads(text)
+            payload = json.loads(text)
         except (ValueError, RecursionError):
             return None
-        if not isinstance(told, dict):
+        if not isinstance(payload, dict):
             return None
-        known: dict[str, Any] = {field.name: told[field.name] for field in fields(cls) if field.name in told}
+        known: dict[str, Any] = {field.name: payload[field.name] for field in fields(cls) if field.name in payload}
         if not {"text", "at"} <= known.keys() or not all(_fits(name, value) for name, value in known.items()):
             return None
         return cls(**known)

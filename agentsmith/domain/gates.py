@@ -144,8 +144,8 @@ def is_triggered(ticket: Ticket, triggers: Iterable[Trigger]) -> GateResult:
         found = ", ".join(repr(t.label) for t in wanted)
         return GateResult(Gate.TRIGGER, False, f"{found} ask for different pipelines", "leave one of them on")
     if near := [trigger for trigger in known if trigger.matches(ticket)]:
-        told = "; ".join(dict.fromkeys(f"{t.label!r} is set, but {t.filters.misfit(ticket)}" for t in near))
-        return GateResult(Gate.TRIGGER, False, told, "change the ticket, or the trigger's filters in the configuration")
+        saw = "; ".join(dict.fromkeys(f"{t.label!r} is set, but {t.filters.misfit(ticket)}" for t in near))
+        return GateResult(Gate.TRIGGER, False, saw, "change the ticket, or the trigger's filters in the configuration")
     names = ", ".join(sorted({repr(t.label) for t in known})) or "no trigger is configured"
     return GateResult(Gate.TRIGGER, False, "no trigger label is on the ticket", f"add one of: {names}")
 
@@ -181,7 +181,7 @@ def is_vetted(why: str) -> GateResult:
     return GateResult(Gate.TEXT, True, why)
 
 
-def is_untold(key: str) -> GateResult:
+def is_edited_by_nobody_known(key: str) -> GateResult:
     """Hold back text of which nobody can tell who changed it after the trigger was set."""
     saw = "the platform does not tell who changed the text after the trigger was set"
     return GateResult(Gate.TEXT, False, saw, f"read it and say: agentsmith retry {key}; or set allow.edits: anyone")
@@ -220,7 +220,7 @@ def runs_nowhere() -> GateResult:
     return GateResult(Gate.LEASE, True, "it is neither queued nor running")
 
 
-def goes_in_circles(claims: int, limit: int, window: float, *, first: float | None = None) -> GateResult:
+def within_loop_limit(claims: int, limit: int, window: float, *, first: float | None = None) -> GateResult:
     """Pass a ticket that was claimed so often within `window`; if that is too often, `first` is when it began."""
     times = {0: "not claimed", 1: "claimed once"}.get(claims, f"claimed {claims} times")
     saw = f"{times} within {_span(window)}, claim.loop_limit is {limit}"
@@ -233,8 +233,8 @@ def goes_in_circles(claims: int, limit: int, window: float, *, first: float | No
 
 def has_room(limits: Mapping[str, int | None]) -> GateResult:
     """Pass a ticket for which there is room within these limits, by their settings."""
-    told = ", ".join(f"{setting} is {limit}" for setting, limit in limits.items() if limit is not None)
-    return GateResult(Gate.CAPACITY, True, f"there is room: {told}" if told else "no limit is set")
+    saw = ", ".join(f"{setting} is {limit}" for setting, limit in limits.items() if limit is not None)
+    return GateResult(Gate.CAPACITY, True, f"there is room: {saw}" if saw else "no limit is set")
 
 
 def is_full(count: int, setting: str, limit: int | None) -> GateResult:

@@ -3,26 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any, Final, Self
 
-from agentsmith.domain.lifecycle import Status
+from agentsmith.domain.lifecycle import EDGES, Edge, Owner, Status, edge
 from agentsmith.domain.ticket import TicketId
+
+NO_RUN: Final = "none"
+"""What stands in the place of a run's name where a ticket is moved by no run."""
 
 
 @dataclass(frozen=True, slots=True)
 class Intent:
-    """What was decided about a ticket, by whom, and everything needed to publish it, again if need be.
+    """What was decided about a ticket, and everything needed to publish it, again if need be.
 
-    With an `outcome` it is always finished, never rolled back. Without one it only marks a claim in flight.
+    It goes along an edge of the lifecycle: there is no other way to move a ticket. With an `outcome` it is always
+    finished, never rolled back. Without one it only marks a claim in flight.
     """
 
     ticket: TicketId
     tracker: str
     key: str
     fence: int
-    source: Status
-    to: Status | None
-    run: str
+    edge: Edge
+    run: str = NO_RUN
     outcome: str = ""
     note: str = ""
     due: float | None = None
@@ -41,6 +45,20 @@ class Intent:
     """Attempts up to the last question, which people are told of and which count for nothing else."""
 
     @property
+    def source(self) -> Status:
+        """Where the ticket comes from."""
+        return self.edge.source
+
+    @property
+    def to(self) -> Status | None:
+        """Where it goes; None: our label is taken off."""
+        return self.edge.to
+
+    def diverted(self, to: Status, **changes: Any) -> Self:
+        """The same, but it goes elsewhere, by whom it was decided."""
+        return replace(self, edge=edge(self.source, to, self.edge.owner), **changes)
+
+    @property
     def decided(self) -> bool:
         """Whether this must be published, whatever happens."""
         return bool(self.outcome)
@@ -52,6 +70,7 @@ class Intent:
             "key": self.key,
             "source": self.source.value,
             "to": self.to.value if self.to else "",
+            "owner": self.edge.owner.value,
             "run": self.run,
             "outcome": self.outcome,
             "note": self.note,
@@ -77,8 +96,7 @@ class Intent:
                 tracker=fields["tracker"],
                 key=fields["key"],
                 fence=int(fields["fence"]),
-                source=Status(fields.get("source", Status.PENDING)),
-                to=Status(fields["to"]) if fields["to"] else None,
+                edge=_edge_of(fields),
                 run=fields.get("run", "unknown"),
                 outcome=fields.get("outcome", ""),
                 note=fields.get("note", ""),
@@ -93,3 +111,11 @@ class Intent:
             )
         except (KeyError, ValueError):
             return None
+
+
+def _edge_of(fields: Mapping[str, str]) -> Edge:
+    """The edge that was decided on. What another release decided is finished, also where our table has no such edge."""
+    source, to = Status(fields.get("source", Status.PENDING)), Status(fields["to"]) if fields["to"] else None
+    owner = fields.get("owner", "")
+    same = sorted((e for e in EDGES if (e.source, e.to) == (source, to)), key=lambda e: (e.owner != owner, e.owner))
+    return same[0] if same else Edge(source, to, Owner.RUN, "decided by another release")

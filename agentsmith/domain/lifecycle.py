@@ -1,6 +1,7 @@
 """The lifecycle of a ticket: its statuses, the labels that show them, and who may move it where.
 
-`EDGES` is the only table of legal moves. The picture in docs/lifecycle.md is compared with it by a test.
+`EDGES` is the only table of legal moves, and an intent is made from one of them. The picture in docs/lifecycle.md is
+compared with it by a test.
 """
 
 from __future__ import annotations
@@ -70,6 +71,8 @@ EDGES: Final = frozenset(
         Edge(Status.ENQUEUED, None, Owner.RUN, "trigger removed or ticket closed"),
         Edge(Status.ENQUEUED, Status.FAILED, Owner.RUN, "cancelled before it started"),
         Edge(Status.ENQUEUED, Status.PENDING, Owner.RUN, "cancelled before it started, but asked for again"),
+        Edge(Status.ENQUEUED, Status.ENQUEUED, Owner.RUN, "given back before it started"),
+        Edge(Status.ENQUEUED, Status.WAITING, Owner.RUN, "our own trouble, again and again, before it started"),
         Edge(Status.ENQUEUED, Status.ENQUEUED, Owner.HOUSEKEEPING, "pushed again"),
         Edge(Status.IN_PROGRESS, Status.PENDING, Owner.HOUSEKEEPING, "the lease is gone"),
         Edge(Status.ENQUEUED, Status.FAILED, Owner.HOUSEKEEPING, "deliveries used up"),
@@ -90,9 +93,12 @@ EDGES: Final = frozenset(
 )
 
 
-def is_legal(source: Status, to: Status | None, owner: Owner) -> bool:
-    """Whether `owner` may move a ticket from `source` to `to`."""
-    return any(e.source is source and e.to is to and e.owner is owner for e in EDGES)
+_BY_MOVE: Final = {(edge.source, edge.to, edge.owner): edge for edge in EDGES}
+
+
+def edge(source: Status, to: Status | None, owner: Owner) -> Edge:
+    """The edge by which `owner` moves a ticket from `source` to `to`; KeyError for a move that is not legal."""
+    return _BY_MOVE[source, to, owner]
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,8 +35,8 @@ class Memo:
 
     def to_line(self) -> str:
         """One line of JSON without `--`, so that it can stand inside an HTML comment."""
-        told = {name: value for name, value in asdict(self).items() if value or name not in _LEFT_OUT}
-        packed = json.dumps({"v": VERSION, **told}, separators=(",", ":"), sort_keys=True)
+        written = {name: value for name, value in asdict(self).items() if value or name not in _LEFT_OUT}
+        packed = json.dumps({"v": VERSION, **written}, separators=(",", ":"), sort_keys=True)
         return packed.replace("--", "-\\u002d")
 
     @classmethod

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from agentsmith.domain.intent import NO_RUN
 from agentsmith.domain.lifecycle import Status
 
 _HEADLINES: Final = {
@@ -53,7 +54,8 @@ def sticky_text(
         lines += ["", _RETRY]
     if history:
         lines += ["", "Before that:", *(f"- {line}" for line in history)]
-    lines += ["", f"Run `{run}`" + (f", attempt {attempt}" if attempt else "")]
+    if run != NO_RUN:
+        lines += ["", f"Run `{run}`" + (f", attempt {attempt}" if attempt else "")]
     return "\n".join(lines)
 
 

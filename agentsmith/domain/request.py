@@ -97,9 +97,9 @@ class PipelineRequest:
 
     def to_json(self) -> str:
         """The wire form; `from_json` of it gives an equal request."""
-        told = asdict(self)
-        unknown = told.pop("unknown")
-        return json.dumps({**unknown, "version": VERSION, **told}, separators=(",", ":"), sort_keys=True)
+        payload = asdict(self)
+        unknown = payload.pop("unknown")
+        return json.dumps({**unknown, "version": VERSION, **payload}, separators=(",", ":"), sort_keys=True)
 
     def again(self, *, run: str, fence: int, wake_reason: str | None) -> PipelineRequest:
         """The same work under a new run and fence."""

@@ -69,8 +69,8 @@ class Signal:
     def from_json(cls, text: str) -> Signal:
         """Read a signal; raises MalformedSignal, and nothing else, for any input."""
         try:
-            told = json.loads(text)
-            data = {name: told[name] for name in cls.__dataclass_fields__ if name in told}
+            payload = json.loads(text)
+            data = {name: payload[name] for name in cls.__dataclass_fields__ if name in payload}
             # A kind that a newer release made up asks for a look at least.
             data["kind"] = SignalKind(data["kind"]) if data.get("kind") in list(SignalKind) else SignalKind.LOOK
             signal = cls(**data)

@@ -17,16 +17,17 @@ import structlog
 
 from agentsmith.boottime import boottime
 from agentsmith.bounded import Bounded
+from agentsmith.domain.actions import Nothing, NotOurs
 from agentsmith.domain.errors import LeaseLost, TrackerError
+from agentsmith.domain.facts import Life
 from agentsmith.domain.lifecycle import Status
-from agentsmith.domain.recovery import Leave, Life, NotOurs
 from agentsmith.domain.ticket import Ticket, TicketId
 from agentsmith.domain.tracker import Tracker
 from agentsmith.store import LeaderLease, Store
 from agentsmith.store.healing import align_intents
 from agentsmith.ticker import Beat, beating, repeat
-from agentsmith.tickets.lock import LockBusy, holding
-from agentsmith.tickets.recover import Recovery
+from agentsmith.tickets.lock import LockBusy
+from agentsmith.tickets.look import Looks
 from agentsmith.trackers.http import spending_for
 
 log = structlog.get_logger()
@@ -79,7 +80,7 @@ class Housekeeping:
 
     store: Store
     trackers: Mapping[str, Tracker]
-    recovery: Recovery
+    looks: Looks
     intervals: Intervals
     lease: LeaderLease | None = None
     """The leadership under which cycles are noted; without one nobody contends."""
@@ -228,7 +229,7 @@ class Housekeeping:
         return status is not Status.ENQUEUED or not await self.store.queue.holds(ticket.id)
 
     def _is_foreign(self, ticket: Ticket) -> bool:
-        return not self.recovery.routes(ticket) and self._foreign.get(ticket.id) == ticket.revision
+        return not self.looks.remembered.routes(ticket) and self._foreign.get(ticket.id) == ticket.revision
 
     async def _put_back(self, swept: Swept) -> None:
         alive = {process.name for process in await self.store.presence.alive()}
@@ -261,8 +262,7 @@ class Housekeeping:
 
     def _finishing(self, swept: Swept, tracker: Tracker, ticket: TicketId) -> Task:
         async def finish() -> None:
-            async with holding(self.store, tracker.platform, ticket) as lock:
-                await self.recovery.finish_intent(ticket, tracker, lock)
+            await self.looks.finish(tracker, ticket)
             swept.finished += 1
 
         return lambda: self._attempt(swept, ticket, finish)
@@ -286,10 +286,10 @@ class Housekeeping:
 
     def _recovering(self, swept: Swept, tracker: str, key: str, ticket: TicketId, listed: Ticket | None = None) -> Task:
         async def recover() -> None:
-            action = await self.recovery.recover(tracker, key, ticket)
+            action = await self.looks.repair(tracker, key, ticket)
             if isinstance(action, NotOurs) and listed is not None:
                 self._foreign[ticket] = listed.revision
-            elif not isinstance(action, Leave | NotOurs):
+            elif not isinstance(action, Nothing | NotOurs):
                 swept.recovered += 1
                 log.info("recovered", ticket=ticket, action=type(action).__name__)
 
@@ -297,7 +297,7 @@ class Housekeeping:
 
     def _recalling(self, swept: Swept, tracker: Tracker, ticket: Ticket) -> Task:
         async def recall() -> None:
-            if await self.recovery.recall(tracker.name, ticket.key, ticket.id):
+            if await self.looks.remembered.restore_due(tracker, ticket):
                 swept.recalled += 1
             elif not await self.store.runs.remembers(ticket.id):
                 self._foreign[ticket.id] = ticket.revision
@@ -312,7 +312,7 @@ class Housekeeping:
 
     def _waking(self, swept: Swept, tracker: str, key: str, ticket: TicketId) -> Task:
         async def wake() -> None:
-            await self.recovery.wake(tracker, key, ticket)
+            await self.looks.wake(tracker, key, ticket)
             swept.woken += 1
 
         return lambda: self._attempt(swept, ticket, wake)

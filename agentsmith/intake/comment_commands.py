@@ -1,4 +1,4 @@
-"""Talk: carries out what people ask for in comments, `/agent-smith retry` and the like, each comment once.
+"""Carries out what people ask for in comments, `/agent-smith retry` and the like, each comment once.
 
 A webhook only says that there may be a command. The comment is read again by its id, its author is held against
 `allow` like whoever sets a label, and only then does anything happen. Strangers get no answer at all.
@@ -12,10 +12,10 @@ from typing import Final
 import structlog
 
 from agentsmith.domain import gates
-from agentsmith.domain.claiming import AlreadyClaimed, ClaimOutcome, Rejected, WouldClaim
 from agentsmith.domain.conversation import KNOWN_VERBS, Acknowledged, Command, TakesCommands, Verb, command_in
 from agentsmith.domain.errors import Refused, Unauthorized
 from agentsmith.domain.lifecycle import Status, resolve
+from agentsmith.domain.outcomes import Cancelled, LookOutcome, NothingToDo, Rejected, Stopping, WouldClaim
 from agentsmith.domain.request import text_hash
 from agentsmith.domain.signal import Signal, SignalKind
 from agentsmith.domain.ticket import Ticket
@@ -24,53 +24,48 @@ from agentsmith.domain.webhook import Remark
 from agentsmith.store import Lease, Store
 from agentsmith.store.orders import Order
 from agentsmith.tickets import authority, explain
-from agentsmith.tickets.cancel import CalledOff, call_off
 from agentsmith.tickets.live_rules import Rulebook
-from agentsmith.tickets.recover import Recovery
-from agentsmith.tickets.under_lock import under_lock
+from agentsmith.tickets.look import Looks
 
 log = structlog.get_logger()
 
 _SHOWN: Final = 60
 
 
-class Talk:
-    """Obeys commands in comments."""
+class CommentCommands:
+    """Carries out commands in comments."""
 
     def __init__(
         self,
         store: Store,
         trackers: Mapping[str, Tracker],
-        recovery: Recovery,
+        looks: Looks,
         book: Rulebook,
         *,
         shadow: bool = False,
     ) -> None:
-        self._store, self._trackers, self._recovery = store, trackers, recovery
+        self._store, self._trackers, self._looks = store, trackers, looks
         self._book, self._shadow = book, shadow
 
-    async def obey(self, signal: Signal) -> ClaimOutcome:
+    async def carry_out(self, signal: Signal) -> LookOutcome:
         """Carry out the command in the comment that the signal names; never raises for a tracker's failure."""
         tracker = self._trackers.get(signal.tracker)
         if tracker is None:
-            return AlreadyClaimed(f"no tracker is called {signal.tracker!r}")
+            return NothingToDo(f"no tracker is called {signal.tracker!r}")
         if not isinstance(tracker, TakesCommands):
-            return AlreadyClaimed(f"{tracker.platform} takes no commands")
-        backoff = self._book.rules.retry_backoff * 2.0 ** min(signal.tries, 6)
-        return await under_lock(
-            self._store, tracker, signal, backoff, lambda lock: self._hear(tracker, tracker, signal, lock)
-        )
+            return NothingToDo(f"{tracker.platform} takes no commands")
+        return await self._looks.tried(signal, tracker, lambda lock: self._read(tracker, tracker, signal, lock))
 
-    async def _hear(self, tracker: Tracker, voice: TakesCommands, signal: Signal, lock: Lease) -> ClaimOutcome:
+    async def _read(self, tracker: Tracker, voice: TakesCommands, signal: Signal, lock: Lease) -> LookOutcome:
         ticket = await tracker.get(signal.key)
         remark = await voice.remark(ticket, signal.remark)
         if remark is None:
-            return AlreadyClaimed("the comment is gone")
+            return NothingToDo("the comment is gone")
         command = command_in(remark.text, tracker.labels.prefix)
         if command is None:
-            return AlreadyClaimed("the comment is no command")
+            return NothingToDo("the comment is no command")
         if remark.author.bot and remark.author.id == (await tracker.me()).id:
-            return AlreadyClaimed("the comment is our own")
+            return NothingToDo("the comment is our own")
         shown = f"/{tracker.labels.prefix} {command.word[:_SHOWN]}"
         gate = await authority.may_command(tracker, remark.author, shown, self._book.rules.policies[tracker.name])
         if not gate.passed:
@@ -79,18 +74,18 @@ class Talk:
             return WouldClaim(f"{shown!r} would be carried out; a shadow writes nothing")
         known = await self._store.orders.begin(tracker.name, remark.id)
         if known is Order.DONE:
-            return AlreadyClaimed(f"{shown!r} was carried out before")
+            return NothingToDo(f"{shown!r} was carried out before")
         seen = await self._acknowledge(voice, ticket, remark, lock)
         if known is Order.NEW and seen is Acknowledged.BEFORE:
             # Redis forgot it, the ticket did not.
             await self._store.orders.done(tracker.name, remark.id)
-            return AlreadyClaimed(f"{shown!r} was carried out before")
-        told, answer = await self._carry_out(tracker, ticket, command, remark, lock)
+            return NothingToDo(f"{shown!r} was carried out before")
+        done, answer = await self._do(tracker, ticket, command, remark, lock)
         if answer or seen is Acknowledged.NO_WAY:
-            await tracker.say(ticket, answer or f"**agentsmith**: {told}.", deadline=lock.trust.until)
+            await tracker.say(ticket, answer or f"**agentsmith**: {done}.", deadline=lock.trust.until)
         await self._store.orders.done(tracker.name, remark.id)
-        log.info("command", ticket=ticket.id, command=command.word[:_SHOWN], by=remark.author.name, outcome=told)
-        return AlreadyClaimed(f"{shown!r} of {remark.author.name!r}: {told}")
+        log.info("command", ticket=ticket.id, command=command.word[:_SHOWN], by=remark.author.name, outcome=done)
+        return NothingToDo(f"{shown!r} of {remark.author.name!r}: {done}")
 
     async def _acknowledge(
         self, voice: TakesCommands, ticket: Ticket, remark: Remark, lock: Lease
@@ -98,11 +93,11 @@ class Talk:
         try:
             return await voice.acknowledge(ticket, remark.id, deadline=lock.trust.until)
         except (Refused, Unauthorized) as error:
-            # Whoever may not react may still obey.
+            # Whoever may not react may still carry it out.
             log.warning("a comment could not be acknowledged", ticket=ticket.id, error=str(error))
             return None
 
-    async def _carry_out(
+    async def _do(
         self, tracker: Tracker, ticket: Ticket, command: Command, remark: Remark, lock: Lease
     ) -> tuple[str, str]:
         """Do it; answers what was done, and what is to be said on the ticket, if anything."""
@@ -113,13 +108,12 @@ class Talk:
                 return await self._answer(tracker, ticket, command, remark)
             case Verb.CANCEL:
                 reason = f"cancelled by {remark.author.name}"
-                word = await call_off(self._store, self._recovery, tracker, ticket, reason=reason, lock=lock)
-                if word is CalledOff.NOTHING:
-                    return (
-                        "nothing to cancel",
-                        "**agentsmith**: there is nothing to cancel: it is not queued or running.",
-                    )
-                return word.value, ""
+                match await self._looks.cancel(tracker, ticket, reason, lock):
+                    case Cancelled():
+                        return "unqueued", ""
+                    case Stopping():
+                        return "stopping", ""
+                return "nothing to cancel", "**agentsmith**: there is nothing to cancel: it is not queued or running."
             case Verb.WHY:
                 return "explained", explain.as_comment(await explain.known(self._store, ticket.id, tracker.name))
             case None:
@@ -132,7 +126,7 @@ class Talk:
         if not command.text:
             return "no answer given", f"**agentsmith**: write your answer behind {shown}."
         intent = await self._store.intents.of(ticket.id)
-        asked = await self._recovery.question(tracker, ticket)
+        asked = await self._looks.remembered.question(tracker, ticket)
         # Perhaps what was asked stands in our comment already, and the label is still to come.
         coming = intent is not None and intent.to is Status.WAITING and bool(intent.question)
         if coming or (status is Status.WAITING and asked is not None and not asked.answered):
@@ -140,9 +134,9 @@ class Talk:
         if status in (Status.PENDING, Status.ENQUEUED) and asked is not None:
             return "the run that is about to begin gets it", ""
         elsewhere = " for something else" if status is Status.WAITING else ""
-        told = f"it does not wait for an answer: it is {status.value}{elsewhere}"
+        done = f"it does not wait for an answer: it is {status.value}{elsewhere}"
         retry = f"`/{tracker.labels.prefix} retry`"
-        return told, f"**agentsmith**: {told}. To have it run again, write {retry}."
+        return done, f"**agentsmith**: {done}. To have it run again, write {retry}."
 
     async def _retry(self, tracker: Tracker, ticket: Ticket, remark: Remark, cause: str) -> tuple[str, str]:
         rules, by = self._book.rules, remark.author.name

@@ -51,8 +51,8 @@ class Kept:
     @classmethod
     def from_json(cls, text: str) -> Kept:
         """Read back what `to_json` wrote, in this release or another."""
-        told = json.loads(text)
-        return cls(**{each.name: told[each.name] for each in fields(cls) if each.name in told})
+        payload = json.loads(text)
+        return cls(**{each.name: payload[each.name] for each in fields(cls) if each.name in payload})
 
 
 def signal_of(event: TicketEvent, tracker: Tracker) -> Signal:

@@ -24,7 +24,7 @@ from agentsmith.domain.ticket import Ticket, TicketId
 from agentsmith.domain.tracker import DefinesLabels, Tracker
 from agentsmith.store import LeaderLease, Store
 from agentsmith.ticker import Beat, beating
-from agentsmith.tickets.claim import turned_away
+from agentsmith.tickets.claiming import turned_away
 from agentsmith.tickets.live_rules import LiveTriggers
 from agentsmith.tickets.refusals import LACKING, Doing, refused, works
 from agentsmith.trackers.http import spending_for

@@ -10,11 +10,20 @@ from typing import Final
 import structlog
 
 from agentsmith import metrics
-from agentsmith.domain.claiming import AlreadyClaimed, Claimed, ClaimOutcome, Deferred, Held, Rejected, WouldClaim
+from agentsmith.domain.outcomes import (
+    Claimed,
+    Deferred,
+    Held,
+    LookOutcome,
+    NothingToDo,
+    Rejected,
+    WouldClaim,
+    recorded_as,
+)
 from agentsmith.domain.signal import MalformedSignal, Signal, SignalKind, Taken
-from agentsmith.intake.comment_commands import Talk
+from agentsmith.intake.comment_commands import CommentCommands
 from agentsmith.store import AWAY, Process, Store
-from agentsmith.tickets.claim import Claims
+from agentsmith.tickets.look import Looks
 from agentsmith.trackers.http import spending_for
 
 log = structlog.get_logger()
@@ -30,11 +39,11 @@ class Intake:
     """Deals with signals, several at a time."""
 
     store: Store
-    claims: Claims
+    looks: Looks
     process: Process
     hands: int = 4
-    talk: Talk | None = None
-    """Who obeys commands in comments."""
+    commands: CommentCommands | None = None
+    """Carries out commands in comments."""
     _adopt: bool = False
 
     async def serve(self) -> None:
@@ -57,7 +66,7 @@ class Intake:
                     self._adopt = False
                     for held in await self.store.signals.in_hand(self.process.name):
                         await self._deal_with(held)
-                soon = await self.store.signals.ripen(self.claims.rules.capacity.limits)
+                soon = await self.store.signals.ripen(self.looks.rules.capacity.limits)
                 wait = min(_LONGEST_WAIT, max(_SHORTEST_WAIT, soon)) if soon is not None else _LONGEST_WAIT
                 payload = await self.store.signals.take(self.process.name, wait=wait)
                 self.store.outage.over()
@@ -87,13 +96,13 @@ class Intake:
             log.error("looking at a ticket failed", ticket=signal.ticket, exc_info=error)
             outcome = Deferred(f"internal error: {type(error).__name__}", _AFTER_A_BUG)
         _tell(signal, outcome)
-        metrics.LOOKS.labels(signal.tracker, type(outcome).__name__).inc()
+        metrics.LOOKS.labels(signal.tracker, recorded_as(outcome)).inc()
         if not isinstance(outcome, Deferred) or outcome.looked:
             await self.store.reasons.note(
                 signal.ticket,
                 at=time.time(),
                 cause=signal.cause,
-                outcome=type(outcome).__name__,
+                outcome=recorded_as(outcome),
                 why="" if isinstance(outcome, Claimed | Rejected) else outcome.why,
                 gates=outcome.gates,
             )
@@ -106,13 +115,13 @@ class Intake:
             case _:
                 await self.store.signals.acknowledge(self.process.name, payload)
 
-    async def _outcome(self, signal: Signal, payload: str) -> ClaimOutcome:
+    async def _outcome(self, signal: Signal, payload: str) -> LookOutcome:
         if signal.kind is not SignalKind.COMMAND:
-            return await self.claims.consider(signal, taken=Taken(self.process.name, payload))
-        return await self.talk.obey(signal) if self.talk else AlreadyClaimed("no commands are taken here")
+            return await self.looks.on_signal(signal, taken=Taken(self.process.name, payload))
+        return await self.commands.carry_out(signal) if self.commands else NothingToDo("no commands are taken here")
 
 
-def _tell(signal: Signal, outcome: ClaimOutcome) -> None:
+def _tell(signal: Signal, outcome: LookOutcome) -> None:
     known = log.bind(ticket=signal.ticket, cause=signal.cause)
     match outcome:
         case Claimed(run=run, fence=fence):
@@ -120,8 +129,8 @@ def _tell(signal: Signal, outcome: ClaimOutcome) -> None:
         case Rejected(gates=gates):
             closed = gates[-1]
             known.info("rejected", gate=closed.gate.value, saw=closed.saw, remedy=closed.remedy)
-        case Deferred(why=why, wait=wait, told=told):
-            (known.debug if told else known.info)("deferred", why=why, wait=round(wait, 3))
+        case Deferred(why=why, wait=wait, warned=warned):
+            (known.debug if warned else known.info)("deferred", why=why, wait=round(wait, 3))
         case Held(why=why):
             known.info("held back", why=why)
         case WouldClaim(why=why):

@@ -18,7 +18,7 @@ import structlog
 from agentsmith.boottime import boottime
 from agentsmith.bounded import Bounded
 from agentsmith.domain.intent import Intent
-from agentsmith.domain.lifecycle import Status
+from agentsmith.domain.lifecycle import Owner, Status, edge
 from agentsmith.domain.request import MalformedRequest, NewerRequest, PipelineRequest
 from agentsmith.domain.ticket import TicketId
 from agentsmith.running.run import RunScope
@@ -321,8 +321,7 @@ class Consumer:
             tracker=request.tracker,
             key=request.key,
             fence=0,
-            source=Status.ENQUEUED,
-            to=Status.FAILED,
+            edge=edge(Status.ENQUEUED, Status.FAILED, Owner.HOUSEKEEPING),
             run=request.run,
             outcome="deliveries used up",
             note=f"It was {letter.reason}.",

@@ -22,12 +22,12 @@ from agentsmith.domain.asking import Wake
 from agentsmith.domain.errors import LeaseLost, MachineTrouble, TicketNotFound, TrackerError, told
 from agentsmith.domain.gates import still_wanted
 from agentsmith.domain.intent import Intent
-from agentsmith.domain.lifecycle import Status, resolve
+from agentsmith.domain.lifecycle import Owner, Status, edge, resolve
 from agentsmith.domain.report import StepLine
 from agentsmith.domain.request import PipelineRequest
 from agentsmith.domain.signal import Signal
 from agentsmith.domain.ticket import Ticket
-from agentsmith.domain.tracker import AlreadySo, Applied, LostRace, Move, Tracker
+from agentsmith.domain.tracker import AlreadySo, Applied, LostRace, Tracker
 from agentsmith.guard import cgroups
 from agentsmith.guard.client import Guard, GuardDied
 from agentsmith.pipelines.outcome import Outcome
@@ -227,19 +227,17 @@ class RunScope:
 
     async def _show_in_progress(self, tracker: Tracker, ticket: Ticket, pipeline: Pipeline) -> Ticket:
         async with self._lock(tracker) as lock:
-            deadline = min(lock.trust.until, self._kept.until)
-            move = Move(Status.ENQUEUED, Status.IN_PROGRESS, self.request.run, self._lease.fence, deadline)
-            match await tracker.move(ticket, move):
+            started = Outcome(Status.IN_PROGRESS, "started")
+            until = min(lock.trust.until, self._kept.until)
+            match await self._context.publisher.move(tracker, ticket, self._intent(started, ""), until=until):
                 case Applied(ticket=moved) | AlreadySo(ticket=moved):
                     self._ticket, self._shown = moved, True
                     await self._context.store.intents.note_published(moved.id, Status.IN_PROGRESS)
                 case LostRace():
                     raise Dropped("its label was changed meanwhile", look=0.0, uncount=True)
                 case trouble:
-                    await self._context.publisher.heard(tracker, trouble)
                     raise Dropped(f"the label could not be set: {trouble}", look=_LOOK_AFTER_TROUBLE, uncount=True)
             note_start(self.request, tracker.platform, self._lease.fence)
-            started = Outcome(Status.IN_PROGRESS, "started")
             steps = [StepLine(step.name, "waiting") for step in pipeline.steps]
             note = account_of(self._context, self.request, started, steps, ticket=moved)
             try:
@@ -373,16 +371,17 @@ class RunScope:
 
     def _intent(self, outcome: Outcome, note: str) -> Intent:
         status = Status.IN_PROGRESS
-        # What we have shown we move on from, whatever a person made of it in the same moment.
-        if not self._shown and self._ticket is not None and self._tracker is not None:
+        if outcome.to is Status.IN_PROGRESS:
+            status = Status.ENQUEUED  # an earlier taker may have shown it as started, and got no further
+        elif not self._shown and self._ticket is not None and self._tracker is not None:
+            # What we have shown we move on from, whatever a person made of it in the same moment.
             status = resolve(self._tracker.labels.statuses(self._ticket.labels))
         return Intent(
             ticket=self.request.ticket,
             tracker=self.request.tracker,
             key=self.request.key,
             fence=self._lease.fence,
-            source=status,
-            to=outcome.to,
+            edge=edge(status, outcome.to, Owner.RUN),
             run=self.request.run,
             outcome=outcome.word,
             note=note,

@@ -6,6 +6,7 @@ import json
 from dataclasses import dataclass
 from typing import Final
 
+from agentsmith.boottime import boottime
 from agentsmith.store.commands import Commands
 from agentsmith.store.keys import REFUSALS_MS, Keys
 from agentsmith.store.scripting import Script
@@ -18,6 +19,8 @@ redis.call('PEXPIRE', refusals, {REFUSALS_MS})
 return new
 """)
 _CLEAR: Final = Script("return redis.call('HDEL', KEYS[1], unpack(ARGV))")
+_SURE_FOR: Final = 10.0
+"""Seconds for which nobody asks again whether anything is noted: only another process can have done so."""
 _BETWEEN: Final = "\n"
 """Stands in no tracker's name."""
 
@@ -38,16 +41,25 @@ class Refusals:
 
     def __init__(self, redis: Commands, keys: Keys) -> None:
         self._redis, self._keys = redis, keys
+        self._cleared: dict[str, float] = {}
+        """When we last saw that nothing is noted, by field: what works is told again and again."""
 
     async def noted(self, refusal: Refusal) -> bool:
         """Remember it; True when nobody had noted it yet."""
         told = json.dumps({"since": refusal.since, "said": refusal.said, "remedy": refusal.remedy})
         field = f"{refusal.tracker}{_BETWEEN}{refusal.doing}"
+        self._cleared.pop(field, None)
         return bool(await _NOTE(self._redis, [self._keys.refusals], [field, told]))
 
     async def clear(self, tracker: str, *doings: str) -> bool:
-        """They work; True when one of them did not before."""
-        return bool(await _CLEAR(self._redis, [self._keys.refusals], [f"{tracker}{_BETWEEN}{it}" for it in doings]))
+        """They work; True when one of them did not before. What others noted meanwhile may stand for some seconds."""
+        now = boottime()
+        fields = [f"{tracker}{_BETWEEN}{it}" for it in doings]
+        if all(now - self._cleared.get(field, -_SURE_FOR) < _SURE_FOR for field in fields):
+            return False
+        cleared = bool(await _CLEAR(self._redis, [self._keys.refusals], fields))
+        self._cleared.update(dict.fromkeys(fields, now))
+        return cleared
 
     async def standing(self) -> list[Refusal]:
         """All that is refused now, oldest first."""

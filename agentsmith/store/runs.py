@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import Final
 
 from agentsmith.boottime import boottime
+from agentsmith.domain.facts import Life
 from agentsmith.domain.intent import Intent
-from agentsmith.domain.recovery import Life
 from agentsmith.domain.request import PipelineRequest
 from agentsmith.domain.ticket import TicketId
 from agentsmith.store.commands import Commands, Value

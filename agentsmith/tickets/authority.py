@@ -12,8 +12,8 @@ from typing import Final
 import structlog
 
 from agentsmith.domain import gates
-from agentsmith.domain.claiming import Asked
 from agentsmith.domain.errors import Refused
+from agentsmith.domain.facts import RunNow
 from agentsmith.domain.gates import GateResult, Policy
 from agentsmith.domain.lifecycle import Status
 from agentsmith.domain.request import text_hash
@@ -52,7 +52,7 @@ async def judge(
     tracker: Tracker,
     ticket: Ticket,
     rules: ClaimRules,
-    asked: Asked | None = None,
+    asked: RunNow | None = None,
     *,
     pin: Pin | None = None,
     remembered: Remembered | None = None,
@@ -127,7 +127,7 @@ async def seen_by(tracker: Tracker, ticket: Ticket, label: str, remark: Remark, 
     """Whether the text is what the author of a comment saw when they asked for a run by it."""
     history = await tracker.history(ticket, label)
     if not history or remark.at is None:
-        return gates.is_vetted("") if policy.any_edits else gates.is_untold(ticket.key)
+        return gates.is_vetted("") if policy.any_edits else gates.is_edited_by_nobody_known(ticket.key)
     ask = Deed(DeedKind.RETRIED, remark.author, remark.at)
     later = tuple(deed for deed in history.deeds if deed.kind.edit and deed.at >= remark.at)
     return await _vetted(tracker, ticket, History((ask, *later), history.tells_edits), ask, policy)
@@ -143,17 +143,17 @@ async def _vetted(tracker: Tracker, ticket: Ticket, history: History, ask: Deed,
     if policy.any_edits:
         return gates.is_vetted("anyone may change it: allow.edits")
     if not history.tells_edits:
-        return gates.is_untold(ticket.key)
+        return gates.is_edited_by_nobody_known(ticket.key)
     asker = repr(ask.actor.name) if ask.actor is not None else "somebody"
-    told = f"nobody changed it since {asker} {ask}"
+    seen = f"nobody changed it since {asker} {ask}"
     for change in changes_since(history, ask):
         editor = None
         if change.actor is not None:
             editor = await _may_do(tracker, change.actor, str(change), policy)
         if editor is None or not editor.passed:
             return gates.is_changed(change, ask, editor, ticket.key)
-        told = editor.saw
-    return gates.is_vetted(told)
+        seen = editor.saw
+    return gates.is_vetted(seen)
 
 
 async def _may(tracker: Tracker, deed: Deed, policy: Policy) -> GateResult:
@@ -165,16 +165,16 @@ async def _may(tracker: Tracker, deed: Deed, policy: Policy) -> GateResult:
 
 async def _may_do(tracker: Tracker, actor: Actor, deed: str, policy: Policy) -> GateResult:
     """Teams and roles are asked about only if they decide it."""
-    untold = ""
+    doubt = ""
     try:
         who = Labelling(actor, await tracker.access_of(actor))
     except Refused as error:
         # Fails closed; who is named in `allow.users` still may.
         log.error("the tracker does not tell what people may", tracker=tracker.name, error=str(error))
-        who, untold = Labelling(actor, Access.NONE), f"; what they may is not told to us: {error}"
+        who, doubt = Labelling(actor, Access.NONE), f"; what they may is not told to us: {error}"
     judged = gates.may(who, deed, policy)
-    if judged.passed or untold:
-        return replace(judged, saw=judged.saw + untold)
+    if judged.passed or doubt:
+        return replace(judged, saw=judged.saw + doubt)
     return gates.may(who, deed, policy, await _circle(tracker, actor, policy))
 
 

@@ -26,7 +26,7 @@ _SAID: Final = {
     ENDED: "it ended",
 }
 
-_TOLD: Final = (Status.WAITING, Status.DONE, Status.FAILED)
+_WORTH_TELLING: Final = (Status.WAITING, Status.DONE, Status.FAILED)
 """What is worth telling beside whether it is queued or runs."""
 
 
@@ -72,18 +72,18 @@ async def known(store: Store, ticket: TicketId, tracker: str = "") -> Known:
     )
 
 
-def as_data(ticket: TicketId, told: Known | None) -> dict[str, Any]:
+def as_data(ticket: TicketId, known: Known | None) -> dict[str, Any]:
     """The answer for programs; None says that Redis could not be asked."""
-    if told is None:
+    if known is None:
         return {"ticket": ticket, "reachable": False, "now": None, "looks": None}
     return {
         "ticket": ticket,
         "reachable": True,
-        "now": told.where,
-        "published": told.published.value if told.published is not None else None,
-        "unpublished": told.unpublished,
-        "stop_requested": told.stop,
-        "refused": [refusal_data(refusal) for refusal in told.refused],
+        "now": known.where,
+        "published": known.published.value if known.published is not None else None,
+        "unpublished": known.unpublished,
+        "stop_requested": known.stop,
+        "refused": [refusal_data(refusal) for refusal in known.refused],
         "looks": [
             {
                 "first": when(look.first),
@@ -95,7 +95,7 @@ def as_data(ticket: TicketId, told: Known | None) -> dict[str, Any]:
                     {"gate": g.gate.value, "passed": g.passed, "saw": g.saw, "remedy": g.remedy} for g in look.gates
                 ],
             }
-            for look in told.looks
+            for look in known.looks
         ],
     }
 
@@ -105,18 +105,18 @@ def refusal_data(refusal: Refusal) -> dict[str, Any]:
     return {**asdict(refusal), "since": when(refusal.since)}
 
 
-def as_comment(told: Known) -> str:
+def as_comment(known: Known) -> str:
     """The answer as a comment on the ticket, in Markdown."""
-    lines = [f"**agentsmith**: this ticket is {told.where}."]
-    if told.published in _TOLD:
-        lines += [f"- its label says {told.published.value}"]
-    lines += [f"- decided: {text}" for text in [told.unpublished] if text]
-    lines += [f"- to be stopped: {text}" for text in [told.stop] if text]
-    lines += [f"- the tracker refuses {refusal.doing}; {refusal.remedy}" for refusal in told.refused]
+    lines = [f"**agentsmith**: this ticket is {known.where}."]
+    if known.published in _WORTH_TELLING:
+        lines += [f"- its label says {known.published.value}"]
+    lines += [f"- decided: {text}" for text in [known.unpublished] if text]
+    lines += [f"- to be stopped: {text}" for text in [known.stop] if text]
+    lines += [f"- the tracker refuses {refusal.doing}; {refusal.remedy}" for refusal in known.refused]
     # A look that a command itself caused says nothing about the label.
-    looks = [look for look in told.looks if look.gates]
+    looks = [look for look in known.looks if look.gates]
     if not looks:
-        ended = [f"{summary(look)}, {span(look)}." for look in told.looks if look.outcome == ENDED]
+        ended = [f"{summary(look)}, {span(look)}." for look in known.looks if look.outcome == ENDED]
         return "\n".join([*lines, "", *(ended or [NEVER_SEEN])])
     latest = looks[-1]
     lines += ["", f"Looked at {span(latest)}: {summary(latest)}."]

@@ -142,11 +142,11 @@ def _trigger(settings: TriggerSettings, exact: frozenset[str]) -> Trigger:
 
 def _digest(config: Config) -> str:
     """The same in every process with the same rules about who and what is let in."""
-    told = {
+    rules = {
         "triggers": [trigger.model_dump(mode="json") for trigger in config.triggers],
         "allow": {name: config.allow_for(name).model_dump(mode="json") for name in config.trackers},
     }
-    return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:12]
+    return hashlib.sha256(json.dumps(rules, sort_keys=True).encode()).hexdigest()[:12]
 
 
 def _needing_restart(old: Config, new: Config) -> list[str]:

@@ -86,11 +86,12 @@ def _tells(intent: Intent) -> bool:
 def _late(tracker: Tracker, seen: Ticket, intent: Intent) -> Status | None:
     """The end that the ticket shows already, if the intent has to leave it at that.
 
-    Final is final (P4): a recovery or a withdrawal that comes late changes nothing, unless a person asked for it.
+    Final is final (P4): whatever comes late changes nothing, unless a person asked for it. That holds for the end of a
+    run, too: Redis may forget that another run of the ticket was begun since, and ended.
     """
-    if intent.by_person or intent.to not in (Status.PENDING, Status.ENQUEUED, None):
+    ended = {status for status in tracker.labels.statuses(seen.labels) if status.final}
+    if intent.by_person or intent.to in ended:
         return None
-    ended = [status for status in tracker.labels.statuses(seen.labels) if status.final]
     return max(ended, key=lambda status: status.rank, default=None)
 
 
@@ -115,7 +116,7 @@ class Publisher:
             return await self._settled(tracker, intent, intent.to, "the ticket is gone")
         except LACKING as error:
             why = await refused(self._store, tracker, Doing.READING, error)
-            return await self._later(intent, why, _AFTER_REFUSAL, told=True)
+            return await self._later(intent, why, _AFTER_REFUSAL, warned=True)
         except TrackerError as error:
             wait = LOOK_AGAIN if error.retryable else _AFTER_REFUSAL
             return await self._later(intent, str(error), error.retry_at - time.time() if error.retry_at else wait)
@@ -131,15 +132,30 @@ class Publisher:
             by = "someone" if sticky is not None and sticky.memo is not None and sticky.memo.follow_up else None
         if by is None:
             return intent
-        told = f"Run `{intent.run}` ended: {intent.outcome}. It runs once more, as {by} asked meanwhile."
-        note = f"{told}\n\n{intent.note}" if intent.note else told
-        return replace(intent, to=Status.PENDING, note=note, due=None, by_person=True)
+        ended = f"Run `{intent.run}` ended: {intent.outcome}. It runs once more, as {by} asked meanwhile."
+        note = f"{ended}\n\n{intent.note}" if intent.note else ended
+        return intent.diverted(Status.PENDING, note=note, due=None, by_person=True)
 
-    async def _move(self, tracker: Tracker, ticket: Ticket, intent: Intent, lock: Lease) -> PublishOutcome:
-        move = Move(intent.source, intent.to, intent.run, intent.fence, deadline=lock.trust.until)
-        match await tracker.move(ticket, move):
+    async def move(
+        self, tracker: Tracker, ticket: Ticket, intent: Intent, *, until: float, words: Words | None = None
+    ) -> MoveOutcome:
+        """Move the label along the intent's edge: the one place where a label is moved.
+
+        The write ends by `until`. `words` are what our comment is to say, where the platform takes both at once. What a
+        person has to mend before it can work is told once.
+        """
+        move = Move(intent.source, intent.to, intent.run, intent.fence, deadline=until, say=words)
+        outcome = await tracker.move(ticket, move)
+        match outcome:
             case Applied() | AlreadySo():
                 await works(self._store, tracker, Doing.READING, Doing.LABELLING)
+            case Forbidden(lacking=True) as no:
+                return replace(no, reason=await refused(self._store, tracker, Doing.LABELLING, no))
+        return outcome
+
+    async def _move(self, tracker: Tracker, ticket: Ticket, intent: Intent, lock: Lease) -> PublishOutcome:
+        match await self.move(tracker, ticket, intent, until=lock.trust.until):
+            case Applied() | AlreadySo():
                 return await self._settled(tracker, intent, intent.to, intent.outcome)
             case LostRace(ticket=seen):
                 return await self._overtaken(tracker, seen, intent, lock)
@@ -148,18 +164,12 @@ class Publisher:
             case Forbidden(reason=reason, lacking=False):
                 log.error("the tracker refuses our label", ticket=intent.ticket, reason=reason)
                 return await self._later(intent, reason, _AFTER_REFUSAL)
-            case Forbidden() as no:
-                why = await refused(self._store, tracker, Doing.LABELLING, no)
-                return await self._later(intent, why, _AFTER_REFUSAL, told=True)
+            case Forbidden(reason=reason):
+                return await self._later(intent, reason, _AFTER_REFUSAL, warned=True)
             case Limited(retry_at=retry_at, reason=reason):
                 return await self._later(intent, reason, retry_at - time.time())
             case Unknown(reason=reason):
                 return await self._later(intent, reason, LOOK_AGAIN)
-
-    async def heard(self, tracker: Tracker, outcome: MoveOutcome) -> None:
-        """What somebody else's move met is people's business if only they can do something about it."""
-        if isinstance(outcome, Forbidden) and outcome.lacking:
-            await refused(self._store, tracker, Doing.LABELLING, outcome)
 
     async def _overtaken(self, tracker: Tracker, seen: Ticket, intent: Intent, lock: Lease) -> PublishOutcome:
         late = _late(tracker, seen, intent)
@@ -199,11 +209,11 @@ class Publisher:
         )
         return Published(status)
 
-    async def _later(self, intent: Intent, why: str, wait: float, *, told: bool = False) -> NotYet:
-        """`told` says that people were warned of the reason already."""
+    async def _later(self, intent: Intent, why: str, wait: float, *, warned: bool = False) -> NotYet:
+        """`warned` says that people were warned of the reason already."""
         wait = max(1.0, wait)
         await self._store.intents.postpone(intent.ticket, wait=wait)
-        (log.debug if told else log.warning)("not published yet", ticket=intent.ticket, to=intent.to, why=why)
+        (log.debug if warned else log.warning)("not published yet", ticket=intent.ticket, to=intent.to, why=why)
         return NotYet(why, time.time() + wait)
 
     async def words(self, ticket: Ticket, status: Status | None, intent: Intent) -> Words:

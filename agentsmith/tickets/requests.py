@@ -6,7 +6,6 @@ import secrets
 import time
 import uuid
 
-from agentsmith.domain.claiming import Asked
 from agentsmith.domain.request import PinnedText, PipelineRequest
 from agentsmith.domain.ticket import Ticket
 
@@ -17,7 +16,7 @@ def new_run_id() -> str:
 
 
 def new_request(
-    ticket: Ticket, pipeline: str, *, run: str, fence: int, attempt: int, wake: str, asked: Asked | None = None
+    ticket: Ticket, pipeline: str, *, run: str, fence: int, attempt: int, wake: str, asked_by: str | None = None
 ) -> PipelineRequest:
     """The request that runs `pipeline` on the ticket's text as it is now."""
     return PipelineRequest(
@@ -34,5 +33,5 @@ def new_request(
         wake_reason=wake or None,
         # W3C Trace Context, so that a worker's spans can be told to belong to this claim.
         trace=f"00-{secrets.token_hex(16)}-{secrets.token_hex(8)}-01",
-        asked_by=asked.by if asked is not None else None,
+        asked_by=asked_by,
     )

@@ -22,7 +22,7 @@ class Echo:
     def talk(self) -> asyncio.Protocol:
         echo = self
 
-        class Talk(asyncio.Protocol):
+        class CommentCommands(asyncio.Protocol):
             def connection_made(self, transport: asyncio.BaseTransport) -> None:
                 self.transport = cast(asyncio.Transport, transport)
 
@@ -30,7 +30,7 @@ class Echo:
                 echo.got += data
                 self.transport.write(data)
 
-        return Talk()
+        return CommentCommands()
 
 
 @pytest.fixture

@@ -58,7 +58,7 @@ from agentsmith.running.run_work import RunContext
 from agentsmith.store.commands import Commands
 from agentsmith.store.scripting import Script
 from agentsmith.store.signals import Signals
-from agentsmith.tickets.recover import Recovery
+from agentsmith.tickets.look import Looks
 from agentsmith.trackers import forges, registry
 from agentsmith.trackers.http import open_http
 from agentsmith.trackers.local.database import Database
@@ -138,7 +138,7 @@ class Steps:
             (Intake, "_deal_with", "claim"),
             (Consumer, "_run", "run"),
             (KeptLease, "keep", "renew"),
-            (Recovery, "recover", "recover"),
+            (Looks, "repair", "recover"),
             (agentsmith.tickets.lock, "_renew", ""),
         ):
             self._is_a_way(owner, method, way)

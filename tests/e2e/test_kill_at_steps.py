@@ -24,13 +24,13 @@ import yaml
 from agentsmith.config import load
 from agentsmith.daemon.build import open_trackers
 from agentsmith.daemon.process import assemble
-from agentsmith.domain.claiming import Claimed
+from agentsmith.domain.outcomes import Claimed
 from agentsmith.domain.signal import Signal
 from agentsmith.domain.tracker import Tracker
 from agentsmith.simulators import serve
 from agentsmith.simulators.github.stage import GitHubStage
 from agentsmith.store import Store
-from agentsmith.tickets.claim import Claims
+from agentsmith.tickets.look import Looks
 from agentsmith.trackers import forges, registry
 from tests.e2e.daemon_that_dies import AFTER, BEFORE
 from tests.e2e.daemons import Daemons
@@ -62,7 +62,7 @@ class Bench:
     stage: GitHubStage
     daemons: Daemons
     tracker: Tracker
-    claims: Claims
+    looks: Looks
     heads: dict[str, str] = field(default_factory=dict)
     """What the server had of each ticket's branch when its consumer was dead."""
 
@@ -71,7 +71,7 @@ class Bench:
         key = self.stage.open_ticket(f"killed {'after' if when else 'before'} {step}", FOREIGN)
         self.stage.add_label(key, "agent-smith")
         look = Signal("web", key, self.tracker.ticket_id(key), cause="test")
-        assert isinstance(await self.claims.consider(look), Claimed)
+        assert isinstance(await self.looks.on_signal(look), Claimed)
         plan = Plan(str(self.folder), step, when)
         daemon = await self.daemons.start(self.config("victim"), "consumer", plan=plan)
         assert await daemon.ended(within=WITHIN) == -signal.SIGKILL
@@ -145,8 +145,8 @@ async def bench(tmp_path: Path, store: Store, redis_url: str, namespace: str) ->
         models, hosts = registry.settings_models(), forges.settings_models()
         config = load(file, platforms=models, hosts=hosts, environ={})
         async with open_trackers(config, store) as trackers:
-            claims = assemble(config, store, trackers).claims
-            yield Bench(tmp_path, redis, stage, daemons, trackers["web"], claims)
+            looks = assemble(config, store, trackers).looks
+            yield Bench(tmp_path, redis, stage, daemons, trackers["web"], looks)
     stage.simulator.assert_understood()
 
 

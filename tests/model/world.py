@@ -221,9 +221,9 @@ class World:
             )
             actor.start(agent.consumer.serve())
         elif name in INTAKES:
-            actor.start(Intake(store, parts.claims, daemon._process, hands=1).serve())
+            actor.start(Intake(store, parts.looks, daemon._process, hands=1).serve())
         else:
-            agent.keeper = Housekeeping(store, trackers, parts.recovery, Intervals(5.0, 60.0, 600.0))
+            agent.keeper = Housekeeping(store, trackers, parts.looks, Intervals(5.0, 60.0, 600.0))
         if name not in KEEPERS:
             actor.start(tick(config, store, lambda: daemon._process, agent.consumer))
 

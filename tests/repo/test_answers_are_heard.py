@@ -13,11 +13,14 @@ ROOMS: Final = ("tickets", "intake", "running", "housekeeping", "daemon")
 """Where the store and trackers are asked."""
 ANSWERS: Final = (*sorted((PRODUCT / "store").glob("*.py")), PRODUCT / "domain" / "tracker.py")
 """Where those are defined whose answers matter, beside the two that publish."""
-PUBLISHING: Final = frozenset({"publish", "decide_and_publish"})
+PUBLISHING: Final = frozenset({"publish", "record_and_publish"})
 SILENT: Final = {
-    ("tickets/claim.py", "drop"): "a claim that did not come about; an intent that is another's by now stands",
-    ("tickets/recover.py", "drop"): "the same",
-    ("tickets/claim.py", "request_stop"): "what has ended meanwhile needs no stop",
+    ("tickets/claiming.py", "drop"): "a claim that did not come about; an intent that is another's by now stands",
+    ("tickets/facts.py", "drop"): "the same",
+    ("tickets/apply.py", "request_stop"): "what has ended meanwhile needs no stop",
+    ("tickets/apply.py", "publish"): "the intent stands until it is published, and housekeeping finds it",
+    ("tickets/look.py", "publish"): "the same",
+    ("tickets/recording.py", "publish"): "the same",
     ("running/consumer.py", "acknowledge_and_take"): "takes nothing; what is not in our list needs no acknowledgement",
     ("running/run.py", "acknowledge_and_take"): "the same",
     ("running/consumer.py", "bury"): "what is not in our list is somebody else's to bury",
@@ -34,8 +37,6 @@ SILENT: Final = {
     ("housekeeping/sweep.py", "note_cycle"): "for people to read",
     ("intake/poller.py", "note_cycle"): "for people to read",
     ("tickets/publish.py", "write_sticky"): "raises when it is not written",
-    ("tickets/recover.py", "publish"): "the intent stands until it is published, and housekeeping finds it",
-    ("tickets/recover.py", "decide_and_publish"): "the time stays due until it is decided",
     ("intake/comment_commands.py", "send"): "merged means that it waits already",
 }
 """Which answers are thrown away where, and why that is well."""

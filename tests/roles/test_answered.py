@@ -175,7 +175,7 @@ async def test_P9_a_tracker_that_does_not_answer_is_not_silence(world: World, mo
         await go_on(world, key)
         assert not (world.config.data_dir / "seen-2.json").exists(), "it is not begun without the answer"
     await deal_with_signals(world)
-    await world.parts.claims.consider(world.signal(key))
+    await world.parts.looks.on_signal(world.signal(key))
     await world.run_queue()
     assert texts(seen(world, 2)) == ["Postgres"]
 

@@ -101,7 +101,7 @@ async def test_a_ticket_of_another_tracker_with_the_same_number_has_a_branch_of_
         async with Desk(path=LocalSettings().file(world.config.data_dir), project="web") as desk:
             ticket = await desk.new(title="Another", labels=("agent-smith",), actor="mona")
         assert ticket.key == "1"
-        await world.parts.claims.consider(Signal("web", "1", world.trackers["web"].ticket_id("1"), cause="test"))
+        await world.parts.looks.on_signal(Signal("web", "1", world.trackers["web"].ticket_id("1"), cause="test"))
         await world.run_queue()
         assert branches(code) == ["agent-smith/1", "agent-smith/web.1"]
         assert git("show", "agent-smith/web.1:notes.txt", at=code.origin) == "x"

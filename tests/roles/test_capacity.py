@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from agentsmith.config import Claim, Pipeline, Trigger
-from agentsmith.domain.claiming import Claimed, Held
 from agentsmith.domain.gates import Gate
 from agentsmith.domain.lifecycle import Status
+from agentsmith.domain.outcomes import Claimed, Held
 from agentsmith.intake.poller import Poller
 from agentsmith.store import Store
 from agentsmith.tickets import explain

@@ -10,17 +10,17 @@ from pathlib import Path
 import pytest
 
 from agentsmith.config import Claim, LoopLimit
-from agentsmith.domain.claiming import AlreadyClaimed, Claimed, Deferred, Held, Rejected
 from agentsmith.domain.errors import TrackerUnavailable
 from agentsmith.domain.gates import Gate
 from agentsmith.domain.lifecycle import Status
+from agentsmith.domain.outcomes import Claimed, Deferred, Held, NothingToDo, Rejected
 from agentsmith.domain.request import PipelineRequest
 from agentsmith.domain.signal import SignalKind
 from agentsmith.domain.ticket import Actor, Ticket
 from agentsmith.domain.tracker import Access, Forbidden, Limited, Move, MoveOutcome, Unknown
 from agentsmith.domain.vetting import OPENING, Deed, DeedKind, History
 from agentsmith.store import Store
-from agentsmith.tickets.claim import turned_away
+from agentsmith.tickets.claiming import turned_away
 from tests.support.world import TRIGGER, World, open_world, world_config
 
 
@@ -57,7 +57,7 @@ async def test_a_claim_tells_what_every_gate_saw(world: World) -> None:
 async def test_a_second_look_claims_nothing(world: World) -> None:
     key = await world.open_ticket()
     await world.claim(key)
-    assert isinstance(await world.claim(key), AlreadyClaimed)
+    assert isinstance(await world.claim(key), NothingToDo)
     assert len(await world.queued()) == 1
 
 
@@ -150,7 +150,7 @@ async def test_the_loop_limit_parks_a_ticket(tmp_path: Path, store: Store, redis
         assert not await world.queued()
 
         # No more than that, whoever asks: a program may well say retry in a person's name.
-        await world.parts.claims.consider(world.signal(key, kind=SignalKind.RETRY, by="mona"))
+        await world.parts.looks.on_signal(world.signal(key, kind=SignalKind.RETRY, by="mona"))
         await world.drain_signals()
         assert await world.statuses(key) == {Status.WAITING}
         assert len(await world.comments(key)) == 1
@@ -185,7 +185,7 @@ async def test_a_label_taken_off_a_queued_ticket_is_put_back(world: World) -> No
     key = await world.open_ticket()
     await world.claim(key)
     await world.desk.unlabel(key, "agent-smith:enqueued", actor="mona")
-    assert isinstance(await world.claim(key), AlreadyClaimed)
+    assert isinstance(await world.claim(key), NothingToDo)
     assert await world.statuses(key) == {Status.ENQUEUED}
     assert len(await world.queued()) == 1
 
@@ -209,7 +209,7 @@ async def test_a_retry_makes_a_finished_ticket_pending_and_claims_it(world: Worl
     await world.claim(key)
     await world.run_queue()
     assert await world.statuses(key) == {Status.DONE}
-    await world.parts.claims.consider(world.signal(key, kind=SignalKind.RETRY, by="mona"))
+    await world.parts.looks.on_signal(world.signal(key, kind=SignalKind.RETRY, by="mona"))
     assert await world.statuses(key) == {Status.PENDING}
     await world.drain_signals()
     assert await world.statuses(key) == {Status.ENQUEUED}

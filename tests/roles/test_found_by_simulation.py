@@ -9,10 +9,10 @@ from typing import Any, cast
 
 import pytest
 
-from agentsmith.domain.claiming import AlreadyClaimed, Deferred
 from agentsmith.domain.gates import Gate, GateResult
 from agentsmith.domain.intent import Intent
 from agentsmith.domain.lifecycle import Status
+from agentsmith.domain.outcomes import Deferred, NothingToDo
 from agentsmith.domain.request import PipelineRequest, text_hash
 from agentsmith.domain.signal import Signal, SignalKind, Taken
 from agentsmith.domain.ticket import Ticket
@@ -20,8 +20,10 @@ from agentsmith.domain.tracker import LostRace, Move, MoveOutcome, Unknown
 from agentsmith.domain.vetting import Pin
 from agentsmith.running.run import RunScope
 from agentsmith.store import Acquired, Begun, Settled, Store
+from agentsmith.tickets.claiming import Parked
 from agentsmith.tickets.lock import holding
 from agentsmith.tickets.publish import NotYet, Published
+from tests.support.stores import an_edge
 from tests.support.stuck import finish, started_by
 from tests.support.wait import wait_until
 from tests.support.world import TRIGGER, World, open_world
@@ -118,7 +120,7 @@ async def test_a_trigger_that_was_taken_off_still_tells_whose_ticket_it_is(world
     await world.desk.unlabel(key, TRIGGER, actor="mona")
     tracker, store = world.trackers["local"], world.store
     ticket = await tracker.get(key)
-    intent = Intent(ticket.id, "local", key, 1, Status.ENQUEUED, None, "run", outcome="withdrawn")
+    intent = Intent(ticket.id, "local", key, 1, an_edge(Status.ENQUEUED, None), "run", outcome="withdrawn")
     async with holding(store, tracker.platform, ticket.id) as lock:
         await world.parts.publisher.comment(tracker, ticket, None, intent, lock=lock)
     sticky = await tracker.read_sticky(ticket)
@@ -133,14 +135,14 @@ async def test_a_claim_that_died_is_remembered_until_something_can_be_done_about
     tracker, store, ticket = world.trackers["local"], world.store, world.ticket_id(key)
     await store.pins.keep(ticket, Pin(text_hash("Fix it", "please")))
     async with holding(store, tracker.platform, ticket) as lock:
-        claim = Intent(ticket, "local", key, 0, Status.PENDING, Status.ENQUEUED, "run-1")
+        claim = Intent(ticket, "local", key, 0, an_edge(Status.PENDING, Status.ENQUEUED), "run-1")
         begun = await store.intents.decide(ticket, claim, lock_key=lock.key, token=lock.token, look_in=0)
         assert begun.word == "decided"
         await raw.set(store.keys.settling, "1", px=60_000)
-        await world.parts.recovery.attend(tracker, await tracker.get(key), lock)
+        await world.parts.looks.repair_read(tracker, await tracker.get(key), lock)
         assert await store.intents.of(ticket) is not None
         await raw.delete(store.keys.settling)
-        await world.parts.recovery.attend(tracker, await tracker.get(key), lock)
+        await world.parts.looks.repair_read(tracker, await tracker.get(key), lock)
         assert await store.intents.of(ticket) is None
     await finish(world, key)
 
@@ -251,11 +253,18 @@ async def test_a_retry_whose_signal_is_dealt_with_twice_runs_once(world: World) 
     retry = world.signal(key, kind=SignalKind.RETRY, by="mona")
     async with holding(store, tracker.platform, ticket) as lock:
         intent = Intent(
-            ticket, "local", key, 0, Status.FAILED, Status.PENDING, "retry", outcome="retried by mona", by_person=True
+            ticket,
+            "local",
+            key,
+            0,
+            an_edge(Status.FAILED, Status.PENDING),
+            "retry",
+            outcome="retried by mona",
+            by_person=True,
         )
         begun = await store.intents.decide(ticket, intent, lock_key=lock.key, token=lock.token, look_in=0)
         assert begun.word == "decided"
-    assert isinstance(await world.parts.claims.consider(retry), AlreadyClaimed)
+    assert isinstance(await world.parts.looks.on_signal(retry), NothingToDo)
     assert isinstance(await world.claim(key), Deferred), "a look still waits for it"
     await world.housekeeping.sweep()
     await finish(world, key)
@@ -271,7 +280,7 @@ async def test_a_retry_that_could_not_be_decided_is_not_forgotten(
         return Begun("unlocked")
 
     monkeypatch.setattr(type(world.store.intents), "decide", unlocked)
-    outcome = await world.parts.claims.consider(world.signal(key, kind=SignalKind.RETRY, by="mona"))
+    outcome = await world.parts.looks.on_signal(world.signal(key, kind=SignalKind.RETRY, by="mona"))
     assert isinstance(outcome, Deferred)
     assert await world.statuses(key) == {Status.FAILED}
 
@@ -301,12 +310,12 @@ async def test_a_retry_is_granted_only_to_whoever_has_its_signal_in_hand(world: 
     assert payload is not None
     signal = Signal.from_json(payload)
     assert await world.store.signals.put_back("sleeper") == 1
-    woken = await world.parts.claims.consider(signal, taken=Taken("sleeper", payload))
-    assert isinstance(woken, AlreadyClaimed)
+    woken = await world.parts.looks.on_signal(signal, taken=Taken("sleeper", payload))
+    assert isinstance(woken, NothingToDo)
     assert await world.statuses(key) == {Status.FAILED}
     again = await world.store.signals.take(world.process.name, wait=0.1)
     assert again is not None
-    await world.parts.claims.consider(signal, taken=Taken(world.process.name, again))
+    await world.parts.looks.on_signal(signal, taken=Taken(world.process.name, again))
     assert await world.statuses(key) == {Status.PENDING}
     assert await world.store.signals.in_hand(world.process.name) == [], "granted and dealt with in one step"
 
@@ -418,7 +427,7 @@ async def test_a_guard_that_lets_go_while_its_ticket_is_looked_at_is_heard(
 
     with monkeypatch.context() as patched:
         patched.setattr(type(world.store.runs), "look", then_it_ends)
-        await world.parts.recovery.recover("local", key, lease.ticket)
+        await world.parts.looks.repair("local", key, lease.ticket)
     assert (await world.housekeeping.sweep()).recovered == 1
     await finish(world, key)
 
@@ -430,7 +439,9 @@ async def test_an_outcome_that_was_not_written_is_not_published(
     key = await world.open_ticket()
     lease = await started_by(world, key, consumer=world.process.name)
     tracker, store = world.trackers["local"], world.store
-    intent = Intent(lease.ticket, "local", key, lease.fence, Status.IN_PROGRESS, Status.DONE, lease.run, "succeeded")
+    intent = Intent(
+        lease.ticket, "local", key, lease.fence, an_edge(Status.IN_PROGRESS, Status.DONE), lease.run, "succeeded"
+    )
     assert await store.runs.settle(lease, "", intent, look_in=0)
     with monkeypatch.context() as patched:
         patched.setattr(type(tracker), "move", _loses_the_race)
@@ -459,11 +470,26 @@ async def test_what_comes_late_leaves_one_label_and_a_retry_is_not_late(world: W
     key = await world.open_ticket("agent-smith:done", "agent-smith:in-progress")
     store, ticket = world.store, world.ticket_id(key)
     async with holding(store, "local", ticket) as lock:
-        intent = Intent(ticket, "local", key, 0, Status.DONE, Status.PENDING, "retry", "again", by_person=by_person)
+        intent = Intent(
+            ticket, "local", key, 0, an_edge(Status.DONE, Status.PENDING), "retry", "again", by_person=by_person
+        )
         begun = await store.intents.decide(ticket, intent, lock_key=lock.key, token=lock.token, look_in=0)
         told = await world.parts.publisher.publish(replace(intent, fence=begun.fence), lock=lock)
     assert told == Published(Status.PENDING if by_person else Status.DONE)
     assert await world.statuses(key) == {told.status}
+
+
+@pytest.mark.parametrize("to", [Status.WAITING, Status.FAILED])
+async def test_P4_a_run_that_ends_late_takes_nobodys_end_off(world: World, to: Status) -> None:
+    """Seed 43000124: Redis forgot twice; the run that it forgot parked a ticket that another run had done meanwhile."""
+    key = await world.open_ticket("agent-smith:done")
+    store, ticket = world.store, world.ticket_id(key)
+    async with holding(store, "local", ticket) as lock:
+        late = Intent(ticket, "local", key, 0, an_edge(Status.IN_PROGRESS, to), "run-1", "our own trouble")
+        begun = await store.intents.decide(ticket, late, lock_key=lock.key, token=lock.token, look_in=0)
+        told = await world.parts.publisher.publish(replace(late, fence=begun.fence), lock=lock)
+    assert told == Published(Status.DONE)
+    assert await world.statuses(key) == {Status.DONE}
 
 
 async def test_a_withdrawal_that_could_not_be_decided_is_not_forgotten(
@@ -547,7 +573,9 @@ async def test_finished_work_is_not_done_again_after_redis_lost_its_end(
 async def test_the_end_of_a_run_that_somebody_took_over_since_is_not_settled_again(world: World, raw: Any) -> None:
     key = await world.open_ticket()
     lease = await started_by(world, key, consumer=world.process.name)
-    intent = Intent(lease.ticket, "local", key, lease.fence, Status.IN_PROGRESS, Status.DONE, lease.run, "succeeded")
+    intent = Intent(
+        lease.ticket, "local", key, lease.fence, an_edge(Status.IN_PROGRESS, Status.DONE), lease.run, "succeeded"
+    )
     end = Settled(lease, intent, at=0.0)
     await raw.set(world.store.keys.fence(lease.ticket), lease.fence + 1, px=60_000)
     assert await world.store.runs.settle_again(end) == "fenced"
@@ -564,7 +592,9 @@ async def test_an_intent_that_nobody_looks_for_is_found(world: World, raw: Any) 
     key = await world.open_ticket("agent-smith:failed")
     store, ticket = world.store, world.ticket_id(key)
     async with holding(store, "local", ticket) as lock:
-        intent = Intent(ticket, "local", key, 0, Status.FAILED, Status.PENDING, "retry", "again", by_person=True)
+        intent = Intent(
+            ticket, "local", key, 0, an_edge(Status.FAILED, Status.PENDING), "retry", "again", by_person=True
+        )
         await store.intents.decide(ticket, intent, lock_key=lock.key, token=lock.token, look_in=60)
     await raw.delete(store.keys.intents)
     await raw.zadd(store.keys.intents, {"local/tickets#gone": 1})
@@ -584,7 +614,8 @@ async def test_nothing_is_parked_on_the_word_of_an_empty_redis(world: World, raw
         if settling:
             await raw.set(world.store.keys.settling, "1", px=60_000)
         async with holding(world.store, "local", ticket) as lock:
-            told = await world.parts.claims._park(tracker, await tracker.get(key), "loop limit", "", shut, lock)
+            case = await world.parts.looks._facts.begin(tracker, await tracker.get(key), lock)
+            told = await world.parts.looks._applying.claiming._park(case, Parked.LOOP, "", shut)
         assert isinstance(told, Deferred) is settling
         assert await world.statuses(key) == parked
         await raw.delete(world.store.keys.settling)
@@ -596,7 +627,7 @@ async def test_a_ticket_that_is_parked_before_it_runs_stays_parked_though_it_was
     store, ticket = world.store, world.ticket_id(key)
     await store.runs.note_follow_up(ticket, "mona")
     async with holding(store, "local", ticket) as lock:
-        intent = Intent(ticket, "local", key, 0, Status.PENDING, Status.WAITING, "parked", "text changed")
+        intent = Intent(ticket, "local", key, 0, an_edge(Status.PENDING, Status.WAITING), "parked", "text changed")
         begun = await store.intents.decide(ticket, intent, lock_key=lock.key, token=lock.token, look_in=0)
         told = await world.parts.publisher.publish(replace(intent, fence=begun.fence), lock=lock)
     assert told == Published(Status.WAITING)

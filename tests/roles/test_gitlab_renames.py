@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from agentsmith.domain.claiming import Claimed, Rejected
 from agentsmith.domain.gates import Gate
+from agentsmith.domain.outcomes import Claimed, Rejected
 from agentsmith.domain.tracker import Labelling
 from agentsmith.simulators import Fault
 from agentsmith.simulators.gitlab.simulator import GitLabSimulator

@@ -57,7 +57,7 @@ async def test_an_hour_after_its_end_redis_holds_little_of_a_ticket(
         key = world.stage.open_ticket("x" * 200, ["agent-smith"])
         ticket = world.tracker.ticket_id(key)
         await world.poller.poll(world.tracker)
-        intake = Intake(store, world.parts.claims, world.consumer.process, talk=world.parts.talk)
+        intake = Intake(store, world.parts.looks, world.consumer.process, commands=world.parts.commands)
         while (payload := await store.signals.take(world.consumer.process.name, wait=0.01)) is not None:
             await intake._deal_with(payload)
         await world.run_queue()

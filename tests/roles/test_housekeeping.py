@@ -27,7 +27,7 @@ from agentsmith.store import Store
 from agentsmith.trackers.local.tracker import LocalTracker
 from tests.support.entries import all_bare
 from tests.support.processes import is_alive
-from tests.support.stores import Flush, MakeStore
+from tests.support.stores import Flush, MakeStore, an_edge
 from tests.support.stuck import brought_back, finish, killed, started_by
 from tests.support.wait import wait_until
 from tests.support.world import TRIGGER, World, open_world, sh, world_config
@@ -64,7 +64,7 @@ async def test_the_comment_tells_what_befell_the_run_also_after_it_was_claimed_a
     [comment] = await world.comments(key)
     assert "is done" in comment
     assert line in comment
-    await world.parts.claims.consider(world.signal(key, kind=SignalKind.RETRY, by="mona"))
+    await world.parts.looks.on_signal(world.signal(key, kind=SignalKind.RETRY, by="mona"))
     await world.drain_signals()
     assert line not in (await world.comments(key))[0], "a person began afresh"
 
@@ -96,7 +96,7 @@ async def test_P6_the_fence_is_raised_and_the_old_run_told_to_stop_before_the_la
             return await move(seen, to)
 
         monkeypatch.setattr(world.trackers["local"], "move", watched)
-        keeper = Housekeeping(store, world.trackers, parts.recovery, world.housekeeping.intervals)
+        keeper = Housekeeping(store, world.trackers, parts.looks, world.housekeeping.intervals)
         await wait_until(lambda: _recovers(keeper), what="it to be declared dead")
         assert order == ["somebody took the ticket over, then pending"]
         tick = await slow.presence.tick(world.process, ttl=60, running=world.consumer.running)
@@ -286,7 +286,7 @@ async def test_an_orphan_under_a_former_prefix_is_found(tmp_path: Path, store: S
 
 async def test_the_reconciler_works_at_start_and_right_after_settling(world: World, flush: Flush) -> None:
     # Sweeps notice the end of the settling period; the next regular pass would be ten minutes away.
-    keeper = Housekeeping(world.store, world.trackers, world.parts.recovery, Intervals(0.02, 600.0, 600.0))
+    keeper = Housekeeping(world.store, world.trackers, world.parts.looks, Intervals(0.02, 600.0, 600.0))
     first = await orphan(world)
     keeping = asyncio.create_task(keeper.work())
     await wait_until(lambda: _queues(world, first), what="the first orphan, at start")
@@ -305,7 +305,7 @@ async def _queues(world: World, *keys: str) -> bool:
 
 
 async def test_every_pass_comes_again_at_its_interval(world: World) -> None:
-    keeper = Housekeeping(world.store, world.trackers, world.parts.recovery, Intervals(0.02, 0.02, 0.02))
+    keeper = Housekeeping(world.store, world.trackers, world.parts.looks, Intervals(0.02, 0.02, 0.02))
     keeping = asyncio.create_task(keeper.work())
     for _ in range(2):
         key = await orphan(world)
@@ -490,13 +490,13 @@ async def test_P5_a_tracker_that_never_answers_does_not_delay_the_recovery_of_ot
     ticket = silent.ticket_id("1")
     lock = store.keys.claim_lock(silent.platform, ticket)
     await store.redis.set(lock, "mine", px=60_000)
-    intent = Intent(ticket, "silent", "1", 0, Status.IN_PROGRESS, Status.DONE, "r-1", outcome="succeeded")
+    intent = Intent(ticket, "silent", "1", 0, an_edge(Status.IN_PROGRESS, Status.DONE), "r-1", outcome="succeeded")
     await store.intents.decide(ticket, intent, lock_key=lock, token="mine", look_in=0)
     await store.redis.delete(lock)
     monkeypatch.setattr("agentsmith.housekeeping.sweep._PATIENCE", 0.05)
     trackers = {"silent": silent, "local": local}
-    recovery = assemble(world.config, store, trackers).recovery
-    keeper = Housekeeping(store, trackers, recovery, Intervals(sweep=0.05, stale=3600, reconcile=3600))
+    looks = assemble(world.config, store, trackers).looks
+    keeper = Housekeeping(store, trackers, looks, Intervals(sweep=0.05, stale=3600, reconcile=3600))
     working = asyncio.create_task(keeper.work())
     try:
         async with asyncio.timeout(30):

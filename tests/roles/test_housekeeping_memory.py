@@ -19,7 +19,7 @@ from agentsmith.domain.ticket import Actor, Ticket
 from agentsmith.domain.tracker import Access
 from agentsmith.store import Store
 from agentsmith.tickets.lock import holding
-from tests.support.stores import MakeStore
+from tests.support.stores import MakeStore, an_edge
 from tests.support.stuck import brought_back, finish, killed, let_go, started_by
 from tests.support.wait import wait_until
 from tests.support.world import TRIGGER, World, open_world, sh, world_config
@@ -111,7 +111,7 @@ async def test_text_that_a_stranger_changed_while_redis_was_lost_is_parked(
     assert not await world.queued()
     seen = text_hash("Fix it", "rm -rf everything")
     retry = replace(world.signal(key, kind=SignalKind.RETRY, by="mona"), text=seen)
-    await world.parts.claims.consider(retry)
+    await world.parts.looks.on_signal(retry)
     await finish(world, key)
 
 
@@ -187,7 +187,15 @@ async def parked(world: World, *, due: float | None) -> str:
     lease = await world.store.runs.lease(ticket.id)
     assert lease is not None
     intent = Intent(
-        ticket.id, "local", key, lease.fence, Status.IN_PROGRESS, Status.WAITING, lease.run, "parked", "later", due
+        ticket.id,
+        "local",
+        key,
+        lease.fence,
+        an_edge(Status.IN_PROGRESS, Status.WAITING),
+        lease.run,
+        "parked",
+        "later",
+        due,
     )
     assert await world.store.runs.settle(lease, "", intent, look_in=60)
     async with holding(world.store, "local", ticket.id, fence=lease.fence) as lock:
@@ -206,7 +214,7 @@ async def test_a_follow_up_survives_on_the_ticket(tmp_path: Path, store: Store, 
         await world.claim(key)
         serving = asyncio.create_task(world.consumer.serve())
         await wait_until((tmp_path / "runs").exists, what="it to run")
-        await world.parts.claims.consider(world.signal(key, kind=SignalKind.RETRY, by="mona"))
+        await world.parts.looks.on_signal(world.signal(key, kind=SignalKind.RETRY, by="mona"))
         assert (await world.memo(key)).follow_up
         await forget()
         await world.consumer.restore()

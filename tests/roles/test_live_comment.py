@@ -23,6 +23,7 @@ from agentsmith.domain.tracker import Sticky
 from agentsmith.store import Store
 from agentsmith.tickets.lock import holding
 from agentsmith.tickets.publish import Published
+from tests.support.stores import an_edge
 from tests.support.wait import wait_until
 from tests.support.world import World, open_world, world_config
 
@@ -222,7 +223,9 @@ async def test_a_withdrawal_that_comes_late_does_not_touch_the_comment_of_what_h
         await world.run_queue()
         before, store, ticket = await world.comments(key), world.store, world.ticket_id(key)
         async with holding(store, "local", ticket) as lock:
-            late = Intent(ticket, "local", key, 0, Status.IN_PROGRESS, None, "r", "withdrawn", "its label is gone")
+            late = Intent(
+                ticket, "local", key, 0, an_edge(Status.IN_PROGRESS, None), "r", "withdrawn", "its label is gone"
+            )
             begun = await store.intents.decide(ticket, late, lock_key=lock.key, token=lock.token, look_in=0)
             told = await world.parts.publisher.publish(replace(late, fence=begun.fence), lock=lock)
         assert told == Published(Status.DONE)

@@ -177,7 +177,7 @@ async def test_what_another_configuration_lost_is_brought_back_and_not_withdrawn
             lock = store.keys.claim_lock("local", request.ticket)
             await store.runs.release_dead(acquired.lease, lock_key=lock)  # type: ignore[union-attr]
         await store.redis.delete(store.keys.queue, store.keys.queue_index, store.keys.queue_processing("dead"))
-        await theirs.parts.recovery.recover("local", key, ours.ticket_id(key))
+        await theirs.parts.looks.repair("local", key, ours.ticket_id(key))
         assert (await ours.statuses(key)) <= {Status.PENDING}, "not withdrawn: its trigger is there"
         await ours.drain_signals()
         await ours.run_queue()

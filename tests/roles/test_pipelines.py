@@ -252,7 +252,7 @@ async def test_P7_a_worker_that_prints_its_last_output_does_not_ask_again(opened
         assert await world.statuses(key) == {Status.WAITING}
         first = next(records(world.config.data_dir))
         assert first.question == "Which one?"
-        await world.parts.claims.consider(world.signal(key, kind=SignalKind.RETRY, by="mona"))
+        await world.parts.looks.on_signal(world.signal(key, kind=SignalKind.RETRY, by="mona"))
         await world.drain_signals()
         await world.run_queue()
         assert await world.statuses(key) == {Status.DONE}

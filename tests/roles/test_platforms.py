@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from agentsmith.domain.claiming import Claimed, Rejected
 from agentsmith.domain.gates import Gate
 from agentsmith.domain.lifecycle import Status
+from agentsmith.domain.outcomes import Claimed, Rejected
 from agentsmith.domain.tracker import DefinesLabels
 from agentsmith.simulators import Fault
 from agentsmith.simulators.stages import STAGES

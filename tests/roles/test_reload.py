@@ -18,9 +18,9 @@ from structlog.testing import capture_logs
 
 from agentsmith.config import Config
 from agentsmith.daemon.reload import ConfigFile
-from agentsmith.domain.claiming import Claimed, Held, Rejected
 from agentsmith.domain.errors import ConfigError
 from agentsmith.domain.lifecycle import Status
+from agentsmith.domain.outcomes import Claimed, Held, Rejected
 from agentsmith.store import Store
 from agentsmith.tickets.live_rules import RELOADED, RELOADED_OF_A_TRACKER, Rulebook, rules_of
 from tests.support.config_platforms import Hosted, load_text

@@ -279,7 +279,7 @@ async def test_a_retry_during_a_run_is_one_follow_up(
         await serving(world)
         await reached(tmp_path / "started")
         for _ in range(3):
-            await world.parts.claims.consider(world.signal(key, kind=SignalKind.RETRY, by="mona"))
+            await world.parts.looks.on_signal(world.signal(key, kind=SignalKind.RETRY, by="mona"))
         (tmp_path / "go").touch()
         assert "It will run once more afterwards, as mona asked" in (await world.comments(key))[0]
         await wait_until(lambda: _inbox_has(world, 1), what="the ticket to be signalled as pending")

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from agentsmith.domain.claiming import AlreadyClaimed, Claimed
 from agentsmith.domain.lifecycle import Status
+from agentsmith.domain.outcomes import Claimed, NothingToDo
 from agentsmith.domain.ticket import Actor
 from agentsmith.domain.tracker import Access
 from agentsmith.store import Store
@@ -46,7 +46,7 @@ async def running(world: World, tmp_path: Path) -> AsyncIterator[str]:
 
 async def look(world: World, key: str, *, labelled: bool = True) -> object:
     """As after a webhook that tells of a label."""
-    return await world.parts.claims.consider(replace(world.signal(key), labelled=labelled))
+    return await world.parts.looks.on_signal(replace(world.signal(key), labelled=labelled))
 
 
 async def set_again(world: World, key: str, actor: str = "mona") -> None:
@@ -71,7 +71,7 @@ async def test_a_trigger_set_again_during_a_run_is_one_more_run(world: World, tm
         await set_again(world, key)
         await set_again(world, key, "lisa")
         outcomes = [await look(world, key) for _ in range(3)]
-        assert all(isinstance(outcome, AlreadyClaimed) and "as lisa set" in outcome.why for outcome in outcomes)
+        assert all(isinstance(outcome, NothingToDo) and "as lisa set" in outcome.why for outcome in outcomes)
         assert await world.store.runs.follow_up(world.ticket_id(key)) == "lisa"
         assert (await world.memo(key)).follow_up, "it survives on the ticket"
         assert "once more" in (await world.comments(key))[0]
@@ -88,7 +88,7 @@ async def test_the_event_that_started_the_run_may_come_late(world: World, tmp_pa
         await world.desk.label(key, "other", actor="mona")
         for _ in range(3):
             outcome = await look(world, key, labelled=labelled)
-            assert isinstance(outcome, AlreadyClaimed)
+            assert isinstance(outcome, NothingToDo)
             assert outcome.why == "it is running"
     await finish(world)
     assert runs(tmp_path) == 1

@@ -10,12 +10,12 @@ import pytest
 from agentsmith.boottime import boottime
 from agentsmith.daemon.build import shadow_of
 from agentsmith.daemon.process import assemble
-from agentsmith.domain.claiming import AlreadyClaimed, Rejected, WouldClaim
 from agentsmith.domain.conversation import TakesCommands
 from agentsmith.domain.errors import Refused
 from agentsmith.domain.gates import Gate
 from agentsmith.domain.lifecycle import Status
 from agentsmith.domain.memo import Memo
+from agentsmith.domain.outcomes import NothingToDo, Rejected, WouldClaim
 from agentsmith.domain.signal import SignalKind
 from agentsmith.domain.tracker import DefinesLabels, Forbidden, KnowsCircles, Move, Tracker
 from agentsmith.intake.poller import Poller
@@ -33,7 +33,7 @@ async def world(tmp_path: Path, store: Store, redis_url: str) -> AsyncIterator[W
         trackers: dict[str, Tracker] = {name: ReadOnly(tracker) for name, tracker in world.trackers.items()}
         world.trackers = trackers
         world.parts = assemble(world.config, store, trackers, shadow=True)
-        world.intake = Intake(store, world.parts.claims, world.process, talk=world.parts.talk)
+        world.intake = Intake(store, world.parts.looks, world.process, commands=world.parts.commands)
         yield world
 
 
@@ -64,9 +64,9 @@ async def test_it_touches_no_ticket_that_is_under_way_or_over(world: World, labe
     key = await world.open_ticket(label)
     before = await state(world, key)
     outcome = await world.claim(key)
-    assert isinstance(outcome, Rejected if label.endswith("done") else AlreadyClaimed)
+    assert isinstance(outcome, Rejected if label.endswith("done") else NothingToDo)
     retry = world.signal(key, kind=SignalKind.RETRY, by="mona")
-    await world.parts.claims.consider(retry)
+    await world.parts.looks.on_signal(retry)
     assert await state(world, key) == before
 
 

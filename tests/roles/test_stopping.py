@@ -88,7 +88,7 @@ async def stopped(world: World, pids: Path, way: str) -> float:
         await (
             world.desk.unlabel(key, TRIGGER, actor="mona") if way == "unlabel" else world.desk.close(key, actor="mona")
         )
-        await world.parts.claims.consider(Signal("local", key, world.ticket_id(key), cause="a person changed it"))
+        await world.parts.looks.on_signal(Signal("local", key, world.ticket_id(key), cause="a person changed it"))
     await wait_until(lambda: not living(pids), what="everything to be gone")
     took = time.monotonic() - said
     expected = frozenset({Status.FAILED} if way == "cancel" else ())

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from agentsmith.config import Claim
-from agentsmith.domain.claiming import Claimed, Held, Rejected
 from agentsmith.domain.gates import Gate
 from agentsmith.domain.lifecycle import Status
+from agentsmith.domain.outcomes import Claimed, Held, Rejected
 from agentsmith.domain.request import text_hash
 from agentsmith.domain.signal import Signal, SignalKind
 from agentsmith.domain.ticket import Actor
@@ -87,7 +87,7 @@ async def waits(world: World, key: str) -> None:
 
 async def due(world: World, key: str) -> None:
     """The time that it waited for has come."""
-    await world.parts.recovery.wake("local", key, world.ticket_id(key))
+    await world.parts.looks.wake("local", key, world.ticket_id(key))
 
 
 async def dies(world: World, key: str) -> None:
@@ -191,7 +191,7 @@ async def say_retry(world: World, key: str, actor: str) -> None:
     """As the command line says it: with the hash of the text that was read."""
     ticket = (await world.desk.show(key)).ticket
     signal = Signal("local", key, ticket.id, SignalKind.RETRY, by=actor, text=text_hash(ticket.title, ticket.body))
-    await world.parts.claims.consider(signal)
+    await world.parts.looks.on_signal(signal)
 
 
 @pytest.mark.parametrize("ask", [set_again, take_off, say_retry])
@@ -245,7 +245,7 @@ async def test_P7_a_retry_vets_the_text_that_was_read_and_no_later_one(world: Wo
     ticket = (await world.desk.show(key)).ticket
     await world.desk.edit(key, body="and more", actor="mallory")
     signal = Signal("local", key, ticket.id, SignalKind.RETRY, by="lisa", text=text_hash(ticket.title, ticket.body))
-    await world.parts.claims.consider(signal)
+    await world.parts.looks.on_signal(signal)
     await world.drain_signals()
     await world.run_queue()
     assert ran(tmp_path) == []

@@ -21,6 +21,7 @@ from tests.support.stores import (
     Settled,
     a_request,
     a_signal,
+    an_edge,
     an_intent,
     begin,
     locked,
@@ -259,7 +260,9 @@ async def test_a_waiting_request_is_taken_off_the_queue_with_the_decision(store:
     await store.queue.push(a_request(1))
     await store.queue.push(a_request(2))
     lock = await locked(store)
-    assert (await decide(store, lock, replace(DONE, to=None), unqueue=True)).word == "decided"
+    assert (
+        await decide(store, lock, replace(DONE, edge=an_edge(Status.IN_PROGRESS, None)), unqueue=True)
+    ).word == "decided"
     assert await store.queue.waiting() == [a_request(2).to_json()]
     assert not await store.queue.holds(TICKET)
 
@@ -367,7 +370,7 @@ async def test_what_is_published_is_forgotten_and_remembered(store: Store) -> No
 
 
 async def test_no_label_is_remembered_as_pending(store: Store) -> None:
-    assert await publish(store, await decided(store, replace(DONE, to=None)))
+    assert await publish(store, await decided(store, replace(DONE, edge=an_edge(Status.IN_PROGRESS, None))))
     assert await store.intents.last_published(TICKET) is Status.PENDING
     await store.intents.note_published(TICKET, Status.IN_PROGRESS)
     assert await store.intents.last_published(TICKET) is Status.IN_PROGRESS
@@ -405,7 +408,7 @@ async def test_P7_what_was_vetted_goes_with_the_end_of_what_was_asked_for(
 
 
 async def test_publishing_pending_signals_claim(store: Store) -> None:
-    intent = await decided(store, replace(DONE, to=Status.PENDING, outcome="recovered"))
+    intent = await decided(store, replace(DONE, edge=an_edge(Status.IN_PROGRESS, Status.PENDING), outcome="recovered"))
     for _ in range(2):
         assert await publish(store, intent, wake_now=True)
     assert await waiting_signals(store) == [a_signal(cause="recovered")], "merged with the one that waits"
@@ -413,7 +416,9 @@ async def test_publishing_pending_signals_claim(store: Store) -> None:
 
 async def test_a_follow_up_is_over_once_the_ticket_is_pending(store: Store) -> None:
     await store.runs.note_follow_up(TICKET, "Ann")
-    await publish(store, await decided(store, replace(DONE, to=Status.PENDING)), wake_now=True)
+    await publish(
+        store, await decided(store, replace(DONE, edge=an_edge(Status.IN_PROGRESS, Status.PENDING))), wake_now=True
+    )
     (signal,) = await waiting_signals(store)
     assert signal.kind is SignalKind.LOOK
     assert await store.runs.follow_up(TICKET) is None
@@ -433,7 +438,7 @@ async def test_a_follow_up_is_signalled_as_a_retry_and_once(store: Store) -> Non
 
 
 async def test_a_parked_ticket_is_due_at_its_time(store: Store) -> None:
-    intent = await decided(store, replace(DONE, to=Status.WAITING, due=2000.5))
+    intent = await decided(store, replace(DONE, edge=an_edge(Status.IN_PROGRESS, Status.WAITING), due=2000.5))
     assert await publish(store, intent)
     assert await store.intents.waiting() == [(TICKET, 2000.5)]
     assert await store.intents.due(now=2000.4) == []
@@ -467,8 +472,7 @@ async def test_an_intent_comes_back_as_it_was_recorded(store: Store, due: float 
         tracker="web",
         key="1",
         fence=0,
-        source=Status.IN_PROGRESS,
-        to=Status.ENQUEUED,
+        edge=an_edge(Status.IN_PROGRESS, Status.ENQUEUED),
         run="r",
         outcome="given back",
         note="a\nnote",

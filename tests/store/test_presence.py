@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from agentsmith.domain.recovery import Life
+from agentsmith.domain.facts import Life
 from agentsmith.store import Store
 from tests.support.stores import (
     TIMES,

@@ -12,6 +12,7 @@ from agentsmith.domain.signal import Signal
 from agentsmith.domain.ticket import TicketId
 from agentsmith.store import Store
 from agentsmith.store.keys import HOUR_MS
+from tests.support.stores import an_edge
 
 TICKET = TicketId("local/tickets#1")
 SHUT = GateResult(Gate.TRIGGER, False, 'no label "x" %d {} \\ \u2028', "add one of: 'agent-smith'")
@@ -22,7 +23,7 @@ async def note(store: Store, at: float, why: str = "", cause: str = "poll") -> N
 
 
 async def end(store: Store, status: Status = Status.DONE) -> None:
-    intent = Intent(TICKET, "local", "1", 7, Status.IN_PROGRESS, status, "run-1", outcome="done")
+    intent = Intent(TICKET, "local", "1", 7, an_edge(Status.IN_PROGRESS, status), "run-1", outcome="done")
     wake = Signal("local", "1", TICKET, cause="test")
     assert await store.intents.published(intent, status, wake=wake, wake_now=False, fresh_start=True)
 

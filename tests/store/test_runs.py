@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from agentsmith.domain.facts import Life
 from agentsmith.domain.lifecycle import Status
-from agentsmith.domain.recovery import Life
 from agentsmith.store import Acquired, DeadLetter, NotAcquired, Pushed, Store
 from tests.support.stores import (
     Flush,

@@ -15,8 +15,8 @@ import yaml
 from agentsmith.config import load
 from agentsmith.daemon.build import Opened, open_forges, open_trackers
 from agentsmith.daemon.process import Parts, Role, assemble, run_context, this_process
-from agentsmith.domain.claiming import ClaimOutcome
 from agentsmith.domain.lifecycle import Status
+from agentsmith.domain.outcomes import LookOutcome
 from agentsmith.domain.signal import Signal
 from agentsmith.domain.tracker import Tracker
 from agentsmith.housekeeping.sweep import Housekeeping, Intervals
@@ -49,10 +49,10 @@ class StageWorld:
         """What stands on the ticket."""
         return set(self.stage.labels(key))
 
-    async def claim(self, key: str) -> ClaimOutcome:
+    async def claim(self, key: str) -> LookOutcome:
         """Look at the ticket, as a webhook would have us do."""
         with spending_for("claim"):
-            return await self.parts.claims.consider(
+            return await self.parts.looks.on_signal(
                 Signal(self.tracker.name, key, self.tracker.ticket_id(key), cause="test")
             )
 
@@ -132,6 +132,6 @@ async def stage_world(
                     context, this_process(config, frozenset(Role)), slots=2, max_deliveries=3, take_wait=0.05
                 ),
                 poller=Poller(store, trackers, parts.triggers, {"web": 60.0}, {"web": 240.0}),
-                housekeeping=Housekeeping(store, trackers, parts.recovery, Intervals(0.05, 0.1, 0.1)),
+                housekeeping=Housekeeping(store, trackers, parts.looks, Intervals(0.05, 0.1, 0.1)),
             )
     stage.simulator.assert_understood()

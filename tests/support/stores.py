@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final, Protocol
 
 from agentsmith.domain.intent import Intent
-from agentsmith.domain.lifecycle import Status
+from agentsmith.domain.lifecycle import EDGES, Edge, Status
 from agentsmith.domain.request import PinnedText, PipelineRequest
 from agentsmith.domain.signal import Signal
 from agentsmith.domain.ticket import TicketId
@@ -61,11 +61,15 @@ def an_intent(number: int = 1, **changes: Any) -> Intent:
         "tracker": "local",
         "key": str(number),
         "fence": 0,
-        "source": Status.PENDING,
-        "to": Status.ENQUEUED,
         "run": f"run-{number}",
     }
-    return Intent(**{**fields, **changes})
+    along = an_edge(changes.pop("source", Status.PENDING), changes.pop("to", Status.ENQUEUED))
+    return Intent(**{**fields, "edge": along, **changes})
+
+
+def an_edge(source: Status, to: Status | None) -> Edge:
+    """An edge between the two, whoever may take it."""
+    return next(edge for edge in sorted(EDGES, key=lambda edge: edge.owner) if (edge.source, edge.to) == (source, to))
 
 
 def a_signal(number: int = 1, **changes: Any) -> Signal:

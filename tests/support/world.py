@@ -87,7 +87,7 @@ class World:
         return Signal("local", key, self.ticket_id(key), kind, cause="test", by=by)
 
     async def claim(self, key: str) -> object:
-        return await self.parts.claims.consider(self.signal(key))
+        return await self.parts.looks.on_signal(self.signal(key))
 
     async def drain_signals(self) -> None:
         """Deal with every signal that waits now, those for later included."""
@@ -95,7 +95,7 @@ class World:
             signal = Signal.from_json(payload)
             await self.store.signals.take(self.process.name, wait=0.01)
             await self.store.signals.opened(signal)
-            await self.parts.claims.consider(signal)
+            await self.parts.looks.on_signal(signal)
             await self.store.signals.acknowledge(self.process.name, payload)
 
     async def run_queue(self) -> None:
@@ -145,8 +145,8 @@ async def open_world(
                 parts=parts,
                 process=process,
                 consumer=consumer,
-                intake=Intake(store, parts.claims, process, talk=parts.talk),
-                housekeeping=Housekeeping(store, trackers, parts.recovery, every),
+                intake=Intake(store, parts.looks, process, commands=parts.commands),
+                housekeeping=Housekeeping(store, trackers, parts.looks, every),
             )
         finally:
             for opened in ours:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentsmith.domain.lifecycle import EDGES, Edge, LabelSet, Owner, Status, is_legal, resolve
+from agentsmith.domain.lifecycle import EDGES, Edge, LabelSet, Owner, Status, edge, resolve
 
 PAGE = Path(__file__).parents[2] / "docs" / "lifecycle.md"
 statuses = st.sampled_from(Status)
@@ -30,17 +30,20 @@ def test_every_move_stands_once_in_the_table() -> None:
 def test_what_is_not_in_the_table_is_not_legal() -> None:
     moves = {(e.source, e.to, e.owner) for e in EDGES}
     for source, to, owner in itertools.product(Status, (*Status, None), Owner):
-        assert is_legal(source, to, owner) == ((source, to, owner) in moves)
+        if (source, to, owner) in moves:
+            assert edge(source, to, owner) in EDGES
+        else:
+            with pytest.raises(KeyError):
+                edge(source, to, owner)
 
 
 def test_every_status_is_reached_from_pending_and_left_again() -> None:
     reached, frontier = {Status.PENDING}, [Status.PENDING]
     while frontier:
         here = frontier.pop()
-        for edge in EDGES:
-            if edge.source is here and edge.to is not None and edge.to not in reached:
-                reached.add(edge.to)
-                frontier.append(edge.to)
+        nearby = {each.to for each in EDGES if each.source is here and each.to is not None}
+        frontier += nearby - reached
+        reached |= nearby
     assert reached == set(Status)
     assert {edge.source for edge in EDGES} == set(Status)
 

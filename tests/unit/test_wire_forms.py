@@ -26,7 +26,7 @@ from agentsmith.domain.ticket import TicketId
 from agentsmith.intake.deliveries import Kept
 from agentsmith.store import DeadLetter, Process, RunLease
 from agentsmith.store.presence import read_process
-from tests.support.stores import a_request, a_signal
+from tests.support.stores import a_request, a_signal, an_edge
 
 TICKET: Final = TicketId("local/tickets#1")
 
@@ -56,7 +56,9 @@ def _lease() -> dict[str, Any]:
 
 
 def _intent() -> dict[str, str]:
-    intent = Intent(TICKET, "local", "1", 7, Status.IN_PROGRESS, Status.DONE, "r-1", "succeeded", "ok", trigger="t")
+    intent = Intent(
+        TICKET, "local", "1", 7, an_edge(Status.IN_PROGRESS, Status.DONE), "r-1", "succeeded", "ok", trigger="t"
+    )
     return {"fence": "7", **intent.to_fields()}
 
 

@@ -2,19 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from agentsmith.domain.gates import GateResult
-
-
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """A person asks for one run of a pipeline, on the spot: the trigger's gate is skipped, and no other."""
-
-    pipeline: str
-    by: str
-    consumer: str
-    """Who runs it: the request goes straight into its hands."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,8 +19,8 @@ class Claimed:
 
 
 @dataclass(frozen=True, slots=True)
-class AlreadyClaimed:
-    """The ticket is queued, running, parked or finished."""
+class NothingToDo:
+    """Nothing more is to be done: the ticket is queued, running, parked or finished, or what was wanted is done."""
 
     why: str
     gates: tuple[GateResult, ...] = ()
@@ -52,7 +44,7 @@ class Deferred:
     """Whether something went wrong, so that the next wait is longer; it did not if merely the time had not come."""
     looked: bool = True
     """Whether anything was seen of the ticket that is worth remembering."""
-    told: bool = False
+    warned: bool = False
     """Whether people were warned of the reason already, so that it need not be said each time."""
 
 
@@ -73,4 +65,28 @@ class WouldClaim:
     gates: tuple[GateResult, ...] = ()
 
 
-ClaimOutcome = Claimed | AlreadyClaimed | Rejected | Deferred | Held | WouldClaim
+@dataclass(frozen=True, slots=True)
+class Cancelled:
+    """It was taken off the queue before it started."""
+
+    why: str
+    gates: tuple[GateResult, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Stopping:
+    """Its run was asked to stop."""
+
+    why: str
+    gates: tuple[GateResult, ...] = ()
+
+
+LookOutcome = Claimed | NothingToDo | Rejected | Deferred | Held | WouldClaim | Cancelled | Stopping
+
+_RECORDED: Final[Mapping[type, str]] = {NothingToDo: "AlreadyClaimed"}
+"""In Redis, `why --json` and the metrics one outcome goes by the name that it had first."""
+
+
+def recorded_as(outcome: LookOutcome) -> str:
+    """The outcome's name where people's programs read it."""
+    return _RECORDED.get(type(outcome), type(outcome).__name__)

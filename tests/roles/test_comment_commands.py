@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from agentsmith.domain.claiming import AlreadyClaimed, ClaimOutcome, Deferred, Rejected, WouldClaim
 from agentsmith.domain.conversation import Acknowledged
 from agentsmith.domain.errors import Refused, TrackerUnavailable
 from agentsmith.domain.gates import Gate
 from agentsmith.domain.lifecycle import Status
+from agentsmith.domain.outcomes import Deferred, LookOutcome, NothingToDo, Rejected, WouldClaim
 from agentsmith.domain.signal import Signal, SignalKind
 from agentsmith.domain.ticket import Actor, Ticket
 from agentsmith.domain.tracker import Access
-from agentsmith.intake.comment_commands import Talk
+from agentsmith.intake.comment_commands import CommentCommands
 from agentsmith.store import Store
 from agentsmith.store.orders import Order
 from tests.support.world import TRIGGER, World, open_world
@@ -34,8 +34,8 @@ async def says(world: World, key: str, text: str, *, actor: str = "mona") -> Sig
     return Signal("local", key, world.ticket_id(key), SignalKind.COMMAND, "webhook", remark=str(comment.id))
 
 
-async def obey(world: World, signal: Signal) -> ClaimOutcome:
-    return await world.parts.talk.obey(signal)
+async def obey(world: World, signal: Signal) -> LookOutcome:
+    return await world.parts.commands.carry_out(signal)
 
 
 async def signals(world: World) -> list[Signal]:
@@ -45,7 +45,7 @@ async def signals(world: World) -> list[Signal]:
 async def test_retry_runs_a_ticket_again_and_says_by_whom(world: World) -> None:
     key = await world.open_ticket("agent-smith:failed")
     outcome = await obey(world, await says(world, key, "/agent-smith retry\nthe server is back"))
-    assert isinstance(outcome, AlreadyClaimed)
+    assert isinstance(outcome, NothingToDo)
     [signal] = await signals(world)
     assert (signal.kind, signal.by, signal.cause) == (SignalKind.RETRY, "mona", "retried by mona")
     await world.drain_signals()
@@ -61,7 +61,7 @@ async def test_a_command_is_never_run_twice(world: World) -> None:
     await obey(world, signal)
     before = await world.comments(key)
     again = await obey(world, signal)
-    assert isinstance(again, AlreadyClaimed)
+    assert isinstance(again, NothingToDo)
     assert "before" in again.why
     assert len(await signals(world)) == 1
     assert await world.comments(key) == before
@@ -166,7 +166,7 @@ async def test_P7_a_comment_is_read_again_before_it_is_believed(world: World) ->
         Signal("local", key, world.ticket_id(key), SignalKind.COMMAND, remark=elsewhere.remark),
     ]
     for signal in forged:
-        assert isinstance(await obey(world, signal), AlreadyClaimed)
+        assert isinstance(await obey(world, signal), NothingToDo)
     assert not await signals(world)
 
 
@@ -192,7 +192,7 @@ async def test_what_redis_forgot_the_reaction_remembers(world: World, monkeypatc
     monkeypatch.setattr(world.trackers["local"], "acknowledge", reacted)
     key = await world.open_ticket("agent-smith:failed")
     outcome = await obey(world, await says(world, key, "/agent-smith retry"))
-    assert isinstance(outcome, AlreadyClaimed)
+    assert isinstance(outcome, NothingToDo)
     assert "before" in outcome.why
     assert not await signals(world)
 
@@ -218,16 +218,16 @@ async def test_a_tracker_that_is_away_is_asked_again_later(world: World, monkeyp
         patched.setattr(world.trackers["local"], "acknowledge", away)
         assert isinstance(await obey(world, signal), Deferred)
         assert not await signals(world)
-    assert isinstance(await obey(world, signal), AlreadyClaimed)
+    assert isinstance(await obey(world, signal), NothingToDo)
     assert len(await signals(world)) == 1
 
 
 async def test_a_shadow_obeys_nothing(world: World) -> None:
     key = await world.open_ticket("agent-smith:failed", TRIGGER)
-    talk = Talk(world.store, world.trackers, world.parts.recovery, world.parts.book, shadow=True)
+    commands = CommentCommands(world.store, world.trackers, world.parts.looks, world.parts.book, shadow=True)
     signal = await says(world, key, "/agent-smith retry")
     before = await world.comments(key)
-    assert isinstance(await talk.obey(signal), WouldClaim)
+    assert isinstance(await commands.carry_out(signal), WouldClaim)
     assert not await signals(world)
     assert await world.comments(key) == before
 
@@ -284,6 +284,6 @@ async def test_P7_what_an_agent_said_is_no_command_where_we_share_a_persons_acco
     assert comment.author.name == "mona"
     signal = Signal("local", key, world.ticket_id(key), SignalKind.COMMAND, "webhook", remark=str(comment.id))
     outcome = await obey(world, signal)
-    assert isinstance(outcome, AlreadyClaimed)
+    assert isinstance(outcome, NothingToDo)
     assert outcome.why == "the comment is no command"
     assert await signals(world) == []
