@@ -32,6 +32,7 @@ SILENT: Final = {
     ("running/consumer.py", "restore"): "a run's, which answers nothing",
     ("daemon/process.py", "restore"): "a consumer's, which answers nothing",
     ("daemon/process.py", "settle_again"): "the same",
+    ("daemon/process.py", "tick"): "nothing runs yet that could be stopped",
     ("daemon/process.py", "put_back"): "housekeeping puts back what we leave",
     ("housekeeping/sweep.py", "find_owners"): "only a number",
     ("housekeeping/sweep.py", "note_cycle"): "for people to read",
