@@ -17,7 +17,7 @@ FINE = {
     "agentsmith/logs.py": "more spellings of a secret to look for",
     "agentsmith/domain/conversation.py": "a person's words, separated by whatever people separate words with",
     "agentsmith/guard/cgroups.py": "what the kernel prints: words without blanks",
-    "agentsmith/guard/program.py": "what the kernel and ps print: numbers",
+    "agentsmith/guard/processes.py": "what the kernel and ps print: numbers",
     "agentsmith/git/checkout.py": "makes one line of any text",
     "agentsmith/git/scan.py": "numbers that git puts between two blanks",
     "agentsmith/guard/spawn.py": "numbers, in bytes of our own",

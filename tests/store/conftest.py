@@ -21,7 +21,7 @@ ON_REAL_SERVERS_ALONE: Final = (
     "test_connection",
     "test_connection_sentinel",
     "test_connection_tls",
-    "test_replies",
+    "test_error_replies",
     "test_embedded_server",
     "test_embedded_server_death",
     "test_embedded_server_refusals",
