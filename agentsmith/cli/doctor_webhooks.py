@@ -63,8 +63,8 @@ def _taken(config: Config, lacks: Mapping[str, tuple[str, str] | None]) -> Itera
     for name, settings in config.trackers.items():
         if name in taken:
             saw, remedy = lacks[name] or ("", "")
-            told = f"taken at /webhooks/{name}{f', but {saw}' if saw else ''}; also polled {settings.rhythm}"
-            yield Check(f"webhooks {name}", State.NOTE if saw else State.OK, told, remedy)
+            state = f"taken at /webhooks/{name}{f', but {saw}' if saw else ''}; also polled {settings.rhythm}"
+            yield Check(f"webhooks {name}", State.NOTE if saw else State.OK, state, remedy)
             yield from _secrets(name, settings.webhook_secrets())
         elif known[settings.platform].takes_webhooks:
             saw = f"refused, so tickets are found by polling only, {settings.rhythm}"

@@ -65,9 +65,11 @@ def labels(file: Path | None, *, create: bool, as_json: bool) -> bool:
     if as_json:
         output.json_result({"labels": shown, "triggers": triggers, "made": [asdict(one) for one in made]})
         return all(one.ok for one in made)
-    output.rows(("Label", "Exists", "Means"), [(one["label"], _told(one["on"]), one["means"]) for one in shown])
+    output.rows(("Label", "Exists", "Means"), [(one["label"], _in_words(one["on"]), one["means"]) for one in shown])
     output.title("Labels that people set")
-    output.rows(("Label", "Exists", "Starts"), [(one["label"], _told(one["on"]), one["pipeline"]) for one in triggers])
+    output.rows(
+        ("Label", "Exists", "Starts"), [(one["label"], _in_words(one["on"]), one["pipeline"]) for one in triggers]
+    )
     for found in made:
         output.say(f"{found.tracker}: {found.message}")
     if not create and any(False in one["on"].values() for one in (*shown, *triggers)):
@@ -80,12 +82,12 @@ def _on(missing: Missing, label: str, trackers: Iterable[str]) -> dict[str, bool
     return {name: None if (gone := missing[name]) is None else label not in gone for name in trackers}
 
 
-def _told(on: Mapping[str, bool | None]) -> str:
+def _in_words(on: Mapping[str, bool | None]) -> str:
     words = {True: "yes", False: "no", None: "when first used"}
-    told = {name: words[there] for name, there in on.items()}
-    if len(set(told.values())) == 1:
-        return next(iter(told.values()))
-    return ", ".join(f"{name}: {word}" for name, word in told.items())
+    by_tracker = {name: words[there] for name, there in on.items()}
+    if len(set(by_tracker.values())) == 1:
+        return next(iter(by_tracker.values()))
+    return ", ".join(f"{name}: {word}" for name, word in by_tracker.items())
 
 
 async def _asked(config: Config, *, create: bool) -> tuple[list[Made], Missing]:
