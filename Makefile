@@ -85,6 +85,7 @@ bench: $(STAMP)
 # What the program says about its commands, and what it decides about tickets, as pages.
 docs: $(STAMP)
 	$(BIN)/python -m tests.repo.commands_page
+	$(BIN)/python -m tests.repo.json_page
 	$(BIN)/python -m tests.repo.decisions_page
 
 fmt: $(STAMP)

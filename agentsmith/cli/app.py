@@ -9,8 +9,8 @@ from __future__ import annotations
 import io
 import os
 import sys
-from collections.abc import Iterator, Sequence
-from typing import Annotated, Final
+from collections.abc import Sequence
+from typing import Annotated
 
 import typer
 
@@ -19,6 +19,7 @@ from agentsmith.cli import (
     commands,
     config_commands,
     dead_letter_commands,
+    failing,
     inherited,
     output,
     run_commands,
@@ -26,11 +27,6 @@ from agentsmith.cli import (
     webhook_commands,
 )
 from agentsmith.cli.options import help_without_command
-from agentsmith.domain.errors import AgentSmithError
-
-NO: Final = 1
-BAD_INPUT: Final = 2
-INTERRUPTED: Final = 130
 
 app = typer.Typer(
     name="agentsmith",
@@ -94,46 +90,19 @@ def run(arguments: Sequence[str]) -> int:
             code = typer.main.get_command(app).main(args=list(arguments), prog_name="agentsmith", standalone_mode=False)
         return code if isinstance(code, int) else 0
     except typer.TyperException as error:
-        return _misused(error)
+        failure = failing.misused(error)
     except (KeyboardInterrupt, typer.Abort):
-        return INTERRUPTED
+        failure = failing.INTERRUPT
     except Exception as error:
         if os.environ.get("AGENTSMITH_DEBUG"):
             raise
-        return _explained(error)
+        failure = failing.failed(error)
+    with output.quiet_pipe():
+        failing.tell(failure, as_json=_as_json(arguments))
+    return failure.exit_code
 
 
-def _misused(error: typer.TyperException) -> int:
-    output.error(error.format_message().replace("Value error, ", ""))
-    if (context := getattr(error, "ctx", None)) is not None:
-        output.note(f"see: {context.command_path} --help")
-    return BAD_INPUT
-
-
-def _explained(error: Exception) -> int:
-    causes = list(_causes(error))
-    ours = [cause for cause in causes if _ours(cause)]
-    if ours:
-        # What fails beside them fails because of them.
-        output.error("\n".join(dict.fromkeys(str(cause) for cause in ours)))
-        return BAD_INPUT
-    told = dict.fromkeys(f"{type(cause).__name__}: {cause}" for cause in causes)
-    output.error(f"something broke inside agentsmith: {'; '.join(told)}")
-    output.note("This is a bug. Set AGENTSMITH_DEBUG=1 to see where, and report it with what you did.")
-    return NO
-
-
-def _causes(error: BaseException) -> Iterator[BaseException]:
-    """The errors inside groups of errors."""
-    if isinstance(error, BaseExceptionGroup):
-        for inner in error.exceptions:
-            yield from _causes(inner)
-    else:
-        yield error
-
-
-def _ours(error: BaseException) -> bool:
-    # Looked up only now, because the store is slow to import and most commands end well.
-    from agentsmith.store.server.binary import ServerUnavailable
-
-    return isinstance(error, AgentSmithError | ServerUnavailable)
+def _as_json(arguments: Sequence[str]) -> bool:
+    """Whether the answer is to be JSON, also where nobody came to understand the arguments."""
+    ours = list(arguments)
+    return "--json" in (ours[: ours.index("--")] if "--" in ours else ours)

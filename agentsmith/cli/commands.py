@@ -25,7 +25,23 @@ class RoleName(StrEnum):
 
 def add_to(app: typer.Typer) -> None:
     """Make the commands part of `app`, in the order in which a newcomer meets them."""
-    for command in (demo, init, doctor, up, status, why, cancel, retry, quota, labels, replay, simulator, bench, docs):
+    for command in (
+        demo,
+        init,
+        doctor,
+        up,
+        status,
+        why,
+        cancel,
+        retry,
+        quota,
+        labels,
+        replay,
+        simulator,
+        bench,
+        docs,
+        schema,
+    ):
         app.command(help=prose(command.__doc__ or ""))(command)
 
 
@@ -148,8 +164,8 @@ def labels(
 ) -> None:
     """See the labels that start work and that show how it goes.
 
-    Those that agentsmith sets can be made where they are missing. The poller makes them by itself, where the credential
-    may. Exit code 1 says that it could not be done somewhere.
+    Also shows whether they exist; all of them can be made where they are missing. The poller makes those that show how
+    it goes by itself, where the credential may. Exit code 1 says that it could not be done somewhere.
 
     \b
     Example:
@@ -291,3 +307,23 @@ def docs(
     from agentsmith.cli import shipped
 
     shipped.docs(page, as_json=as_json)
+
+
+def schema(
+    command: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[COMMAND]...", help="Which, or `error`; else all.", show_default=False),
+    ] = None,
+) -> None:
+    """Print the JSON schema of what a command answers with --json.
+
+    Every schema names its version. Within one, fields are only added. Any command that fails answers as `error` says.
+
+    \b
+    Example:
+      agentsmith schema status
+      agentsmith schema ticket show | jq '."$id"'
+    """
+    from agentsmith.cli import answers, output
+
+    output.json_result(answers.schema_of(" ".join(command)) if command else answers.schemas())

@@ -9,19 +9,13 @@ from typing import Any
 from agentsmith.cli import output, reach, session
 from agentsmith.config import Config, Duration, find_file, json_schema
 from agentsmith.daemon.open import open_trackers
-from agentsmith.domain.errors import ConfigError
 from agentsmith.trackers import forges, registry
 
 
 def check(file: Path | None, *, without_secrets: bool, as_json: bool) -> None:
     """Load everything and say what was found."""
-    try:
-        config = session.begin(file, secrets="as needed" if without_secrets else "all")
-        found = asyncio.run(_found(config, find_file(file)))
-    except ConfigError as error:
-        if as_json:
-            output.json_result({"ok": False, "problems": str(error).splitlines()})
-        raise
+    config = session.begin(file, secrets="as needed" if without_secrets else "all")
+    found = asyncio.run(_found(config, find_file(file)))
     if as_json:
         output.json_result({"ok": True, **found})
         return

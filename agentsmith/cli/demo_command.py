@@ -11,6 +11,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,7 +19,7 @@ from rich.live import Live
 from rich.text import Text
 
 from agentsmith import logs
-from agentsmith.cli import output
+from agentsmith.cli import failing, output
 from agentsmith.cli.demo_view import live_table, summary
 from agentsmith.demo.actors import Program, Troupe, gathered
 from agentsmith.demo.checks import as_data, check, error_of
@@ -48,9 +49,7 @@ def demo(*, tracker: str, tickets: int, speed: float, keep: bool, as_json: bool,
     except asyncio.CancelledError:
         raise KeyboardInterrupt from None
     except StageFright as error:
-        output.error(str(error))
-        if as_json:
-            output.json_result({"ok": False, "error": str(error)})
+        failing.tell(replace(failing.failed(error), exit_code=failing.NO), as_json=as_json)
         return False
     finally:
         if not keep:

@@ -10,24 +10,25 @@ import os
 import re
 import shlex
 import shutil
-import socket
 import subprocess
 import time
-from collections.abc import AsyncIterator, Iterator, Sequence
-from dataclasses import asdict, dataclass
-from enum import StrEnum
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import Final
 
+import typer
 from rich.text import Text
 
 from agentsmith import privacy
-from agentsmith.cli import output, reach, session
+from agentsmith.cli import failing, output, reach, session
+from agentsmith.cli.checks import Check, State
+from agentsmith.cli.doctor_webhooks import examine_webhooks
 from agentsmith.config import Config, find_file
 from agentsmith.config.env_file import readable_by_others
 from agentsmith.config.steps import NEEDS_CODE
 from agentsmith.daemon.build import Role
-from agentsmith.daemon.open import open_forges, open_trackers, webhook_readers
+from agentsmith.daemon.open import open_forges, open_trackers
 from agentsmith.domain.errors import (
     AgentSmithError,
     ConfigError,
@@ -39,39 +40,18 @@ from agentsmith.domain.errors import (
     Unauthorized,
 )
 from agentsmith.domain.forge import EmptyRepository, RepositoryNotFound
-from agentsmith.domain.tracker import Access, Tracker
+from agentsmith.domain.tracker import Access, GuessesAccess, Tracker
 from agentsmith.git.command import OLDEST as OLDEST_GIT
 from agentsmith.store import Store
 from agentsmith.store.connection import SENTINEL_SCHEME
 from agentsmith.store.server.binary import ServerUnavailable, find_binary
 from agentsmith.tickets import refusals
-from agentsmith.trackers import registry
 
 _PATIENCE: Final = 15.0
 _LITTLE_ROOM: Final = 1024**3
-_SHORTEST_SECRET: Final = 24
-"""Characters of a webhook_secret."""
+_NO_ROOM: Final = 16 * 1024**2
 _SKEW: Final = 5.0
 """Seconds by which our clock and that of Redis may differ before due times are noticeably off."""
-
-
-class State(StrEnum):
-    """How serious it is."""
-
-    OK = "ok"
-    NOTE = "note"
-    """Work flows, but somebody may want to know."""
-    WRONG = "wrong"
-
-
-@dataclass(frozen=True, slots=True)
-class Check:
-    """One thing that was looked at."""
-
-    check: str
-    state: State
-    saw: str
-    remedy: str = ""
 
 
 def doctor(file: Path | None, *, as_json: bool) -> bool:
@@ -79,11 +59,13 @@ def doctor(file: Path | None, *, as_json: bool) -> bool:
     try:
         config = session.begin(file, secrets="all")
     except ConfigError as error:
-        if as_json:
-            remedy = "correct it; agentsmith config check looks at nothing else"
-            found = [Check("configuration", State.WRONG, line, remedy) for line in str(error).splitlines()]
-            output.json_result({"ok": False, "checks": [asdict(check) for check in found]})
-        raise
+        if not as_json:
+            raise
+        remedy = "correct it; agentsmith config check looks at nothing else"
+        found = [Check("configuration", State.WRONG, line, remedy) for line in str(error).splitlines()]
+        output.json_result({"ok": False, "checks": [asdict(check) for check in found]})
+        output.error(str(error))
+        raise typer.Exit(failing.BAD_INPUT) from None
     checks = asyncio.run(_examined(config, find_file(file), as_json=as_json))
     fine = all(check.state is not State.WRONG for check in checks)
     if as_json:
@@ -122,7 +104,7 @@ async def examine(config: Config, file: Path | None) -> AsyncIterator[Check]:
         yield check
     async for check in _code(config):
         yield check
-    for check in await asyncio.to_thread(lambda: list(_webhooks(config))):
+    async for check in examine_webhooks(config):
         yield check
 
 
@@ -149,7 +131,10 @@ def _data_dir(folder: Path) -> Iterator[Check]:
         return
     free = shutil.disk_usage(there).free
     saw = f"{folder}, {free / 1024**3:.1f} GiB free" if there == folder else f"{folder} will be made"
-    if free < _LITTLE_ROOM:
+    if free < _NO_ROOM:
+        remedy = "make room there: nothing can run until then; lower workspaces.keep_size and run.keep_size"
+        yield Check("data directory", State.WRONG, f"{there}: the disk is full, {free} bytes are free", remedy)
+    elif free < _LITTLE_ROOM:
         yield Check("data directory", State.NOTE, saw, "make room, or lower workspaces.keep_size and run.keep_size")
     else:
         yield Check("data directory", State.OK, saw)
@@ -301,7 +286,8 @@ async def _tracker(tracker: Tracker, config: Config) -> Check:
     saw = f"{tracker.project}, as {me.name}"
     if me.bot or access >= Access.TRIAGE:
         return Check(name, State.OK, f"{saw}, with {access.name.lower()} access" if access else saw)
-    # Not everywhere does a role say all: on Azure DevOps, who is in no team may still write by other ways.
+    if isinstance(tracker, GuessesAccess) and access:
+        return Check(name, State.OK, f"{saw}; what it may write shows when it does: no role says it")
     state = State.NOTE if access else State.WRONG
     remedy = f"if labels do not come, give {me.name} a role that may set labels and write comments"
     return Check(name, state, f"{saw}, whose role here is only {access.name.lower()}", remedy)
@@ -330,43 +316,3 @@ async def _code(config: Config) -> AsyncIterator[Check]:
             except (TrackerError, TimeoutError) as error:
                 saw = str(error) or f"no answer within {_PATIENCE:.0f} s"
                 yield Check(f"code of {name}", State.WRONG, saw, "is the network up, and the address right?")
-
-
-def _secrets(name: str, secrets: Sequence[str]) -> Iterator[Check]:
-    """Whoever has one signed delivery can try secrets at home, as many as they like."""
-    shortest = min((len(secret) for secret in secrets), default=_SHORTEST_SECRET)
-    if shortest < _SHORTEST_SECRET:
-        saw = f"a webhook_secret has {shortest} characters, which can be guessed"
-        remedy = (
-            f"make one of {_SHORTEST_SECRET} or more, such as `openssl rand -hex 32` writes, and list both meanwhile"
-        )
-        yield Check(f"webhooks {name}", State.NOTE, saw, remedy)
-
-
-def _webhooks(config: Config) -> Iterator[Check]:
-    server, known = config.server, registry.platforms()
-    taken = {name for name, reader in webhook_readers(config).items() if reader is not None}
-    for name, settings in config.trackers.items():
-        if name in taken:
-            saw = f"taken at /webhooks/{name}; also polled {settings.rhythm}"
-            yield Check(f"webhooks {name}", State.OK, saw)
-            yield from _secrets(name, settings.webhook_secrets())
-        elif known[settings.platform].takes_webhooks:
-            saw = f"refused, so tickets are found by polling only, {settings.rhythm}"
-            remedy = f"set trackers.{name}.webhook_secret to have work start at once"
-            yield Check(f"webhooks {name}", State.NOTE, saw, remedy)
-        else:
-            yield Check(f"webhooks {name}", State.OK, f"there are none; polled {settings.rhythm}")
-    if not taken:
-        return
-    if server.host in ("127.0.0.1", "localhost", "::1"):
-        remedy = "put a reverse proxy with TLS before it, or set server.host"
-        yield Check("webhooks", State.NOTE, f"only this machine reaches {server.host}:{server.port}", remedy)
-    if not server.port:
-        return
-    try:
-        with socket.create_connection((server.host, server.port), timeout=2):
-            yield Check("receiver", State.OK, f"something listens on {server.host}:{server.port}")
-    except OSError:
-        remedy = "start one: agentsmith up --role receiver"
-        yield Check("receiver", State.NOTE, f"nobody listens on {server.host}:{server.port}", remedy)

@@ -17,12 +17,14 @@ from pydantic.fields import FieldInfo
 from agentsmith.cli import output
 from agentsmith.config import PRESETS, TrackerSettings, load
 from agentsmith.config.described import descriptions
+from agentsmith.config.steps import NEEDS_CODE
 from agentsmith.domain.errors import ConfigError
 from agentsmith.domain.lifecycle import DEFAULT_PREFIX
-from agentsmith.trackers import registry
+from agentsmith.trackers import forges, registry
 
 DEFAULT_FILE: Final = Path("agentsmith.yaml")
 _LOCAL: Final = "local"
+_PLACEHOLDER: Final = "https://git.example.com/your/repository.git"
 _SECRETS: Final = ("token",)
 """What is asked for although a platform may do with something else (an app, say)."""
 
@@ -34,6 +36,7 @@ def init(
     told: Mapping[str, str],
     pipeline: str | None,
     run: str | None,
+    code: str | None,
     force: bool,
     as_json: bool,
 ) -> None:
@@ -49,7 +52,7 @@ def init(
     if chosen not in known:
         raise ConfigError(f"there is no platform {chosen!r}; known: {', '.join(known)}")
     tracker, variables = _tracker(chosen, known[chosen], told, asks=asks)
-    document = _document(chosen, tracker, pipeline, run)
+    document = _with_code(_document(chosen, tracker, pipeline, run), chosen, code)
     text = _rendered(document)
     _check(target, text, variables)
     _tell(target, variables, document, as_json=as_json)
@@ -104,8 +107,30 @@ def _document(platform: str, tracker: Mapping[str, str], pipeline: str | None, r
     return {**document, "triggers": [{"label": DEFAULT_PREFIX, "pipeline": name}]}
 
 
+def _with_code(document: dict[str, Any], platform: str, url: str | None) -> dict[str, Any]:
+    """The same with a repository, where the label starts work on code and the platform has none beside its tickets."""
+    starts = [PRESETS[t["pipeline"]] for t in document.get("triggers", ()) if t["pipeline"] in PRESETS]
+    wanted = any(step.kind in NEEDS_CODE and str(step.condition) == "success" for it in starts for step in it.steps)
+    if platform in forges.settings_models() or not (wanted or url):
+        return document
+    trackers = {platform: {**document["trackers"][platform], "code": "code"}}
+    repositories = {"code": {"platform": "git", "url": url or _PLACEHOLDER}}
+    return {**document, "trackers": trackers, "repositories": repositories}
+
+
 def _rendered(document: Mapping[str, Any]) -> str:
-    return yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=1000)
+    """Trackers line by line, because people change those; of the rest an entry is a line."""
+    parts = [
+        yaml.safe_dump(
+            {name: part},
+            sort_keys=False,
+            allow_unicode=True,
+            width=1000,
+            default_flow_style=None if name in ("repositories", "triggers") else False,
+        )
+        for name, part in document.items()
+    ]
+    return "".join(parts)
 
 
 def _check(target: Path, text: str, variables: list[str]) -> None:
@@ -117,7 +142,7 @@ def _check(target: Path, text: str, variables: list[str]) -> None:
         raise ConfigError(f"{target} cannot be written: {error.strerror}; name another file with --config") from None
     environ = {**dict.fromkeys(variables, "not-set-yet"), **os.environ}
     try:
-        load(target, platforms=registry.settings_models(), environ=environ)
+        load(target, platforms=registry.settings_models(), hosts=forges.settings_models(), environ=environ)
     except (ConfigError, ValidationError):
         if before is None:
             target.unlink()
@@ -137,6 +162,8 @@ def _tell(target: Path, variables: list[str], document: Mapping[str, Any], *, as
         output.say(f"  {line}")
     output.say()
     output.say("Next:")
+    if _PLACEHOLDER in target.read_text():
+        output.say(f"  put the address of your repository in the place of {_PLACEHOLDER}")
     for variable in missing:
         output.say(f"  export {variable}=…")
     named = "" if target == DEFAULT_FILE else f" --config {target}"

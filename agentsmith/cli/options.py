@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from agentsmith.cli import output
+from agentsmith.cli import completing, output
 
 ConfigFile = Annotated[
     Path | None,
@@ -26,7 +26,13 @@ Actor = Annotated[
 ]
 OnTracker = Annotated[
     str | None,
-    typer.Option("--tracker", metavar="NAME", help="Which local tracker, if there are several.", show_default=False),
+    typer.Option(
+        "--tracker",
+        metavar="NAME",
+        help="Which local tracker, if there are several.",
+        show_default=False,
+        autocompletion=completing.trackers,
+    ),
 ]
 Ticket = Annotated[
     str,
@@ -34,6 +40,7 @@ Ticket = Annotated[
         metavar="TICKET",
         help="Key (3), tracker:key (local:3), id (local/tickets#3) or URL.",
         show_default=False,
+        autocompletion=completing.tickets,
     ),
 ]
 

@@ -1,5 +1,7 @@
 """What commands say: results on standard output, everything else on standard error.
 
+Rich is imported where something is drawn: help, completion and one plain line should not wait for it.
+
 Tables and colours only on a terminal; piped, the same content is plain text. Ticket text is written by strangers:
 nothing in it may move the cursor or pose as markup.
 """
@@ -13,11 +15,12 @@ import os
 import sys
 import time
 from collections.abc import Coroutine, Iterator, Sequence
-from typing import IO, Any, Final, TypeVar
+from typing import IO, TYPE_CHECKING, Any, Final, TypeVar
 
-from rich.console import Console, RenderableType
-from rich.table import Table
-from rich.text import Text
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+    from rich.table import Table
+    from rich.text import Text
 
 T = TypeVar("T")
 _STYLES: Final = {
@@ -40,6 +43,8 @@ def fancy(stream: IO[str] | None = None) -> bool:
 
 def console(*, stderr: bool = False) -> Console:
     """A Rich console that takes text as it is: no markup, no guessed highlights. It respects NO_COLOR."""
+    from rich.console import Console
+
     stream = sys.stderr if stderr else sys.stdout
     return Console(file=stream, markup=False, highlight=False, emoji=False, force_terminal=fancy(stream))
 
@@ -65,6 +70,16 @@ def json_result(data: Any) -> None:
     print(json.dumps(data, indent=2, ensure_ascii=not _speaks_utf8(), default=str))
 
 
+def redacted(value: Any) -> Any:
+    """The value without secrets (P8): a text, or a list of them."""
+    # Imported late: help and shell completion should not wait for the logging library.
+    from agentsmith import logs
+
+    if isinstance(value, list):
+        return [redacted(item) for item in value]
+    return logs.redact(value) if isinstance(value, str) else value
+
+
 def show(renderable: RenderableType) -> None:
     """Something that Rich made: folded to the width of a terminal, and left alone where there is none."""
     console().print(renderable, soft_wrap=not fancy())
@@ -72,6 +87,8 @@ def show(renderable: RenderableType) -> None:
 
 def status_text(status: str, shown: str | None = None) -> Text:
     """A status in its colour."""
+    from rich.text import Text
+
     return Text(shown or status, style=_STYLES.get(status, ""))
 
 
@@ -86,7 +103,7 @@ def rows(head: Sequence[str], body: Sequence[Sequence[str | Text]]) -> None:
 
 def aligned(head: Sequence[str], body: Sequence[Sequence[str | Text]]) -> Iterator[str]:
     """Lines with columns under each other; nothing is cut, so that programs can read them too."""
-    cells = [[part.plain if isinstance(part, Text) else clean(part) for part in row] for row in (head, *body) if row]
+    cells = [[clean(part) if isinstance(part, str) else part.plain for part in row] for row in (head, *body) if row]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     for row in cells:
         yield "  ".join(part.ljust(width) for part, width in zip(row, widths, strict=True)).rstrip()
@@ -94,18 +111,28 @@ def aligned(head: Sequence[str], body: Sequence[Sequence[str | Text]]) -> Iterat
 
 def table(head: Sequence[str], body: Sequence[Sequence[str | Text]]) -> Table:
     """The same as something that Rich can show; columns fold where the terminal is narrow. No head is fine too."""
+    from rich.table import Table
+    from rich.text import Text
+
     made = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold", show_header=bool(head))
     for title in head or [""] * max(map(len, body), default=0):
         made.add_column(title, overflow="fold")
     for row in body:
-        made.add_row(*(part if isinstance(part, Text) else Text(clean(part)) for part in row))
+        made.add_row(*(Text(clean(part)) if isinstance(part, str) else part for part in row))
     return made
 
 
 def title(text: str) -> None:
     """A heading above a part of the result."""
     say()
+    heading(text)
+
+
+def heading(text: str) -> None:
+    """The same without a line between it and what stands above."""
     if fancy():
+        from rich.text import Text
+
         show(Text(text, style="bold"))
     else:
         say(text)
@@ -113,11 +140,10 @@ def title(text: str) -> None:
 
 def error(message: str) -> None:
     """What went wrong, each line of it marked, with no secret in it (P8)."""
-    # Imported late: help and shell completion should not wait for the logging library.
-    from agentsmith import logs
+    from rich.text import Text
 
     out = console(stderr=True)
-    for line in logs.redact(message).splitlines() or [""]:
+    for line in redacted(message).splitlines() or [""]:
         # One line stays one line, however narrow the terminal: people paste and search it.
         out.print(Text.assemble(("error:", "bold red"), " ", clean(line)), soft_wrap=True)
 

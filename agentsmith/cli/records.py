@@ -39,9 +39,7 @@ def runs(file: Path | None, ticket: str | None, *, limit: int, as_json: bool) ->
     shown = list(itertools.islice(found, limit))
     if ticket is not None and not shown:
         asyncio.run(_look_for(config, ticket))
-    known = _Known()
-    with contextlib.suppress(SecretMissing):  # what was run here is known without Redis
-        known = asyncio.run(_ask(config, shown))
+    known = asyncio.run(_ask_if_possible(config, shown))
     if as_json:
         output.json_result([_as_data(record, known) for record in shown])
     elif not shown:
@@ -82,6 +80,13 @@ class _Known:
 
     def ticket_status(self, record: RunRecord) -> str | None:
         return record.status if record.ended is not None else self.ended.get(record.ticket)
+
+
+async def _ask_if_possible(config: Config, shown: Sequence[RunRecord]) -> _Known:
+    """The same as `_ask`; without the secret of Redis, what was run here is known all the same."""
+    with contextlib.suppress(SecretMissing):
+        return await _ask(config, shown)
+    return _Known()
 
 
 async def _ask(config: Config, shown: Sequence[RunRecord]) -> _Known:
@@ -130,23 +135,37 @@ def _used(record: RunRecord) -> str:
     return ", ".join(parts) or "-"
 
 
-def logs(file: Path | None, text: str, *, follow: bool) -> None:
-    """Print the output of a run."""
+def logs(file: Path | None, text: str, *, follow: bool, as_json: bool) -> None:
+    """Print the output of a run; as JSON it is one document, which with `follow` waits for the run's end."""
     config = session.begin(file)
     run = _find(config, text)
-    if not follow:
+    lines: list[str] = []
+    write = lines.append if as_json else output.say
+    if follow:
+        asyncio.run(_follow(config, run, write))
+    else:
         for line in _lines(Tail(config.data_dir / FOLDER / run / LOG).rest()):
-            output.say(line)
-        return
-    asyncio.run(_follow(config, run))
+            write(line)
+    if as_json:
+        record = read(config.data_dir, run)
+        assert record is not None  # noqa: S101 - it was found by its record
+        output.json_result(
+            {
+                "run": run,
+                "ticket": record.ticket,
+                "pipeline": record.pipeline,
+                "state": asyncio.run(_ask_if_possible(config, [record])).state(record),
+                "lines": lines,
+            }
+        )
 
 
-async def _follow(config: Config, run: str) -> None:
+async def _follow(config: Config, run: str, write: Callable[[str], None]) -> None:
     """Print what the run prints until it ends, also if it was cut off and will never say that it ended."""
     gone = asyncio.Event()
     watching = asyncio.create_task(_watch(config, run, gone))
     try:
-        await followed(config.data_dir, run, output.say, until=gone)
+        await followed(config.data_dir, run, write, until=gone)
     finally:
         watching.cancel()
     if gone.is_set():

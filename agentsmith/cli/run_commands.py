@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from agentsmith.cli import completing
 from agentsmith.cli.options import Actor, AsJson, ConfigFile, Ticket, prose
 
 
@@ -27,7 +28,12 @@ def run(
     ] = None,
     pipeline: Annotated[
         str | None,
-        typer.Option("--pipeline", metavar="NAME", help="Which one; else the one that its label starts."),
+        typer.Option(
+            "--pipeline",
+            metavar="NAME",
+            help="Which one; else the one that its label starts.",
+            autocompletion=completing.pipelines,
+        ),
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would happen.")] = False,
     actor: Actor = None,
@@ -59,7 +65,12 @@ def run(
 def runs(
     ticket: Annotated[
         str | None,
-        typer.Argument(metavar="[TICKET]", help="Only the runs of this ticket.", show_default=False),
+        typer.Argument(
+            metavar="[TICKET]",
+            help="Only the runs of this ticket.",
+            show_default=False,
+            autocompletion=completing.tickets,
+        ),
     ] = None,
     limit: Annotated[int, typer.Option("--limit", min=1, metavar="N", help="At most so many, newest first.")] = 20,
     as_json: AsJson = False,
@@ -81,10 +92,14 @@ def logs(
     run: Annotated[
         str,
         typer.Argument(
-            metavar="RUN", help="A run, the beginning of its name, or a ticket: its latest run.", show_default=False
+            metavar="RUN",
+            help="A run, the beginning of its name, or a ticket: its latest run.",
+            show_default=False,
+            autocompletion=completing.runs,
         ),
     ],
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until the run ends.")] = False,
+    as_json: AsJson = False,
     config: ConfigFile = None,
 ) -> None:
     """Show the output of a run on this machine.
@@ -93,10 +108,11 @@ def logs(
     Example:
       agentsmith logs 20260314-101502-1f0c2a9b
       agentsmith logs 3 --follow
+      agentsmith logs 3 --json | jq -r '.lines[-1]'
     """
     from agentsmith.cli import records
 
-    records.logs(config, run, follow=follow)
+    records.logs(config, run, follow=follow, as_json=as_json)
 
 
 def pipelines(as_json: AsJson = False, config: ConfigFile = None) -> None:

@@ -33,6 +33,9 @@ def init(
         str | None, _of_tracker("pipeline", "What the label starts: hello, fix-bug, add-feature or run-script.")
     ] = None,
     run: Annotated[str | None, _of_tracker("run", "A command of your own that the label starts.")] = None,
+    code: Annotated[
+        str | None, _of_tracker("code", "For Jira and local tickets: the address of the repository with the code.")
+    ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace a file that is there.")] = False,
     as_json: AsJson = False,
     config: Annotated[
@@ -61,7 +64,9 @@ def init(
         "email": email,
     }
     told = {name: text for name, text in given.items() if text is not None}
-    command.init(config, platform=platform, told=told, pipeline=pipeline, run=run, force=force, as_json=as_json)
+    command.init(
+        config, platform=platform, told=told, pipeline=pipeline, run=run, code=code, force=force, as_json=as_json
+    )
 
 
 def doctor(as_json: AsJson = False, config: ConfigFile = None) -> None:

@@ -38,6 +38,7 @@ async def _serve(platform: str, *, port: int, as_json: bool) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stopped.set)
     stage = PLAYGROUNDS[platform]()
+    stage.let_look_after_webhooks()
     async with contextlib.AsyncExitStack() as served:
         try:
             await served.enter_async_context(serve(stage.simulator, port=port))

@@ -15,8 +15,9 @@ from agentsmith.daemon.open import Opened, open_trackers
 from agentsmith.domain.errors import ConfigError, StoreRefused
 from agentsmith.domain.lifecycle import Status
 from agentsmith.domain.request import MalformedRequest, PipelineRequest
+from agentsmith.domain.ticket import TicketId
 from agentsmith.pipelines.record import read
-from agentsmith.store import Presence
+from agentsmith.store import Presence, Store
 from agentsmith.store.server.home import ServerHome
 from agentsmith.tickets import explain
 
@@ -63,7 +64,11 @@ async def gather(config: Config) -> dict[str, Any]:
                 "settling": await opened.store.presence.settling() if opened else None,
                 "problem": await _problem(config, opened),
             },
-            **(await _work(opened, config) if opened else dict.fromkeys(("queued", "queue", "running", "waiting"))),
+            **(
+                await _work(opened, config)
+                if opened
+                else dict.fromkeys(("queued", "queue", "running", "waiting", "asking"))
+            ),
             **(await _staff(opened) if opened else dict.fromkeys(("leaders", "processes"))),
             **(
                 await _left_over(opened)
@@ -115,16 +120,33 @@ async def _work(opened: Opened, config: Config) -> dict[str, Any]:
         "queue": [_queued(position, payload) for position, payload in enumerate(first, start=1)],
         "running": running,
         "waiting": [{"ticket": ticket, "until": _iso(until)} for ticket, until in await store.intents.waiting()],
+        "asking": [await _asking(store, ticket, since) for ticket, since in await store.questions.parked()],
     }
 
 
-def _doing(data_dir: Path, run: str) -> dict[str, str | None]:
+async def _asking(store: Store, ticket: TicketId, since: float) -> dict[str, Any]:
+    """What the ticket's worker asked; where it asked nothing, why nobody works on it."""
+    question = await store.questions.of(ticket)
+    asked = question.text if question is not None and not question.answered else None
+    # A ticket whose run parked it was claimed before, which explains nothing.
+    looks = [look for look in await store.looks.of(ticket) if look.outcome != "Claimed"] if not asked else []
+    return {
+        "ticket": ticket,
+        "since": _iso(since),
+        "for_seconds": _age(since),
+        "question": asked or None,
+        "why": explain.summary(looks[-1]) if looks else None,
+    }
+
+
+def _doing(data_dir: Path, run: str) -> dict[str, str | float | None]:
     """What a run is about and where it stands; a run on another machine has its record there."""
     record = read(data_dir, run)
     if record is None:
-        return {"title": None, "pipeline": None, "step": None}
-    begun = [step.name for step in record.steps if step.started is not None]
-    return {"title": record.title, "pipeline": record.pipeline, "step": begun[-1] if begun else None}
+        return dict.fromkeys(("title", "pipeline", "step", "step_seconds"))
+    begun = [(step.name, _age(step.started)) for step in record.steps if step.started is not None]
+    step, seconds = begun[-1] if begun else (None, None)
+    return {"title": record.title, "pipeline": record.pipeline, "step": step, "step_seconds": seconds}
 
 
 def _queued(position: int, payload: str) -> dict[str, Any]:

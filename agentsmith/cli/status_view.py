@@ -16,6 +16,7 @@ from agentsmith.cli import output
 _MOST: Final = 20
 """Rows of the queue that are shown; the rest is counted."""
 _LONGEST: Final = 60
+_LONGEST_QUESTION: Final = 160
 
 
 def view(seen: dict[str, Any], *, fancy: bool) -> Iterator[RenderableType]:
@@ -52,7 +53,9 @@ def _work(seen: dict[str, Any], *, fancy: bool) -> Iterator[RenderableType]:
                 r["run"],
                 r["consumer"],
                 "yes" if r["alive"] else "no",
-                *(_short(r[name]) for name in ("pipeline", "step", "title")),
+                _short(r["pipeline"]),
+                _step(r),
+                _short(r["title"]),
             )
             for r in running
         ],
@@ -74,12 +77,29 @@ def _work(seen: dict[str, Any], *, fancy: bool) -> Iterator[RenderableType]:
     if waiting:
         rows = [(w["ticket"], datetime.fromisoformat(w["until"]).astimezone().strftime("%F %T")) for w in waiting]
         yield from _part(f"Waiting for a time: {len(waiting)}", ("Ticket", "Until"), rows, fancy=fancy)
+    if asking := seen["asking"]:
+        asked = [
+            (a["ticket"], output.ago(a["for_seconds"]), _short(_asked(a), _LONGEST_QUESTION)) for a in asking[:_MOST]
+        ]
+        yield from _part(f"Waiting for a person: {len(asking)}", ("Ticket", "For", "Question"), asked, fancy=fancy)
+        yield Text("  The comment on the ticket says how to answer.")
 
 
-def _short(text: str | None) -> str:
+def _asked(asking: dict[str, Any]) -> str:
+    """What it asks; else why it was parked."""
+    return asking["question"] or asking["why"] or "see its comment"
+
+
+def _step(running: dict[str, Any]) -> str:
+    """Where it stands, and for how long."""
+    seconds = running["step_seconds"]
+    return _short(running["step"]) + (f", {output.ago(seconds)}" if seconds is not None else "")
+
+
+def _short(text: str | None, most: int = _LONGEST) -> str:
     """Words that somebody else chose, in a table."""
-    text = text or ""
-    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
+    text = " ".join((text or "").split())
+    return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 def _staff(seen: dict[str, Any], *, fancy: bool) -> Iterator[RenderableType]:

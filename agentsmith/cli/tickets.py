@@ -6,9 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from pathlib import Path
-from typing import Any, Final, Literal
-
-from rich.text import Text
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from agentsmith.cli import finding, output, reach, session
 from agentsmith.cli.reach import Word
@@ -20,6 +18,9 @@ from agentsmith.domain.lifecycle import Status, resolve
 from agentsmith.domain.ticket import Ticket
 from agentsmith.trackers.local.settings import LocalSettings
 from agentsmith.trackers.local.tickets import LocalTickets, TicketDetails, ticket_json
+
+if TYPE_CHECKING:
+    from rich.text import Text
 
 Edit = Callable[[LocalTickets, str], Awaitable[Ticket]]
 """A change of the ticket with that key."""
@@ -151,10 +152,7 @@ def show(file: Path | None, text: str, *, tracker: str | None, as_json: bool) ->
 def _show(config: Config, details: TicketDetails) -> None:
     ticket = details.ticket
     heading = f"{ticket.id}: {output.clean(ticket.title)}"
-    if output.fancy():
-        output.show(Text(heading, style="bold"))
-    else:
-        output.say(heading)
+    output.heading(heading)
     about: list[tuple[str, str | Text]] = [
         ("Status", _status(config, ticket)),
         ("Labels", ", ".join(sorted(ticket.labels)) or "none"),
@@ -164,7 +162,7 @@ def _show(config: Config, details: TicketDetails) -> None:
     if details.blockers:
         about.append(("Waits for", ", ".join(blocker.id for blocker in details.blockers)))
     for name, value in about:
-        plain = value.plain if isinstance(value, Text) else output.clean(value)
+        plain = output.clean(value) if isinstance(value, str) else value.plain
         output.say(f"{name:<10} {plain}")
     if ticket.body:
         output.say(f"\n{output.clean(ticket.body, lines=True)}")

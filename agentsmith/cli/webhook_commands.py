@@ -6,12 +6,16 @@ from typing import Annotated
 
 import typer
 
+from agentsmith.cli import completing
 from agentsmith.cli.options import AsJson, ConfigFile, group
 
 app = group("Install, check and remove webhooks: work starts at once.")
 
 Trackers = Annotated[
-    list[str] | None, typer.Argument(metavar="[TRACKER]…", help="Which; else all of them.", show_default=False)
+    list[str] | None,
+    typer.Argument(
+        metavar="[TRACKER]…", help="Which; else all of them.", show_default=False, autocompletion=completing.trackers
+    ),
 ]
 Url = Annotated[
     str | None,

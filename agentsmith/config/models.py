@@ -7,7 +7,7 @@ and knows no platform: the settings of a tracker are a subclass in that platform
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
@@ -262,19 +262,21 @@ def for_platforms(
     platforms: Mapping[str, type[TrackerSettings]], hosts: Mapping[str, type[RepositorySettings]] = NO_HOSTS
 ) -> type[Config]:
     """Config whose trackers and repositories are read by the settings class of their own platform."""
-    return _for_platforms(_in_order(platforms), _in_order(hosts))
+    return _for_platforms(_hashable(platforms), _hashable(hosts))
 
 
-def _in_order(known: Mapping[str, type[Kind]]) -> tuple[tuple[str, type[Kind]], ...]:
-    return tuple(sorted(known.items(), key=lambda item: item[0]))
+def _hashable(known: Mapping[str, type[Section]]) -> Hashable:
+    """A dictionary as a tuple; what imports a class only when it is asked for stays as it is."""
+    return (
+        tuple(sorted(known.items(), key=lambda item: item[0])) if isinstance(known, dict | MappingProxyType) else known
+    )
 
 
 @cache
-def _for_platforms(
-    platforms: tuple[tuple[str, type[TrackerSettings]], ...], hosts: tuple[tuple[str, type[RepositorySettings]], ...]
-) -> type[Config]:
-    tracker: Any = Annotated[SerializeAsAny[TrackerSettings], BeforeValidator(_by_platform(dict(platforms)))]
-    repository: Any = Annotated[SerializeAsAny[RepositorySettings], BeforeValidator(_by_platform(dict(hosts)))]
+def _for_platforms(platforms: Any, hosts: Any) -> type[Config]:
+    known, code = (it if isinstance(it, Mapping) else dict(it) for it in (platforms, hosts))
+    tracker: Any = Annotated[SerializeAsAny[TrackerSettings], BeforeValidator(_by_platform(known))]
+    repository: Any = Annotated[SerializeAsAny[RepositorySettings], BeforeValidator(_by_platform(code))]
     return create_model(
         "Config",
         __base__=Config,
@@ -293,9 +295,9 @@ def _by_platform(known: Mapping[str, type[Section]]) -> Callable[[object], objec
         if isinstance(platform, str) and platform in known:
             return known[platform].model_validate(value)
         if platform is None:
-            text = f"is missing; name one of {', '.join(known)}"
+            text = f"is missing; name one of {', '.join(sorted(known))}"
         else:
-            text = f"is not a platform{choices(str(platform), known)}"
+            text = f"is not a platform{choices(str(platform), sorted(known))}"
         raise ValidationError.from_exception_data("Config", [_detail(("platform",), text)])
 
     return read

@@ -33,12 +33,13 @@ def _coding(about: str, task: str) -> Pipeline:
 
 HELLO: Final = Pipeline.model_validate(
     {
-        "about": "says hello, so that the first minute needs no file",
+        "about": "says hello in its log and on the ticket, so that the first minute needs no file",
         "steps": [
             {
                 "run": "printf 'Hello! I was asked to work on: %s\\n' \"$AGENTSMITH_TICKET_TITLE\"",
                 "name": "say hello",
-            }
+            },
+            {"comment": "Hello! This is what a run of the pipeline `hello` leaves behind."},
         ],
     }
 )

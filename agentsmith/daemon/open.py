@@ -1,4 +1,7 @@
-"""Opening what a configuration names: the store, with our own Redis if none is configured, trackers and forges."""
+"""Opening what a configuration names: the store, with our own Redis if none is configured, trackers and forges.
+
+What speaks HTTP is imported when a tracker is opened: most commands never do.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from agentsmith import logs
 from agentsmith.config import Config
@@ -19,10 +22,9 @@ from agentsmith.domain.webhook import WebhookReader
 from agentsmith.store import LeaseTimes, Outage, Store
 from agentsmith.store.server.binary import ServerUnavailable
 from agentsmith.store.server.embedded import EmbeddedServer
-from agentsmith.tickets.lock import LabelLocks
-from agentsmith.trackers import forges as code
-from agentsmith.trackers import registry
-from agentsmith.trackers.http import Shared
+
+if TYPE_CHECKING:
+    from agentsmith.trackers.http import Shared
 
 T = TypeVar("T")
 
@@ -99,6 +101,8 @@ async def _patiently(step: Callable[[], Awaitable[T]], outage: Outage, until: as
 
 def webhook_readers(config: Config) -> dict[str, WebhookReader | None]:
     """Who reads each tracker's webhooks; None where they are refused."""
+    from agentsmith.trackers import registry
+
     return registry.webhook_readers(config)
 
 
@@ -109,6 +113,8 @@ async def open_trackers(config: Config, store: Store | None = None) -> AsyncIter
     With a store, all replicas on it keep within the platforms' limits together, and out of each other's way.
     """
     async with contextlib.AsyncExitStack() as stack:
+        from agentsmith.trackers import registry
+
         trackers = registry.build(config, _shared(store))
         for tracker in trackers.values():
             stack.push_async_callback(tracker.aclose)
@@ -122,6 +128,8 @@ async def open_forges(config: Config, store: Store | None = None) -> AsyncIterat
     None of them is asked anything yet. With a store they keep within the platforms' limits together with the trackers.
     """
     async with contextlib.AsyncExitStack() as stack:
+        from agentsmith.trackers import forges as code
+
         forges = code.build(config, _shared(store))
         for forge in {id(forge): forge for forge in forges.values()}.values():
             stack.push_async_callback(forge.aclose)
@@ -129,6 +137,9 @@ async def open_forges(config: Config, store: Store | None = None) -> AsyncIterat
 
 
 def _shared(store: Store | None) -> Shared:
+    from agentsmith.tickets.lock import LabelLocks
+    from agentsmith.trackers.http import Shared
+
     if store is None:
         return Shared()
     return Shared(governor=store.quotas, ledger=store.quotas, label_lock=LabelLocks(store))

@@ -22,7 +22,7 @@ from agentsmith.domain.forge import Forge
 from agentsmith.domain.tracker import Tracker
 from agentsmith.intake.signals import Intake
 from agentsmith.running.consumer import Consumer
-from agentsmith.store import Process
+from agentsmith.store import AWAY, Process
 from agentsmith.tickets.read_only import ReadOnly
 from agentsmith.web.access import ReadAccess
 from agentsmith.web.app import Answers, make_app
@@ -103,7 +103,9 @@ class Daemon:
         """Run the services until stopped; the first that fails ends the others."""
         async with asyncio.TaskGroup() as group:
             started = Started(services_of(self._roles), node, group.create_task)
-            redis = node.opened.version
+            redis, presence = node.opened.version, node.opened.store.presence
+            with contextlib.suppress(*AWAY):  # whoever hears that we are up, and looks, is to find us
+                await presence.tick(node.about(), ttl=self._config.lease.renew_every, running={})
             log.info("up", process=self.process.name, roles=self.process.roles, redis=redis)
             on_ready(Up(self.process, redis, node.web.port if node.web else None))
             await self._stop.wait()

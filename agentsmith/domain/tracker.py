@@ -162,8 +162,21 @@ class Sticky:
 class DefinesLabels(Protocol):
     """A tracker on whose platform a label is a thing of its own, with a colour, before it stands on a ticket."""
 
-    async def ensure_labels(self) -> tuple[str, ...]:
-        """Make the lifecycle labels that are missing; answers those made. Safe to repeat, cheap when none is."""
+    async def missing_labels(self, *names: str) -> tuple[str, ...]:
+        """Those of the labels that the platform does not have yet."""
+
+    async def ensure_labels(self, *triggers: str) -> tuple[str, ...]:
+        """Make the lifecycle labels that are missing, and these; answers those made. Safe to repeat, cheap when none is
+        missing."""
+
+
+@runtime_checkable
+class GuessesAccess(Protocol):
+    """A tracker whose platform does not tell what an account may do, so that `access_of` goes by something else."""
+
+    @property
+    def access_goes_by(self) -> str:
+        """What it goes by."""
 
 
 @runtime_checkable

@@ -99,6 +99,7 @@ async def _open_guard(live: LiveRun, tracker: Tracker) -> Guard:
             namespace=run.store.keys.namespace,
             times=run.store.times,
             lock_key=run.store.keys.claim_lock(tracker.platform, run.ticket),
+            data_dir=context.data_dir,
         ),
         **({"cgroup": cgroup} if cgroup is not None else {}),
     )

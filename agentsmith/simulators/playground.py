@@ -41,6 +41,10 @@ class Playground(ABC):
         """Tell `url` of everything that happens, authenticated by the secret in `tracker()`."""
 
     @abstractmethod
+    def let_look_after_webhooks(self) -> None:
+        """Let the account of agentsmith make webhooks, where that takes more than work on tickets does."""
+
+    @abstractmethod
     def examples(self, receiver: str) -> dict[str, str]:
         """Commands to try, by what they do: read as agentsmith, label as a person, send webhooks to `receiver`."""
 

@@ -29,6 +29,7 @@
 | stop:{ticket}                        | string | a stop request, until the run ended                    | 7 days   |
 | follow-up:{ticket}                   | string | asked for again while it was running                   | 7 days   |
 | due                                  | zset   | waiting tickets, by the time they are due              | for ever |
+| parked                               | zset   | tickets that wait for a person, by since when          | for ever |
 | where:{ticket}                       | string | tracker and key of a ticket that is parked or recovered | 30 days |
 | signals:inbox                        | list   | signals that wait                                      | for ever |
 | signals:index                        | hash   | ticket and kind of a waiting signal -> its entry's name | for ever |
@@ -113,6 +114,7 @@ PERMANENT: Final = frozenset(
         "reservations",
         "intents",
         "due",
+        "parked",
         "signals:inbox",
         "signals:index",
         "signals:later",
@@ -168,6 +170,10 @@ class Keys:
     @property
     def due(self) -> Key:
         return Key(f"{self.namespace}:due")
+
+    @property
+    def parked(self) -> Key:
+        return Key(f"{self.namespace}:parked")
 
     @property
     def inbox(self) -> Key:

@@ -9,8 +9,8 @@ from agentsmith.store.redis_commands import Commands
 
 
 class Questions:
-    """One question per ticket, in its wire form. It comes and goes in the step that notes what was published of it
-    (`Intents.published`); should Redis forget it, our comment on the ticket tells."""
+    """Who waits for a person, and one question per ticket, in its wire form. Both come and go in the step that notes
+    what was published of the ticket (`Intents.published`); should Redis forget them, our comment on it tells."""
 
     def __init__(self, redis: Commands, keys: Keys) -> None:
         self._redis, self._keys = redis, keys
@@ -27,3 +27,9 @@ class Questions:
         """Remember what the ticket's memo tells of, if Redis knows of none."""
         if not await self.kept(ticket):
             await self._redis.set(self._keys.question(ticket), question, px=QUESTION_MS)
+
+    async def parked(self) -> list[tuple[TicketId, float]]:
+        """Tickets that wait for a person, longest first, each with since when in seconds since the epoch."""
+        found = await self._redis.zrange(self._keys.parked, 0, -1)
+        scores = [await self._redis.zscore(self._keys.parked, ticket) for ticket in found]
+        return [(TicketId(t), score / 1000) for t, score in zip(found, scores, strict=True) if score is not None]

@@ -8,17 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final, Protocol
+from functools import cache
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol
 
 from agentsmith.config import Config, RepositorySettings
 from agentsmith.domain.forge import Forge
-from agentsmith.trackers.azuredevops.settings import AzureRepository
-from agentsmith.trackers.git.settings import GitRepository
-from agentsmith.trackers.github.settings import GitHubRepository
-from agentsmith.trackers.gitlab.settings import GitLabRepository
-from agentsmith.trackers.http import Pace, Shared
-from agentsmith.trackers.http.connection import Connection, connect
-from agentsmith.trackers.shared.plugins import with_installed
+from agentsmith.trackers.shared.plugins import Offers, SettingsOf
+
+if TYPE_CHECKING:
+    from agentsmith.trackers.git.settings import GitRepository
+    from agentsmith.trackers.http import Pace, Shared
+    from agentsmith.trackers.http.connection import Connection
 
 ENTRY_POINTS: Final = "agentsmith.forges"
 
@@ -43,6 +43,8 @@ class Described(Protocol):
 
 
 def _open(name: str, settings: Described, shared: Shared) -> Forge:
+    from agentsmith.trackers.http.connection import connect
+
     return settings.open(name, connect(shared, settings.pace))
 
 
@@ -50,22 +52,52 @@ def _open_git(name: str, settings: GitRepository, _: Shared) -> Forge:
     return settings.open(name)
 
 
-BUILT_IN: Final[Mapping[str, CodeHost]] = {
-    "azure-devops": CodeHost(AzureRepository, _open),
-    "git": CodeHost(GitRepository, _open_git),
-    "github": CodeHost(GitHubRepository, _open),
-    "gitlab": CodeHost(GitLabRepository, _open),
+@cache
+def _azure_repos() -> CodeHost:
+    from agentsmith.trackers.azuredevops.settings import AzureRepository
+
+    return CodeHost(AzureRepository, _open)
+
+
+@cache
+def _git() -> CodeHost:
+    from agentsmith.trackers.git.settings import GitRepository
+
+    return CodeHost(GitRepository, _open_git)
+
+
+@cache
+def _github() -> CodeHost:
+    from agentsmith.trackers.github.settings import GitHubRepository
+
+    return CodeHost(GitHubRepository, _open)
+
+
+@cache
+def _gitlab() -> CodeHost:
+    from agentsmith.trackers.gitlab.settings import GitLabRepository
+
+    return CodeHost(GitLabRepository, _open)
+
+
+BUILT_IN: Final[Mapping[str, Callable[[], CodeHost]]] = {
+    "azure-devops": _azure_repos,
+    "git": _git,
+    "github": _github,
+    "gitlab": _gitlab,
 }
+_CODE_HOSTS: Final = Offers(CodeHost, ENTRY_POINTS, "code host", BUILT_IN)
+_SETTINGS: Final = SettingsOf(_CODE_HOSTS)
 
 
-def code_hosts() -> dict[str, CodeHost]:
+def code_hosts() -> Mapping[str, CodeHost]:
     """Every code host by name, those of installed packages included; a built-in name cannot be taken."""
-    return with_installed(BUILT_IN, CodeHost, group=ENTRY_POINTS, what="code host")
+    return _CODE_HOSTS
 
 
-def settings_models() -> dict[str, type[RepositorySettings]]:
+def settings_models() -> Mapping[str, type[RepositorySettings]]:
     """How each kind of repository is configured: what reading a configuration needs."""
-    return {name: host.settings for name, host in code_hosts().items()}
+    return _SETTINGS
 
 
 def build(config: Config, shared: Shared) -> dict[str, Forge]:

@@ -8,22 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
-from typing import Any, ClassVar, Final, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol
 
 from agentsmith.config import Config, TrackerSettings
 from agentsmith.domain.lifecycle import LabelSet
 from agentsmith.domain.tracker import Tracker
 from agentsmith.domain.webhook import WebhookReader
-from agentsmith.trackers.azuredevops.settings import AzureDevOpsSettings
-from agentsmith.trackers.github.settings import GitHubSettings
-from agentsmith.trackers.gitlab.settings import GitLabSettings
-from agentsmith.trackers.http import Pace, Shared
-from agentsmith.trackers.http.connection import Connection, connect
-from agentsmith.trackers.jira.settings import JiraSettings
 from agentsmith.trackers.local.settings import LocalSettings
-from agentsmith.trackers.local.tracker import LocalTracker
-from agentsmith.trackers.shared.plugins import with_installed
+from agentsmith.trackers.shared.plugins import Offers, SettingsOf
+
+if TYPE_CHECKING:
+    from agentsmith.trackers.http import Pace, Shared
+    from agentsmith.trackers.http.connection import Connection
 
 ENTRY_POINTS: Final = "agentsmith.trackers"
 
@@ -72,11 +70,15 @@ class Hosted(Protocol):
 
 
 def _local(name: str, settings: LocalSettings, around: Surroundings) -> Tracker:
+    from agentsmith.trackers.local.tracker import LocalTracker
+
     path = settings.file(around.data_dir)
     return LocalTracker(name=name, path=path, project=settings.project, labels=around.labels)
 
 
 def _open(name: str, settings: Hosted, around: Surroundings) -> Tracker:
+    from agentsmith.trackers.http.connection import connect
+
     return settings.open(name, around.labels, connect(around.shared, settings.pace))
 
 
@@ -84,23 +86,58 @@ def _webhooks(settings: Hosted) -> WebhookReader | None:
     return settings.webhooks()
 
 
-BUILT_IN: Final[Mapping[str, Platform]] = {
-    "github": Platform(GitHubSettings, _open, _webhooks),
-    "gitlab": Platform(GitLabSettings, _open, _webhooks),
-    "azure-devops": Platform(AzureDevOpsSettings, _open, _webhooks),
-    "jira": Platform(JiraSettings, _open, _webhooks),
-    "local": Platform(LocalSettings, _local),
+@cache
+def _github() -> Platform:
+    from agentsmith.trackers.github.settings import GitHubSettings
+
+    return Platform(GitHubSettings, _open, _webhooks)
+
+
+@cache
+def _gitlab() -> Platform:
+    from agentsmith.trackers.gitlab.settings import GitLabSettings
+
+    return Platform(GitLabSettings, _open, _webhooks)
+
+
+@cache
+def _azure_devops() -> Platform:
+    from agentsmith.trackers.azuredevops.settings import AzureDevOpsSettings
+
+    return Platform(AzureDevOpsSettings, _open, _webhooks)
+
+
+@cache
+def _jira() -> Platform:
+    from agentsmith.trackers.jira.settings import JiraSettings
+
+    return Platform(JiraSettings, _open, _webhooks)
+
+
+@cache
+def _in_a_file() -> Platform:
+    return Platform(LocalSettings, _local)
+
+
+BUILT_IN: Final[Mapping[str, Callable[[], Platform]]] = {
+    "github": _github,
+    "gitlab": _gitlab,
+    "azure-devops": _azure_devops,
+    "jira": _jira,
+    "local": _in_a_file,
 }
+_PLATFORMS: Final = Offers(Platform, ENTRY_POINTS, "tracker platform", BUILT_IN)
+_SETTINGS: Final = SettingsOf(_PLATFORMS)
 
 
-def platforms() -> dict[str, Platform]:
+def platforms() -> Mapping[str, Platform]:
     """Every platform by name, those of installed packages included; a built-in name cannot be taken."""
-    return with_installed(BUILT_IN, Platform, group=ENTRY_POINTS, what="tracker platform")
+    return _PLATFORMS
 
 
-def settings_models() -> dict[str, type[TrackerSettings]]:
+def settings_models() -> Mapping[str, type[TrackerSettings]]:
     """How each platform is configured: what reading a configuration needs."""
-    return {name: platform.settings for name, platform in platforms().items()}
+    return _SETTINGS
 
 
 def webhook_readers(config: Config) -> dict[str, WebhookReader | None]:

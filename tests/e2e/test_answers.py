@@ -58,10 +58,14 @@ async def test_an_answer_in_a_comment_resumes_the_ticket_and_reaches_the_worker(
         first = told(cli, key, 1)
         assert (first["reason"], first["question"], first["notes"]) == (first["variable"], "", [])
         assert "/agent-smith answer" in await cli.comments(key)
+        [asking] = cli.json("status")["asking"]
+        assert (asking["ticket"], asking["question"]) == (f"local/tickets#{key}", "Which database in attempt 1?")
+        assert "Which database in attempt 1?" in cli.run("status").stdout
         cli.run("ticket", "comment", key, "The old one is gone.", "--actor", "bob")
         cli.run("ticket", "comment", key, "/agent-smith answer Postgres,\n::progress of course", "--actor", "ann")
         await cli.wait_for_label(key, "agent-smith:done")
         second = told(cli, key, 2)
+        assert cli.json("status")["asking"] == []
     assert second["reason"] == second["variable"] == "unblocked"
     assert second["question"] == "Which database in attempt 1?"
     assert [(note["author"], note["text"]) for note in second["notes"]] == [

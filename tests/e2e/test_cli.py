@@ -18,7 +18,7 @@ from agentsmith.store.server.binary import find_binary
 from tests.support.cli import SLOW, Cli, command
 from tests.support.embedded import servers_of
 from tests.support.private import open_to_others
-from tests.support.processes import is_alive
+from tests.support.processes import descendants, is_alive
 from tests.support.wait import wait_until
 
 CONFIG = """\
@@ -217,9 +217,13 @@ async def test_a_second_signal_ends_at_once(cli: Cli) -> None:
         child = await _child_of(cli, "1")
         daemon.signal(signal.SIGTERM)
         await wait_until(lambda: daemon.event("draining") is not None, what="it drains", within=SLOW)
+        started = descendants(daemon.process.pid)
+        assert child in started
         daemon.signal(signal.SIGTERM)
         assert await daemon.exit_code() == 130
         await wait_until(lambda: not is_alive(child), what="its guard ended the run", within=SLOW)
+        # Nothing waits for a server that ended with its daemon, as whoever gives the lease back did for 100 seconds.
+        await wait_until(lambda: not [pid for pid in started if is_alive(pid)], what="nothing is left", within=SLOW)
 
 
 async def test_a_role_that_dies_ends_the_process_with_the_cause(cli: Cli) -> None:
@@ -271,6 +275,28 @@ def test_shells_can_complete_commands(cli: Cli, shell: str) -> None:
     )
     found = cli.run(environ={"_AGENTSMITH_COMPLETE": f"complete_{shell}", **words}).stdout
     assert "dead-letters" in found
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_shells_can_complete_names(cli: Cli, shell: str) -> None:
+    cli.run("ticket", "new", "--title", "$(touch evil); `touch evil`", "--label", "x")
+    cli.run("run", "1", "--", "true")
+    [run] = cli.json("runs")
+
+    def offered(*words: str) -> str:
+        line = " ".join(["agentsmith", *words])
+        told = {"COMP_WORDS": line, "COMP_CWORD": str(len(words)), "_TYPER_COMPLETE_FISH_ACTION": "get-args"}
+        told |= {"_TYPER_COMPLETE_ARGS": line, "_AGENTSMITH_COMPLETE": f"complete_{shell}"}
+        done = cli.run(environ=told)
+        assert (done.stderr, "evil" in done.stdout) == ("", False)
+        return done.stdout
+
+    assert "fix-bug" in offered("run", "1", "--pipeline", "fix")
+    assert run["run"] in offered("logs", run["run"][:4])
+    assert "1" in offered("why", "1").split("arguments")[-1]
+    assert "local" in offered("webhooks", "check", "lo")
+    cli.configure("nonsense: [")
+    assert "fix-bug" not in offered("run", "1", "--pipeline", "fix")
 
 
 def test_beside_json_everything_goes_to_standard_error(cli: Cli) -> None:

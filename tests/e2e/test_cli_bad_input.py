@@ -12,6 +12,7 @@ import pytest
 
 from agentsmith.cli import app
 from tests.support.cli import Cli, quiet_logs
+from tests.support.json_answers import parsed
 from tests.support.redis_server import RedisServer
 from tests.support.stores import PrivateServer
 
@@ -94,7 +95,11 @@ def test_bad_input(case: Case, in_process: Cli, capsys: pytest.CaptureFixture[st
     in_process.configure(case.config)
     assert app.run(case.command) == 2
     shown = capsys.readouterr()
-    assert shown.out == ""
+    if "--json" in case.command:
+        told = parsed(case.command, shown.out, code=2)
+        assert (told["code"], told["remedy"] in told["error"]) == ("redis-unreachable", True)
+    else:
+        assert shown.out == ""
     (line,) = shown.err.splitlines()
     assert line.startswith("error: ")
     for part in case.said:

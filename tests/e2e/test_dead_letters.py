@@ -14,6 +14,7 @@ import pytest
 from agentsmith.cli import app
 from agentsmith.store import DeadLetter, Store
 from tests.support.cli import Cli, quiet_logs
+from tests.support.json_answers import parsed
 from tests.support.stores import TIMES, a_request
 
 
@@ -68,7 +69,7 @@ def letters(cli: Cli, with_store: Any) -> list[DeadLetter]:
 
 def answer(capsys: pytest.CaptureFixture[str], *command: str, code: int = 0) -> Any:
     assert app.run((*command, "--json")) == code
-    return json.loads(capsys.readouterr().out)
+    return parsed(command, capsys.readouterr().out, code=code)
 
 
 def said(capsys: pytest.CaptureFixture[str], *command: str, code: int = 0) -> str:

@@ -6,7 +6,6 @@ The commands run in a thread of this process, because the loop serves what they 
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass
@@ -26,6 +25,7 @@ from agentsmith.store import Store
 from agentsmith.web.app import make_app
 from agentsmith.web.receiver import Endpoint, Receiver
 from tests.support.cli import Cli, quiet_logs
+from tests.support.json_answers import parsed
 from tests.support.senders import SECRET, SENDERS, Sender
 
 ROOT: Final = Path(__file__).parents[2]
@@ -49,13 +49,14 @@ def cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cli]:
 class Said:
     """What a command said."""
 
+    command: tuple[str, ...]
     code: int
     out: str
     err: str
 
     @property
     def json(self) -> Any:
-        return json.loads(self.out)
+        return parsed(self.command, self.out, code=self.code)
 
 
 Say = Callable[..., Awaitable[Said]]
@@ -71,7 +72,7 @@ def say(cli: Cli, capsys: pytest.CaptureFixture[str]) -> Say:
         assert got == code, (got, shown)
         for secret in ("simulated-webhook-secret", SECRET):
             assert secret not in shown.out + shown.err
-        return Said(got, shown.out, shown.err)
+        return Said(command, got, shown.out, shown.err)
 
     return run
 
@@ -91,17 +92,6 @@ async def stage(request: pytest.FixtureRequest, cli: Cli) -> AsyncIterator[Playg
         configure(cli, stage.tracker())
         yield stage
     stage.simulator.assert_understood()
-
-
-def empower(stage: Any) -> None:
-    """Let our account look after webhooks."""
-    match stage.title:
-        case "GitHub":
-            stage.simulator.set_permission(stage.project, "smith-bot", "admin")
-        case "GitLab":
-            stage.simulator.set_access(stage.project, "smith-bot", "maintainer")
-        case "Jira":
-            stage.simulator.make_administrator("smith-bot")
 
 
 def hooks_of(stage: Any) -> list[Any]:
@@ -125,7 +115,7 @@ def switch_off(stage: Any) -> None:
 
 
 async def test_webhooks_are_installed_checked_mended_and_removed(stage: Playground, say: Say) -> None:
-    empower(stage)
+    stage.let_look_after_webhooks()
     [missing] = (await say("webhooks", "check", "--json", code=1)).json
     assert (missing["tracker"], missing["outcome"], missing["url"]) == ("web", "missing", None)
     assert "agentsmith webhooks install" in missing["message"]
@@ -160,7 +150,7 @@ async def test_whoever_may_not_is_told_so_and_where_to_read_on(stage: Any, say: 
 
 async def test_webhooks_of_one_tracker_beside_others(cli: Cli, say: Say) -> None:
     stage = PLAYGROUNDS["github"]()
-    empower(stage)
+    stage.let_look_after_webhooks()
     async with serve(stage.simulator):
         block = stage.tracker()
         mute = {**block, "repository": "acme/other"}
@@ -284,24 +274,34 @@ async def test_labels_are_shown_with_their_meaning(cli: Cli, say: Say) -> None:
     told = (await say("labels", "--json")).json
     assert [(one["label"], one["status"]) for one in told["labels"]] == [(f"bot:{name}", name) for name in LIFECYCLE]
     assert all(one["means"] for one in told["labels"])
-    assert (told["triggers"], told["made"]) == (triggers, [])
+    assert (told["triggers"], told["made"]) == ([{**triggers[0], "on": {"web": None}}], [])
     shown = (await say("labels")).out
     assert "bot:in-progress" in shown
     assert "bot:fix" in shown
 
 
 async def test_labels_are_made_where_a_platform_wants_that(stage: Any, say: Say) -> None:
-    empower(stage)
+    stage.let_look_after_webhooks()
     told = (await say("labels", "--create", "--json")).json
     [made] = told["made"]
     assert made["ok"], made
     if stage.title in ("GitHub", "GitLab"):
-        assert set(made["made"]) == {one["label"] for one in told["labels"]}
+        assert set(made["made"]) == {one["label"] for one in (*told["labels"], *told["triggers"])}
+        assert {there for one in (*told["labels"], *told["triggers"]) for there in one["on"].values()} == {True}
         [again] = (await say("labels", "--create", "--json")).json["made"]
         assert (again["made"], again["message"]) == ([], "all of them are there")
     else:
         assert "makes labels when they are first used" in made["message"]
         assert not [r for r in stage.simulator.requests if r.method != "GET"]
+
+
+async def test_labels_that_are_not_there_are_shown_as_missing(stage: Any, say: Say) -> None:
+    defines = stage.title in ("GitHub", "GitLab")
+    told = (await say("labels", "--json")).json
+    assert {there for one in told["labels"] for there in one["on"].values()} == {False if defines else None}
+    said = await say("labels")
+    assert ("agentsmith labels --create" in said.err) is defines
+    assert ("when first used" in said.out) is not defines
 
 
 async def test_labels_that_could_not_be_made_are_exit_code_1(cli: Cli, say: Say) -> None:

@@ -16,6 +16,7 @@ import pytest
 from agentsmith.cli import app
 from agentsmith.pipelines.record import FOLDER
 from tests.support.cli import SLOW, Cli, command, quiet_logs
+from tests.support.json_answers import parsed
 from tests.support.wait import wait_until
 
 _NOBODY = 65534
@@ -153,3 +154,15 @@ def test_who_may_not_look_is_told_so(
 _RECORD = """{"version": 1, "run": "20260101-000000-abcdef", "ticket": "local/tickets#9", "key": "9",
 "tracker": "local", "platform": "local", "title": "t", "pipeline": "hello", "attempt": 1, "fence": 1,
 "started": 1767225600.0, "steps": []}"""
+
+
+def test_a_full_disk_is_wrong(cli: Cli) -> None:
+    cli.data.mkdir()
+    fill = 'mount -t tmpfs -o size=1m none "$0" && cat /dev/zero > "$0/fill"; exec "$@"'
+    words = [*apart(), "sh", "-c", fill, str(cli.data), *command("doctor", "--json")]
+    done = subprocess.run(words, cwd=cli.folder, env=cli.environ, capture_output=True, text=True, check=False)
+    told = parsed(("doctor",), done.stdout, code=done.returncode)
+    [found] = [check for check in told["checks"] if check["check"] == "data directory"]
+    assert (told["ok"], done.returncode) == (False, 1)
+    assert (found["state"], "the disk is full, 0 bytes are free" in found["saw"]) == ("wrong", True)
+    assert "make room" in found["remedy"]

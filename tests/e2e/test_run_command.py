@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +14,7 @@ from agentsmith.cli import app, output, records
 from agentsmith.config import Pipeline
 from agentsmith.pipelines.record import FOLDER, LOG, Recorder
 from tests.support.cli import Cli, quiet_logs
+from tests.support.json_answers import parsed
 from tests.support.stores import a_request
 
 CONFIG = """\
@@ -48,13 +48,14 @@ class Said:
     def __init__(self, capsys: pytest.CaptureFixture[str], *command: str, code: int = 0) -> None:
         found = app.run(command)
         self.out, self.err = capsys.readouterr()
+        self.command, self.code = command, code
         assert found == code, self.out + self.err
         assert "Traceback" not in self.out + self.err
 
     @property
     def data(self) -> Any:
         """The one document that `--json` answers with."""
-        return json.loads(self.out)
+        return parsed(self.command, self.out, code=self.code)
 
 
 def ticket(cli: Cli, *labels: str, title: str = "Say hello") -> str:
@@ -233,7 +234,7 @@ def test_a_wrong_name_is_bad_input(
 ) -> None:
     key = ticket(cli)
     said = Said(capsys, *command, code=2)
-    assert said.out == ""
+    assert message in said.data["error"] if "--json" in command else said.out == ""
     (line,) = said.err.splitlines()
     assert line.startswith("error: ")
     assert message in line

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import asyncio
 import os
 import shutil
 from collections.abc import AsyncIterator, Iterator
@@ -13,12 +13,14 @@ import pytest
 import yaml
 
 from agentsmith.cli import app
-from agentsmith.cli.doctor import State, examine
+from agentsmith.cli.checks import State
+from agentsmith.cli.doctor import examine
 from agentsmith.config import load
 from agentsmith.simulators.playgrounds import PLAYGROUNDS
 from agentsmith.simulators.serving import serve
-from agentsmith.trackers import registry
+from agentsmith.trackers import forges, registry
 from tests.support.cli import Cli, quiet_logs
+from tests.support.json_answers import parsed
 from tests.support.redis_server import RedisServer, wait_for
 from tests.support.stores import PrivateServer
 
@@ -52,7 +54,7 @@ def cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cli]:
 
 def answer(capsys: pytest.CaptureFixture[str], *command: str, code: int = 0) -> Any:
     assert app.run((*command, "--json")) == code
-    return json.loads(capsys.readouterr().out)
+    return parsed(command, capsys.readouterr().out, code=code)
 
 
 def refusal(capsys: pytest.CaptureFixture[str], *command: str) -> str:
@@ -75,7 +77,12 @@ def test_a_first_configuration_of_at_most_twelve_lines_for_every_platform(
     text = (cli.folder / "agentsmith.yaml").read_text()
     assert len(text.splitlines()) <= 12
     assert yaml.safe_load(text) == told["config"]
-    config = load(platforms=registry.settings_models(), environ=dict.fromkeys(told["variables"], "s3cret"))
+    config = load(
+        platforms=registry.settings_models(),
+        hosts=forges.settings_models(),
+        environ=dict.fromkeys(told["variables"], "s3cret"),
+    )
+    assert not work or work[1] != "fix-bug" or config.code_of(platform) is not None, "its work is on code"
     assert [settings.platform for settings in config.trackers.values()] == [platform]
     assert [trigger.label for trigger in config.triggers] == ["agent-smith"]
     assert config.triggers[0].pipeline == STARTED[work]
@@ -128,6 +135,15 @@ def test_a_file_that_is_there_is_replaced_only_by_force(cli: Cli, capsys: pytest
 def test_what_init_writes_for_the_built_in_tracker_works_at_once(cli: Cli) -> None:
     cli.run("init", "--platform", "local", "--run", "true")
     assert cli.json("doctor")["ok"] is True
+
+
+def test_work_on_code_for_tickets_without_any_gets_a_repository_that_doctor_accepts(cli: Cli) -> None:
+    told = cli.run("init", "--platform", "local", "--pipeline", "fix-bug").stdout
+    assert "put the address of your repository in the place of https://git.example.com" in told
+    cli.run("init", "--platform", "local", "--pipeline", "fix-bug", "--code", f"{cli.folder}/code.git", "--force")
+    with (cli.folder / "agentsmith.yaml").open("a") as file:
+        file.write("agents: {claude: {command: [sh]}}\n")
+    assert states(cli.json("doctor"))["code of local"] == "ok"
 
 
 # doctor
@@ -310,7 +326,7 @@ async def test_a_tracker_that_answers_and_one_whose_token_is_refused(cli: Cli, p
         # The bot of Azure's stage is in no team, as service accounts often are.
         assert found["tracker web"].state is not State.WRONG, found["tracker web"]
         assert ", as " in found["tracker web"].saw
-        assert found["webhooks web"].state is State.OK
+        assert found["tracker web"].state is State.OK, "all of them may do what they have to"
         cli.configure(yaml.safe_dump({"trackers": {"web": {**block, "token": "wr0ng", "webhook_secret": []}}}))
         found = {check.check: check async for check in _examined()}
         assert found["tracker web"].state is State.WRONG
@@ -318,6 +334,28 @@ async def test_a_tracker_that_answers_and_one_whose_token_is_refused(cli: Cli, p
         assert "wr0ng" not in found["tracker web"].saw
         assert found["webhooks web"].state is State.NOTE
         assert "set trackers.web.webhook_secret" in found["webhooks web"].remedy
+
+
+@pytest.mark.parametrize("platform", HOSTED)
+async def test_a_webhook_that_the_platform_does_not_have_is_noted(cli: Cli, platform: str) -> None:
+    stage = PLAYGROUNDS[platform]()
+
+    async def look() -> Any:
+        [check] = [check async for check in _examined() if check.check == "webhooks web"]
+        return check
+
+    async with serve(stage.simulator):
+        cli.configure(yaml.safe_dump({"trackers": {"web": stage.tracker()}, "server": {"port": 0}}))
+        before = await look()
+        if platform != "azure-devops":  # where everybody may look at them
+            assert (before.state, "this token may not see" in before.saw) == (State.NOTE, True)
+        stage.let_look_after_webhooks()
+        missing = await look()
+        assert missing.state is State.NOTE
+        assert "but the platform has none that sends to us; also polled" in missing.saw
+        assert missing.remedy == "agentsmith webhooks install"
+        assert await asyncio.to_thread(app.run, ["webhooks", "install", "--url", "http://127.0.0.1:1"]) == 0
+        assert (await look()).state is State.OK
 
 
 @pytest.mark.parametrize(("secret", "noted"), [("x" * 23, True), (["x" * 30, "short"], True), ("x" * 24, False)])

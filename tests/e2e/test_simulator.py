@@ -115,6 +115,15 @@ async def test_people_can_read_and_paste_what_it_shows(cli: Cli) -> None:
         assert await ended(process, signal.SIGTERM) == 0
 
 
+@pytest.mark.parametrize("platform", PLAYGROUNDS)
+async def test_the_token_that_it_shows_may_look_after_webhooks(cli: Cli, platform: str) -> None:
+    async with simulator(cli, platform, "--json") as (process, said):
+        cli.configure(json.dumps(json.loads(said)["config"]))
+        [made] = cli.json("webhooks", "install", "--url", "http://127.0.0.1:1")
+        assert (made["ok"], made["outcome"]) == (True, "installed")
+        assert await ended(process, signal.SIGTERM) == 0
+
+
 def test_a_port_that_is_taken_is_bad_input(cli: Cli) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))

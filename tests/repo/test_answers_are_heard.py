@@ -31,6 +31,7 @@ SILENT: Final = {
     ("running/settle.py", "release_dead"): "the same",
     ("running/live_run.py", "restore"): "what is there needs no putting back",
     ("running/consumer.py", "restore"): "a run's, which answers nothing",
+    ("daemon/process.py", "tick"): "nothing runs yet that could be stopped",
     ("daemon/presence.py", "restore"): "a consumer's, which answers nothing",
     ("daemon/presence.py", "settle_again"): "the same",
     ("daemon/presence.py", "put_back"): "housekeeping puts back what we leave",

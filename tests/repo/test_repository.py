@@ -13,7 +13,7 @@ import pytest
 from agentsmith.config import load
 from agentsmith.store import keys
 from agentsmith.trackers import registry
-from tests.repo import commands_page
+from tests.repo import commands_page, json_page
 from tests.support.declared_keys import FAMILIES
 
 ROOT = Path(__file__).parents[2]
@@ -109,3 +109,7 @@ def test_links_between_the_pages_lead_somewhere() -> None:
 
 def test_the_page_of_commands_is_what_the_program_says() -> None:
     assert commands_page.PAGE.read_text() == commands_page.page(), "write it again with: make docs"
+
+
+def test_the_page_of_answers_is_what_the_program_says() -> None:
+    assert json_page.PAGE.read_text() == json_page.page(), "write it again with: make docs"

@@ -21,7 +21,7 @@ from agentsmith.store import Store
 from agentsmith.trackers.http import Shared
 from agentsmith.trackers.http.connection import connect
 from agentsmith.trackers.jira.settings import JiraSettings
-from agentsmith.trackers.registry import BUILT_IN
+from agentsmith.trackers.registry import platforms
 from agentsmith.web.app import make_app
 from agentsmith.web.receiver import Endpoint, Receiver
 from tests.support.senders import (
@@ -297,9 +297,9 @@ async def test_a_tracker_without_a_secret_takes_nothing_but_from_anybody_if_told
     sender: Sender, store: Store
 ) -> None:
     polled = sender.settings.model_copy(update={"webhook_secret": ()})
-    assert BUILT_IN[sender.platform].webhooks(polled) is None
+    assert platforms()[sender.platform].webhooks(polled) is None
     opened = polled.model_copy(update={"insecure": True})
-    reader = BUILT_IN[sender.platform].webhooks(opened)
+    reader = platforms()[sender.platform].webhooks(opened)
     assert reader is not None
     headers, body = sender.delivery(sender.labelled())
     for proof in sender.sign(body, headers, SECRET):
@@ -415,7 +415,7 @@ async def test_a_secret_in_the_path_means_nothing_elsewhere(sender: Sender, stor
 
 
 def test_every_platform_has_a_reader_only_where_something_can_be_verified() -> None:
-    for name, platform in BUILT_IN.items():
+    for name, platform in platforms().items():
         settings: TrackerSettings | None = next((s.settings for s in SENDERS.values() if s.platform == name), None)
         assert (settings is None) == (name == "local")
         if settings is not None:

@@ -19,6 +19,7 @@ import structlog
 from agentsmith.domain.ticket import Ticket
 from agentsmith.trackers.local.tickets import LocalTickets
 from tests.support import warm_cli
+from tests.support.json_answers import parsed
 from tests.support.wait import wait_until
 from tests.support.warm_cli import Forked
 
@@ -58,7 +59,7 @@ class Cli:
 
     def json(self, *arguments: str, code: int = 0) -> Any:
         """The one document that `--json` answers with."""
-        return json.loads(self.run(*arguments, "--json", code=code).stdout)
+        return parsed(arguments, self.run(*arguments, "--json", code=code).stdout, code=code)
 
     async def new(self, title: str, *labels: str) -> str:
         """Open a ticket, without the cost of a process; answers its key."""

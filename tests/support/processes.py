@@ -23,3 +23,17 @@ def is_alive(pid: int) -> bool:
     except ProcessLookupError:
         return False
     return True
+
+
+def descendants(pid: int) -> set[int]:
+    """Every process below this one."""
+    parents: dict[int, list[int]] = {}
+    for entry in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+            parents.setdefault(parent, []).append(int(entry.name))
+    found, new = set[int](), [pid]
+    while new:
+        new = [child for parent in new for child in parents.get(parent, ()) if child not in found]
+        found.update(new)
+    return found

@@ -109,7 +109,7 @@ def serve(orders: socket.socket) -> None:
     cli = importlib.import_module("agentsmith.cli")
     for module in pkgutil.iter_modules(cli.__path__, "agentsmith.cli."):
         importlib.import_module(module.name)
-    importlib.import_module("agentsmith.trackers.registry").settings_models()
+    dict(importlib.import_module("agentsmith.trackers.registry").settings_models())
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the ones who wait
     gc.freeze()
     while True:

@@ -11,7 +11,6 @@ from agentsmith.config import load
 from agentsmith.domain.errors import ConfigError
 from agentsmith.trackers import registry
 from agentsmith.trackers.http import Shared
-from agentsmith.trackers.shared import plugins
 
 EXAMPLE = Path(__file__).parents[2] / "docs" / "examples" / "tracker-plugin"
 
@@ -49,6 +48,8 @@ def test_the_built_in_platforms_are_there() -> None:
 
 def test_something_else_behind_an_entry_point_is_a_clear_error(monkeypatch: pytest.MonkeyPatch) -> None:
     point = EntryPoint(name="broken", value="os:getcwd", group=registry.ENTRY_POINTS)
-    monkeypatch.setattr(plugins, "entry_points", lambda group: [point] if group == registry.ENTRY_POINTS else [])
+    monkeypatch.setattr(
+        "importlib.metadata.entry_points", lambda group: [point] if group == registry.ENTRY_POINTS else []
+    )
     with pytest.raises(ConfigError, match=r"'broken' \(os:getcwd\) must name a"):
-        registry.platforms()
+        registry.platforms()["broken"]

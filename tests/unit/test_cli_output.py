@@ -46,10 +46,16 @@ def seen(reachable: bool = True) -> dict[str, object]:
                 "alive": False,
                 "pipeline": "hello",
                 "step": "greet",
+                "step_seconds": 2.5,
                 "title": "A\x1b[2J" + "x" * 200,
             }
         ],
         "waiting": [{"ticket": "local/tickets#3", "until": "2030-01-01T00:00:00.000+00:00"}],
+        "asking": [
+            {"ticket": "local/tickets#8", "for_seconds": 7200.0, "question": "Which\n\x1b[2Jone?", "why": None},
+            {"ticket": "local/tickets#9", "for_seconds": 1.0, "question": None, "why": "it was not claimed: too often"},
+            {"ticket": "local/tickets#10", "for_seconds": 1.0, "question": None, "why": None},
+        ],
         "leaders": [LEADER],
         "processes": [
             {
@@ -121,8 +127,12 @@ def test_status_says_everything_in_plain_lines() -> None:
     assert "Redis  Valkey 9.1.2, our own\n" in shown
     assert "  1   local/tickets#7  hello     3.2 s  [red]loud[/red]�[2J\n" in shown
     assert "… and 10 more" in shown
-    assert f"  local/tickets#1  7 min  r1   host-12-abc  no     hello     greet  A�[2J{'x' * 54}…\n" in shown
+    assert f"  local/tickets#1  7 min  r1   host-12-abc  no     hello     greet, 2.5 s  A�[2J{'x' * 54}…\n" in shown
     assert "local/tickets#3  20" in shown
+    assert "Waiting for a person: 3\n" in shown
+    assert "  local/tickets#8   2 h    Which �[2Jone?\n" in shown
+    assert "  local/tickets#9   1.0 s  it was not claimed: too often\n" in shown
+    assert "  local/tickets#10  1.0 s  see its comment\n" in shown
     assert "Dead letters: 2; see them with: agentsmith dead-letters list" in shown
     assert "web refuses setting labels since 2030: no�[2J\n  give it more\n" in shown
     assert "local/tickets#4 → no label (withdrawn)" in shown

@@ -19,10 +19,11 @@ from agentsmith.daemon.build import Role
 from agentsmith.domain.errors import ConfigError, StoreUnavailable
 from agentsmith.store.server.binary import ServerUnavailable
 from tests.support.cli import quiet_logs
+from tests.support.json_answers import parsed
 
 STABLE = (
     "demo|up|status|why|quota|init|doctor|labels|webhooks|replay|run|runs|logs|cancel|retry|pipelines|ticket|simulator|"
-    "config|dead-letters|bench|docs"
+    "config|dead-letters|bench|docs|schema"
 )
 """Names that people's scripts rely on."""
 
@@ -38,7 +39,15 @@ def leaves(command: Any, *words: str) -> Iterator[list[str]]:
 
 
 COMMANDS = tuple(leaves(typer.main.get_command(cli.app)))
-WITHOUT_CONFIGURATION = (["demo"], ["simulator"], ["bench"], ["config", "schema"], ["config", "example"], ["docs"])
+WITHOUT_CONFIGURATION = (
+    ["demo"],
+    ["simulator"],
+    ["bench"],
+    ["config", "schema"],
+    ["config", "example"],
+    ["docs"],
+    ["schema"],
+)
 
 
 @pytest.fixture(autouse=True)
@@ -138,7 +147,10 @@ def test_bad_input_is_one_message_and_exit_code_2(
     shown = capsys.readouterr()
     assert shown.err.startswith("error: ")
     assert said in shown.err
-    assert shown.out == ""
+    if "--json" in arguments:
+        assert said in parsed(arguments, shown.out, code=2)["error"]
+    else:
+        assert shown.out == ""
 
 
 def test_ticket_commands_answer_with_one_json_document(capsys: pytest.CaptureFixture[str]) -> None:

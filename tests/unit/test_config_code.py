@@ -12,7 +12,6 @@ from agentsmith.daemon.open import open_forges
 from agentsmith.domain.errors import ConfigError
 from agentsmith.domain.forge import GitCredential, NoPullRequests, WantedPullRequest
 from agentsmith.trackers import forges, registry
-from agentsmith.trackers.shared import plugins
 
 HOME = {"HOME": "/home/tester"}
 GITHUB = "trackers: {web: {platform: github, repository: acme/web, token: secret-token"
@@ -209,6 +208,8 @@ def test_each_mistake_is_one_clear_line(tmp_path: Path, text: str, message: str)
 
 def test_something_else_behind_an_entry_point_is_a_clear_error(monkeypatch: pytest.MonkeyPatch) -> None:
     point = EntryPoint(name="broken", value="os:getcwd", group=forges.ENTRY_POINTS)
-    monkeypatch.setattr(plugins, "entry_points", lambda group: [point] if group == forges.ENTRY_POINTS else [])
+    monkeypatch.setattr(
+        "importlib.metadata.entry_points", lambda group: [point] if group == forges.ENTRY_POINTS else []
+    )
     with pytest.raises(ConfigError, match=r"'broken' \(os:getcwd\) must name a"):
-        forges.code_hosts()
+        forges.code_hosts()["broken"]

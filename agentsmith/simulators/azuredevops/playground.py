@@ -73,6 +73,9 @@ class AzureDevOpsPlayground(CodePlayground):
             for pull in self.simulator.pull_requests(self.project)
         ]
 
+    def let_look_after_webhooks(self) -> None:
+        """See Playground: here it may anyway."""
+
     def examples(self, receiver: str) -> dict[str, str]:
         """See Playground."""
         item = f"{self.simulator.api_url}/{self.simulator.organization}/{self.project}/_apis/wit/workitems/1"

@@ -69,6 +69,10 @@ class GitHubPlayground(CodePlayground):
             for pull in self.simulator.pull_requests(self.project)
         ]
 
+    def let_look_after_webhooks(self) -> None:
+        """See Playground."""
+        self.simulator.set_permission(self.project, "smith-bot", "admin")
+
     def examples(self, receiver: str) -> dict[str, str]:
         """See Playground."""
         issues = f"{self.simulator.api_url}/repos/{self.project}/issues"

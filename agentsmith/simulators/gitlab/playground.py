@@ -70,6 +70,10 @@ class GitLabPlayground(CodePlayground):
             for pull in self.simulator.merge_requests(self.project)
         ]
 
+    def let_look_after_webhooks(self) -> None:
+        """See Playground."""
+        self.simulator.set_access(self.project, "smith-bot", "maintainer")
+
     def examples(self, receiver: str) -> dict[str, str]:
         """See Playground."""
         issues = f"{self.simulator.api_url}/projects/{quote(self.project, safe='')}/issues"

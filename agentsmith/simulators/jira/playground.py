@@ -43,6 +43,10 @@ class JiraPlayground(Playground):
         """See Playground."""
         self.simulator.register_webhook(url, secret=_SECRET)
 
+    def let_look_after_webhooks(self) -> None:
+        """See Playground."""
+        self.simulator.make_administrator("smith-bot")
+
     def examples(self, receiver: str) -> dict[str, str]:
         """See Playground."""
         issue = f"{self.simulator.api_url}/rest/api/3/issue/{self.project}-1"

@@ -17,7 +17,7 @@ from agentsmith.store.keys import (
     Key,
 )
 from agentsmith.store.scripting import Script
-from agentsmith.store.scripts.parts import CAPACITY, INBOX, RECORD
+from agentsmith.store.scripts.parts import CAPACITY, INBOX, PARKED, RECORD
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,6 +197,7 @@ class Published(Script[Literal["published", "fenced"]]):
     word: Key
     pin: Key
     question: Key
+    parked: Key
     ticket: TicketId
     mine: int
     status: str
@@ -211,7 +212,7 @@ class Published(Script[Literal["published", "fenced"]]):
     name: str
     over: bool
     asked: str
-    uses = (INBOX,)
+    uses = (INBOX, PARKED)
     published_lives_ms = PUBLISHED_MS
     question_lives_ms = QUESTION_MS
     where_lives_ms = WHERE_MS
@@ -235,6 +236,7 @@ if due_ms ~= '' then
   redis.call('ZADD', due, due_ms, ticket)
   redis.call('SET', where, whereabouts, 'PX', where_lives_ms)
 end
+note_parked(parked, ticket, status == 'waiting' and due_ms == '')
 local asked_again = redis.call('DEL', follow_up) == 1
 if wake then
   deliver(inbox, inbox_index, look_topic, look, false, name)
@@ -251,10 +253,12 @@ class RestoreWaiting(Script[bool]):
     fence: Key
     due: Key
     where: Key
+    parked: Key
     ticket: TicketId
     known: int
     due_ms: str
     whereabouts: str
+    uses = (PARKED,)
     fence_lives_ms = FENCE_MS
     where_lives_ms = WHERE_MS
     lua = """
@@ -264,6 +268,7 @@ if due_ms ~= '' then
   redis.call('ZADD', due, due_ms, ticket)
   redis.call('SET', where, whereabouts, 'PX', where_lives_ms)
 end
+note_parked(parked, ticket, due_ms == '')
 return 1
 """
 

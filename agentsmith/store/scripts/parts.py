@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from agentsmith.store.keys import PLACES_MS
+from agentsmith.store.keys import PLACES_MS, QUESTION_MS
 
 ENTRIES: Final = """
 local function name_of(entry) return entry:match('^{"entry":"([^"]*)",') or '' end
@@ -104,3 +104,16 @@ local function record(intent, intents, ticket, fence, look_in, fields)
 end
 """
 """Noting an intent, see `intents`."""
+
+PARKED: Final = (
+    f"local parked_lives_ms = {QUESTION_MS}"
+    + """
+local function note_parked(parked, ticket, is_parked)
+  local now = now_us() / 1000
+  -- Older ones were closed or taken back by people: of those nobody tells us.
+  redis.call('ZREMRANGEBYSCORE', parked, '-inf', now - parked_lives_ms)
+  if is_parked then redis.call('ZADD', parked, 'NX', now, ticket) else redis.call('ZREM', parked, ticket) end
+end
+"""
+)
+"""Noting who waits for a person, see `questions`."""

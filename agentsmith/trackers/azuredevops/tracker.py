@@ -81,6 +81,11 @@ class AzureDevOpsTracker(HostedTracker):
         """See HostedTracker."""
         return tags.check_foreign(super().foreign(add, remove))
 
+    @property
+    def access_goes_by(self) -> str:
+        """Azure DevOps tells nobody's rights."""
+        return "membership of the project's teams"
+
     async def blockers(self, ticket: Ticket) -> tuple[Blocker, ...]:
         """The predecessors of the work item."""
         return await links.blockers(self._api, self._states, self._parts.tickets.key(ticket.key))

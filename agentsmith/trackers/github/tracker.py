@@ -26,7 +26,7 @@ from agentsmith.trackers.github.site import Site
 from agentsmith.trackers.github.sticky import Stickies, form
 from agentsmith.trackers.http.connection import Connection
 from agentsmith.trackers.shared.api import ProjectApi
-from agentsmith.trackers.shared.labels import missing
+from agentsmith.trackers.shared.labels import lacking, looks_of
 from agentsmith.trackers.shared.tracker import HostedTracker, Parts
 
 _FIRST_WITH_DEPENDENCIES: Final = (3, 19)
@@ -97,22 +97,27 @@ class GitHubTracker(HostedTracker):
             found += [self._blocker(issue) for issue in issues]
         return tuple(found)
 
-    async def ensure_labels(self) -> tuple[str, ...]:
-        """Make the lifecycle labels that the repository lacks; answers those made. One request when none is missing.
+    async def ensure_labels(self, *triggers: str) -> tuple[str, ...]:
+        """Make the lifecycle labels that the repository lacks, and these; answers those made. One request when none is
+        missing.
 
         Worth calling at start-up: it shows whether the token may write, and teaches the ids that make moves cheaper.
         """
+        looks = looks_of(self.labels, triggers)
+        missing = await self.missing_labels(*looks)
+        for label in missing:
+            await self._writer.create(label, *looks[label])
+        return missing
+
+    async def missing_labels(self, *names: str) -> tuple[str, ...]:
+        """Those of the labels that the repository lacks."""
         there: set[str] = set()
         params = {"per_page": str(PAGE_SIZE)}
         async for page in self._api.client.pages(self._api.site.path(rest="/labels"), params=params, missing=Refused):
             labels: list[Label] = payloads.read(list[Label], page.data, "a list of labels")
             self._writer.learn(labels)
             there |= {label.name for label in labels}
-        made = []
-        for label, color, description in missing(self.labels, there):
-            await self._writer.create(label, color, description)
-            made.append(label)
-        return tuple(made)
+        return lacking(names, there)
 
     def _blocker(self, issue: Issue) -> Blocker:
         try:

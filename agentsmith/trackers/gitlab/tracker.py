@@ -26,7 +26,7 @@ from agentsmith.trackers.gitlab.sticky import Stickies, form
 from agentsmith.trackers.http import ApiClient
 from agentsmith.trackers.http.connection import Connection
 from agentsmith.trackers.shared.api import ProjectApi
-from agentsmith.trackers.shared.labels import missing
+from agentsmith.trackers.shared.labels import lacking, looks_of
 from agentsmith.trackers.shared.memory import Remembered, TicketMemory
 from agentsmith.trackers.shared.tracker import HostedTracker, Parts
 
@@ -80,21 +80,32 @@ class GitLabTracker(HostedTracker):
         """The issues that this one is marked as blocked by; none on tiers that know no such links."""
         return await self._links.blockers(self._parts.tickets.key(ticket.key))
 
-    async def ensure_labels(self) -> tuple[str, ...]:
-        """Make the lifecycle labels that the project lacks; answers those made. One request when none is missing.
+    async def ensure_labels(self, *triggers: str) -> tuple[str, ...]:
+        """Make the lifecycle labels that the project lacks, and these; answers those made, as they are spelled there.
+        One request when none is missing.
 
         Worth calling at start-up: it shows whether the token may write, and gives the labels their colours.
         """
+        looks = {self._spelling.written(label): look for label, look in looks_of(self.labels, triggers).items()}
+        missing = lacking(looks, await self._existing_labels())
+        for label in missing:
+            color, description = looks[label]
+            body = {"name": label, "color": f"#{color}", "description": description}
+            # 409: somebody else made it meanwhile, which is as good.
+            path, taken = self._api.site.path(rest="/labels"), frozenset({409})
+            await self._api.client.write("POST", path, body, repeatable=True, allow=taken, missing=Refused)
+        return missing
+
+    async def missing_labels(self, *names: str) -> tuple[str, ...]:
+        """Those of the labels that the project lacks, however they are spelled there."""
+        missing = lacking(map(self._spelling.written, names), await self._existing_labels())
+        return tuple(name for name in names if self._spelling.written(name) in missing)
+
+    async def _existing_labels(self) -> set[str]:
         there: set[str] = set()
         path = self._api.site.path(rest="/labels")
         params = {"per_page": str(PAGE_SIZE)}
         async for page in self._api.client.pages(path, params=params, next_page=onward(params), missing=Refused):
             labels: list[Label] = payloads.read(list[Label], page.data, "a list of labels")
             there |= {label.name for label in labels}
-        made = []
-        for label, color, description in missing(self._spelling, there):
-            body = {"name": label, "color": f"#{color}", "description": description}
-            # 409: somebody else made it meanwhile, which is as good.
-            await self._api.client.write("POST", path, body, repeatable=True, allow=frozenset({409}), missing=Refused)
-            made.append(label)
-        return tuple(made)
+        return there

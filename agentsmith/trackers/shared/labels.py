@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Mapping
 from typing import Final
 
-from agentsmith.domain.lifecycle import Status
-from agentsmith.trackers.shared.relabel import Vocabulary
+from agentsmith.domain.lifecycle import LabelSet, Status
 
 _LOOKS: Final = {
     Status.PENDING: ("fbca04", "waits for its turn"),
@@ -16,12 +15,17 @@ _LOOKS: Final = {
     Status.DONE: ("0e8a16", "finished"),
     Status.FAILED: ("b60205", "failed; the comment says why"),
 }
+_TRIGGER_LOOKS: Final = ("5319e7", "agentsmith: starts work")
 
 
-def missing(labels: Vocabulary, there: Iterable[str]) -> Iterator[tuple[str, str, str]]:
-    """Name, colour and description of each lifecycle label that is not there yet, whatever its case."""
+def looks_of(labels: LabelSet, triggers: Iterable[str]) -> Mapping[str, tuple[str, str]]:
+    """Colour and description of each trigger and lifecycle label, by name."""
+    return dict.fromkeys(triggers, _TRIGGER_LOOKS) | {
+        labels.label(status): (color, f"agentsmith: {meaning}") for status, (color, meaning) in _LOOKS.items()
+    }
+
+
+def lacking(names: Iterable[str], there: Iterable[str]) -> tuple[str, ...]:
+    """Those of the labels that are not there yet, whatever their case."""
     known = {name.casefold() for name in there}
-    for status, (color, meaning) in _LOOKS.items():
-        label = labels.label(status)
-        if label.casefold() not in known:
-            yield label, color, f"agentsmith: {meaning}"
+    return tuple(name for name in names if name.casefold() not in known)
