@@ -17,6 +17,7 @@ from typing import Any, Final, Self
 
 from agentsmith.guard.processes import process_table, session_of
 from tests.e2e.faulty_daemon import Plan
+from tests.support.folders import files_below
 from tests.support.wait import slowly, wait_until
 
 ROOT: Final = Path(__file__).parents[2]
@@ -237,7 +238,7 @@ class Daemons:
 
     def left_behind(self) -> list[int]:
         """Every process of a run, guards included, that belongs to a daemon of this test."""
-        guards = {int(pid) for notes in self._folder.rglob("guards") for pid in notes.read_text().split()}
+        guards = {int(pid) for notes in files_below(self._folder, "guards") for pid in notes.read_text().split()}
         return [pid for pid in process_table() if session_of(pid) in guards and _is_of_a_run(pid)]
 
     async def __aenter__(self) -> Self:
