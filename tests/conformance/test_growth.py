@@ -12,7 +12,7 @@ from tests.conformance.harness import Platform
 from tests.conformance.steps import FINISH, MEMO, START, TRIGGER, edge, found, soon
 from tests.support.holdings import holdings
 
-AS_LONG_AS_THE_LIST: Final = frozenset({"Shelf.tickets"})
+AS_LONG_AS_THE_LIST: Final = frozenset({"KeptList.tickets"})
 """Bounded by a number that is looked at when it is made: a longer list is not kept."""
 
 

@@ -69,7 +69,12 @@ def test_the_status_file_of_the_page_parks_the_ticket(cli: Cli) -> None:
 def test_every_exit_code_and_line_is_on_the_page() -> None:
     for code in ExitCode:
         assert f"| {code.value} |" in WORKERS
-    said = {name for name in Said.__dataclass_fields__ if not name.startswith("on_")} - {"say", "ignored"}
+    said = {name for name in Said.__dataclass_fields__ if not name.startswith("on_")} - {
+        "say",
+        "ignored",
+        "unread",
+        "more_artifacts",
+    }
     assert said == {"progress", "question", "summary", "session", "usage", "artifacts"}
     for word in said:
         assert f"| `{word.removesuffix('s')}" in WORKERS
