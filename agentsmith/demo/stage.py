@@ -120,16 +120,17 @@ class Stage:
         """Start every process, wait until each says that it is alive, and let the engine hear of tickets."""
         for name, roles in _ROLES.items():
             self._start(name, roles)
-        while len(await self.store.presence.alive()) < len(self.processes):
+        while len(await self.store.presence.alive()) < len(self.processes) or self._port() is None:
             self.look_after_processes()
             await asyncio.sleep(_LOOK_EVERY)
         receiver = f"http://{self.config.server.host}:{self._port()}/webhooks/{self.tracker.name}"
         self.venue.connect(Engine(receiver, self._announce))
 
-    def _port(self) -> int:
-        """Where the engine listens; it says so before it says that it is alive."""
-        events = [json.loads(line) for line in self.logs[ENGINE].read_text().splitlines() if line.startswith("{")]
-        return next(int(event["port"]) for event in events if event["event"] == "serving")
+    def _port(self) -> int | None:
+        """Where the engine listens; it says so a moment after others can see that it is alive."""
+        *whole, _ = self.logs[ENGINE].read_text().split("\n")
+        events = [json.loads(line) for line in whole if line.startswith("{")]
+        return next((int(event["port"]) for event in events if event["event"] == "serving"), None)
 
     async def _announce(self, key: str) -> None:
         await self.store.signals.send([Signal(self.tracker.name, key, self.ticket_id(key), cause="labelled")])

@@ -124,8 +124,8 @@ async def test_an_interrupted_demo_leaves_nothing_behind(folder: Path, number: s
     assert process.stderr is not None
     assert process.stdout is not None
     async with asyncio.timeout(SLOW):
-        while b"labelled" not in await process.stderr.readline():
-            pass
+        while b"labelled" not in (line := await process.stderr.readline()):
+            assert line, "it ended before the tickets were labelled"
         process.send_signal(number)
         process.send_signal(signal.SIGINT)  # people press it again
         said, errors = await process.stdout.read(), await process.stderr.read()

@@ -72,8 +72,8 @@ def test_every_exit_code_and_line_is_on_the_page() -> None:
     said = {name for name in Said.__dataclass_fields__ if not name.startswith("on_")} - {
         "say",
         "ignored",
-        "more_artifacts",
         "unread",
+        "more_artifacts",
     }
     assert said == {"progress", "question", "summary", "session", "usage", "artifacts"}
     for word in said:

@@ -11,13 +11,14 @@ import tempfile
 import threading
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NoReturn
+from types import SimpleNamespace
+from typing import Any, NoReturn
 
 import pytest
 
 from agentsmith.cli import demo_command
 from agentsmith.demo.actors import gathered
-from agentsmith.demo.stage import CODE_TRIGGERS, TRIGGERS, StageFright, write_config
+from agentsmith.demo.stage import CODE_TRIGGERS, ENGINE, TRIGGERS, Stage, StageFright, write_config
 from agentsmith.demo.story import Played, is_alive, plan
 from agentsmith.demo.timeline import Moment, Timeline, moment_of
 from agentsmith.demo.venue import LocalVenue, Seen
@@ -165,6 +166,25 @@ def test_where_a_fork_is_not_safe_processes_are_started_afresh(tmp_path: Path, m
         process = troupe.start(["--version"], tmp_path, tmp_path / "log")
         assert process.wait(SLOW) == 0
     assert (tmp_path / "log").read_text().startswith("agentsmith ")
+
+
+async def test_the_play_waits_until_the_engine_says_where_it_listens(tmp_path: Path) -> None:
+    config = write_config(tmp_path, 1.0, "local", LocalVenue.settings)
+    log, looks, connected = tmp_path / f"{ENGINE}.log", iter(range(9)), list[Any]()
+    told = ["", '{"event": "up"}\n{"event": "serv', '{"event": "up"}\n{"event": "serving", "port": 4711}\n']
+
+    async def alive() -> list[int]:
+        log.write_text(told[next(looks)])
+        return [1, 2, 3]
+
+    parts: Any = {
+        "store": SimpleNamespace(presence=SimpleNamespace(alive=alive)),
+        "tracker": SimpleNamespace(name="local"),
+        "venue": SimpleNamespace(connect=connected.append),
+        "troupe": SimpleNamespace(start=lambda *_: SimpleNamespace(poll=lambda: None)),
+    }
+    await Stage(tmp_path, config, **parts).raise_curtain()
+    assert [engine.receiver.partition("/webhooks")[0] for engine in connected] == [f"http://{config.server.host}:4711"]
 
 
 @pytest.mark.parametrize("as_json", [False, True])
