@@ -90,7 +90,7 @@ async def test_a_hundred_tickets_survive_every_kind_of_fault(tmp_path: Path) -> 
 @pytest.mark.timeout(240)
 async def test_interrupted_it_ends_every_process(tmp_path: Path) -> None:
     async with chaos(tmp_path, *FEW) as process:
-        await wait_until(slowly(lambda: files_below(tmp_path, "work-*.jsonl")), what="work to begin", within=120)
+        await wait_until(slowly(lambda: bool(files_below(tmp_path, "work-*.jsonl"))), what="work to begin", within=120)
         assert left_behind(tmp_path)
         process.send_signal(signal.SIGINT)
         told, shown = await process.communicate()
@@ -103,7 +103,7 @@ async def test_interrupted_it_ends_every_process(tmp_path: Path) -> None:
 @pytest.mark.timeout(240)
 async def test_killed_it_leaves_no_process_behind_either(tmp_path: Path) -> None:
     async with chaos(tmp_path, *FEW) as process:
-        await wait_until(slowly(lambda: files_below(tmp_path, "work-*.jsonl")), what="work to begin", within=120)
+        await wait_until(slowly(lambda: bool(files_below(tmp_path, "work-*.jsonl"))), what="work to begin", within=120)
         process.kill()
         await process.communicate()
     # Nobody is left to end them: daemons die with their parent, and their guards end the work.
