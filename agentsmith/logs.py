@@ -70,6 +70,8 @@ class _Secrets:
         self._pattern: re.Pattern[str] | None = None
 
     def add(self, value: str) -> None:
+        if value in self.given:
+            return
         self.given.add(value)
         for spelling in _spellings(value):
             self._values.add(spelling)

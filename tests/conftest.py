@@ -16,7 +16,8 @@ After each test with a namespace every key left on the server must be in the tab
 with the type and the time to live that it declares; then the server is emptied. Types of the factories, `TIMES` and
 builders of requests, signals and so on are in `tests/support/stores.py`.
 
-Whatever the shell or the runner hands down (variables, signals, umask) is forgotten first: `tests/support/hermetic.py`.
+Whatever the shell or the runner hands down (variables, signals, umask) is forgotten first, and what a test leaves in
+the process (loggers, secrets to be hidden) after it: `tests/support/hermetic.py`.
 
 Tests that take longer than some ten seconds are marked `@pytest.mark.long`, and begin first.
 """
@@ -36,7 +37,7 @@ from redis.asyncio import Redis
 from agentsmith.store import Store
 from tests.support.declared_keys import complaints
 from tests.support.delays import delay_scripts
-from tests.support.hermetic import make_hermetic
+from tests.support.hermetic import left_as_found, make_hermetic
 from tests.support.order import long_first
 from tests.support.redis_server import RedisServer, Tenant
 from tests.support.stores import TIMES, Flush, MakeStore, PrivateServer, Settled
@@ -65,6 +66,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def late_scripts() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         delay_scripts(patch)
+        yield
+
+
+@pytest.fixture(autouse=True)
+def process_as_found() -> Iterator[None]:
+    with left_as_found():
         yield
 
 

@@ -7,6 +7,7 @@ AGENTSMITH_* of a developer's own daemon, …).
 from __future__ import annotations
 
 import atexit
+import logging
 import os
 import re
 import resource
@@ -14,8 +15,14 @@ import shutil
 import signal
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
+
+import structlog
+
+from agentsmith import logs, privacy
 
 _OF_THE_MACHINE: Final = ("PATH", "TMPDIR", "LD_LIBRARY_PATH")
 _OF_THE_TOOLS: Final = ("PYTEST_", "PY_COLORS", "HYPOTHESIS_", "PYTHONHASHSEED", "COVERAGE_", "AGENTSMITH_LIVE_")
@@ -39,6 +46,26 @@ def make_hermetic() -> None:
     if soft != resource.RLIM_INFINITY and soft < _FILES_AT_LEAST:
         enough = _FILES_AT_LEAST if hard == resource.RLIM_INFINITY else min(_FILES_AT_LEAST, hard)
         resource.setrlimit(resource.RLIMIT_NOFILE, (enough, hard))
+
+
+@contextmanager
+def left_as_found() -> Iterator[None]:
+    """What the product keeps for as long as its process lives is a test's own: loggers, secrets, variables."""
+    loggers = [logging.getLogger(), *map(logging.getLogger, logs._NOISY)]
+    levels, handlers = [logger.level for logger in loggers], list(loggers[0].handlers)
+    configured, configuration = structlog.is_configured(), structlog.get_config()
+    secrets, variables = logs.registered(), dict(privacy._kept)
+    yield
+    loggers[0].handlers[:] = handlers
+    for logger, level in zip(loggers, levels, strict=True):
+        logger.setLevel(level)
+    structlog.configure(**configuration) if configured else structlog.reset_defaults()
+    structlog.contextvars.clear_contextvars()
+    privacy.keep(variables)
+    if logs.registered() != secrets:
+        logs._secrets.clear()
+        for secret in secrets:
+            logs.register_secret(secret)
 
 
 def _environment() -> None:

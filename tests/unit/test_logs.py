@@ -6,7 +6,6 @@ import io
 import json
 import logging
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal, NoReturn
 from urllib.parse import quote
@@ -37,20 +36,6 @@ class Stream(io.StringIO):
 
     def events(self) -> list[dict[str, Any]]:
         return [json.loads(line) for line in self.lines()]
-
-
-@pytest.fixture(autouse=True)
-def _as_it_was() -> Iterator[None]:
-    root, noisy = logging.getLogger(), [logging.getLogger(name) for name in logs._NOISY]
-    before = (list(root.handlers), root.level, [logger.level for logger in noisy])
-    yield
-    root.handlers[:], level, levels = before
-    root.setLevel(level)
-    for logger, old in zip(noisy, levels, strict=True):
-        logger.setLevel(old)
-    structlog.reset_defaults()
-    structlog.contextvars.clear_contextvars()
-    logs._secrets.clear()
 
 
 @pytest.fixture

@@ -212,9 +212,7 @@ def _keep_quiet_about(env: dict[str, str]) -> None:
     """A credential that a step is given may turn up in its output or its work; redact it from now on (P8)."""
     for name, value in env.items():
         for secret in credentials_in(name, value):
-            if secret not in _known:
-                _known.add(secret)
-                logs.register_secret(secret)
+            logs.register_secret(secret)
 
 
 def credentials_in(name: str, value: str) -> Iterator[str]:
@@ -230,6 +228,3 @@ def credentials_in(name: str, value: str) -> Iterator[str]:
     if password and len(password) >= _SHORTEST_SECRET:
         yield password
         yield unquote(password)
-
-
-_known: Final[set[str]] = set()
