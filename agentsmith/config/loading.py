@@ -21,14 +21,13 @@ from agentsmith.config.problems import Explainer, dotted, one_line, place, relev
 from agentsmith.config.sections import RepositorySettings, TrackerSettings
 from agentsmith.config.steps import AgentSettings, CommandSettings
 from agentsmith.domain.errors import ConfigError
+from agentsmith.redaction import without
 
 FILE_VARIABLE: Final = f"{ENV_PREFIX}CONFIG"
 DEFAULT_FILE: Final = Path("agentsmith.yaml")
 BUILT_IN_TRACKER: Final = "local"
 Secrets = Literal["all", "as needed"]
 """Which of the secrets that the file names have to be there."""
-_MASK: Final = "***"
-_SHORTEST_MASKED: Final = 4
 
 
 def find_file(path: Path | None, environ: Mapping[str, str] = os.environ) -> Path | None:
@@ -272,10 +271,7 @@ def _checked(data: dict[str, Any], model: type[Config], explainer: Explainer, so
         return config
     told.sort(key=lambda problem: sources.position(problem[0]))
     message = "\n".join(dict.fromkeys(sources.line(key, text) for key, text in told))
-    for secret in sorted(set(explainer.secrets()), key=len, reverse=True):
-        if len(secret) >= _SHORTEST_MASKED:
-            message = message.replace(secret, _MASK)
-    raise ConfigError(message)
+    raise ConfigError(without(message, explainer.secrets()))
 
 
 def _check_passed_on(config: Config, environ: Mapping[str, str], sources: _Sources) -> None:

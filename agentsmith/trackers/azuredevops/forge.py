@@ -23,6 +23,7 @@ from agentsmith.domain.forge import (
     WantedPullRequest,
 )
 from agentsmith.domain.ticket import Ticket, TicketId
+from agentsmith.redaction import excerpt
 from agentsmith.trackers.azuredevops import payloads
 from agentsmith.trackers.azuredevops.auth import Token
 from agentsmith.trackers.azuredevops.dialect import API_VERSION, AZURE_DEVOPS, JSON_PATCH, message, type_key
@@ -32,7 +33,6 @@ from agentsmith.trackers.azuredevops.site import Site
 from agentsmith.trackers.http import Answer, spending_for
 from agentsmith.trackers.http.connection import Connection
 from agentsmith.trackers.http.paging import Page
-from agentsmith.trackers.http.redaction import excerpt
 from agentsmith.trackers.shared.forge import AlreadyThere, HostedForge, NotYet, OtherFields
 from agentsmith.trackers.shared.proposals import PURPOSE, fitted, one_line, plain_mention, unified
 

@@ -9,6 +9,7 @@ import structlog
 from agentsmith.domain.errors import BadAnswer, Refused, TicketNotFound, TrackerError
 from agentsmith.domain.ticket import Ticket
 from agentsmith.domain.tracker import Sticky
+from agentsmith.redaction import excerpt
 from agentsmith.trackers.azuredevops import payloads, tags
 from agentsmith.trackers.azuredevops.comment_format import CommentInMove
 from agentsmith.trackers.azuredevops.dialect import API_VERSION, JSON_PATCH, message, type_key
@@ -17,7 +18,6 @@ from agentsmith.trackers.azuredevops.payloads import Project, Snapshot, WorkItem
 from agentsmith.trackers.azuredevops.site import Site
 from agentsmith.trackers.azuredevops.states import States
 from agentsmith.trackers.http import WITHHELD, Answer
-from agentsmith.trackers.http.redaction import excerpt
 from agentsmith.trackers.shared.api import ProjectApi
 from agentsmith.trackers.shared.outcomes import IgnoredWrite
 

@@ -22,6 +22,7 @@ from agentsmith.domain.forge import (
     WantedPullRequest,
 )
 from agentsmith.domain.ticket import Ticket
+from agentsmith.redaction import excerpt
 from agentsmith.trackers.github import payloads
 from agentsmith.trackers.github.dialect import message, quota
 from agentsmith.trackers.github.login import Clients
@@ -29,7 +30,6 @@ from agentsmith.trackers.github.payloads import Pull, Repository
 from agentsmith.trackers.github.site import Site
 from agentsmith.trackers.http import Answer, spending_for
 from agentsmith.trackers.http.connection import Connection
-from agentsmith.trackers.http.redaction import excerpt
 from agentsmith.trackers.shared.forge import AlreadyThere, HostedForge, NotYet, OtherFields
 from agentsmith.trackers.shared.proposals import PURPOSE, fitted, one_line, plain_mention, unified
 

@@ -22,6 +22,7 @@ from agentsmith.domain.forge import (
     WantedPullRequest,
 )
 from agentsmith.domain.ticket import Ticket
+from agentsmith.redaction import excerpt
 from agentsmith.trackers.gitlab import payloads
 from agentsmith.trackers.gitlab.auth import Token
 from agentsmith.trackers.gitlab.dialect import DIALECT, message
@@ -31,7 +32,6 @@ from agentsmith.trackers.gitlab.site import Site
 from agentsmith.trackers.gitlab.sticky import harmless
 from agentsmith.trackers.http import Answer, spending_for
 from agentsmith.trackers.http.connection import Connection
-from agentsmith.trackers.http.redaction import excerpt
 from agentsmith.trackers.shared.forge import AlreadyThere, HostedForge, NotYet, OtherFields
 from agentsmith.trackers.shared.proposals import PURPOSE, fitted, one_line, plain_mention, unified
 
