@@ -157,9 +157,9 @@ class _Kind(NamedTuple):
 
 
 def _kind(record: logging.LogRecord) -> _Kind:
-    told = record.msg if isinstance(record.msg, Mapping) else {}
-    event = told.get("event", record.msg)
-    return _Kind(record.name, record.levelno, str(event), tuple(str(told.get(name, "")) for name in _ABOUT))
+    fields = record.msg if isinstance(record.msg, Mapping) else {}
+    event = fields.get("event", record.msg)
+    return _Kind(record.name, record.levelno, str(event), tuple(str(fields.get(name, "")) for name in _ABOUT))
 
 
 def _timestamp(_logger: Any, _method: str, event: EventDict) -> EventDict:

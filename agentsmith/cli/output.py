@@ -168,16 +168,16 @@ async def patiently(work: Coroutine[Any, Any, T], text: str) -> T:
         task.cancel()
 
 
-class Progress:
+class WaitingNote:
     """Says what is being waited for, once it takes longer than a second."""
 
     def __init__(self, text: str) -> None:
-        self._text, self._since, self._told = text, time.monotonic(), False
+        self._text, self._since, self._shown = text, time.monotonic(), False
 
     def tick(self) -> None:
         """Call this while waiting."""
-        if not self._told and time.monotonic() - self._since > _AFTER:
-            self._told = True
+        if not self._shown and time.monotonic() - self._since > _AFTER:
+            self._shown = True
             note(f"{self._text} …")
 
 

@@ -11,7 +11,7 @@ from agentsmith.store.connection import Outage, check_requirements, connect
 from agentsmith.store.intents import Intents
 from agentsmith.store.keys import LABEL_LOCK_MS, PROBE_MS, STICKY_MS, Keys
 from agentsmith.store.leases import LeaderLease, Lease
-from agentsmith.store.looks import Looks
+from agentsmith.store.looks import LookLedger
 from agentsmith.store.pins import Pins
 from agentsmith.store.presence import Presence
 from agentsmith.store.questions import Questions
@@ -59,7 +59,7 @@ class Store:
         self.seen_commands = SeenCommands(self.redis, self.keys)
         self.pins = Pins(self.redis, self.keys)
         self.questions = Questions(self.redis, self.keys)
-        self.looks = Looks(self.redis, self.keys)
+        self.looks = LookLedger(self.redis, self.keys)
         self.refusals = Refusals(self.redis, self.keys)
         self.quotas = Quotas(self.redis, self.keys)
         self.presence = Presence(self.redis, self.keys, settle_ms=settle_ms)

@@ -169,7 +169,7 @@ def test_json_is_one_document(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_progress_is_told_only_after_a_second(capsys: pytest.CaptureFixture[str]) -> None:
-    progress = output.Progress("waiting")
+    progress = output.WaitingNote("waiting")
     progress.tick()
     assert capsys.readouterr().err == ""
     progress._since -= 2
