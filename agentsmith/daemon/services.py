@@ -109,7 +109,7 @@ class Service:
     """What is left to do once all of its stage have ended."""
 
 
-class Started:
+class StartedServices:
     """Services at work, in tasks that `start` makes."""
 
     def __init__(self, services: Iterable[Service], node: Node, start: Callable[..., asyncio.Task[None]]) -> None:

@@ -32,7 +32,7 @@ from agentsmith.git.errors import (
     TooLarge,
 )
 from agentsmith.git.locks import HOLD
-from agentsmith.git.shell import CommandNotStarted, Ended, GitShell
+from agentsmith.git.shell import CommandNotStarted, EndedCommand, GitShell
 
 OLDEST: Final = (2, 38)
 """`merge-tree --write-tree`, which merges without a work tree, came with this."""
@@ -321,7 +321,9 @@ def search_path(environ: Mapping[str, str] = os.environ) -> str:
     return os.pathsep.join(entries) or os.defpath
 
 
-def trouble(argv: Sequence[str], ended: Ended, said: str, *, timeout: float, online: bool) -> GitError | MachineTrouble:
+def trouble(
+    argv: Sequence[str], ended: EndedCommand, said: str, *, timeout: float, online: bool
+) -> GitError | MachineTrouble:
     """The error for what happened, from git's messages where the exit code is not specific."""
     words = [arg for arg in argv[argv.index("git") + 1 :] if not arg.startswith("-")] if "git" in argv else []
     what = f"git {words[0]}" if words else Path(argv[-1] if len(argv) < 3 else argv[2]).stem
