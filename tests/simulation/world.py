@@ -71,7 +71,7 @@ class Agent:
 class LiveBoard(Board):
     """A board whose late requests land by themselves, and whose people's labels are looked after at every write."""
 
-    world: World
+    world: SimulatedWorld
 
     def write(self, write: Write) -> bool:
         """Carry a request out, and see that only our labels changed by ours (P3)."""
@@ -92,7 +92,7 @@ class LiveBoard(Board):
             self.world.promises.lands(write)
 
 
-class World:
+class SimulatedWorld:
     """Everything in one seed."""
 
     def __init__(self, seed: int, folder: Path, *, whole_trace: bool) -> None:
