@@ -50,7 +50,7 @@ class Housekeeping:
         self.leftovers, self.due = Leftovers(store), DueTimes(shared)
 
     async def work(self) -> None:
-        """Keep house for ever; the leader's work."""
+        """Run every pass in its interval, for ever; the leader's work."""
         self._shared.at_once.patience = _PATIENCE
         try:
             with spending_for("housekeeping"):

@@ -132,7 +132,7 @@ class SimulatedWorld:
         self.topology = self.chance.choice(TOPOLOGIES)
         self._hands = self.chance.choice((1, 2))
         self._incarnations = itertools.count(1)
-        self._outside = Process("outside", Host("outside"), self.loop, _Calm(), self.network)
+        self._outside = Process("outside", Host("outside"), self.loop, _NoFaults(), self.network)
 
     # ---- the machinery
 
@@ -265,7 +265,7 @@ class SimulatedWorld:
         await consumer.checkpoint("guard.open")
         await asyncio.sleep(self.between(0.02, 0.1))
         number = len(self.guards) + 1
-        process = Process(f"guard-{number}", consumer.host, self.loop, _Calm(), self.network)
+        process = Process(f"guard-{number}", consumer.host, self.loop, _NoFaults(), self.network)
         process.is_guard = True
         guard = SimulatedGuard(
             process, consumer, listener, self.floor, self.chance, self._release, long_work=self.weather.silent
@@ -313,7 +313,7 @@ class SimulatedWorld:
         self._outside.spawn(work)
 
 
-class _Calm:
+class _NoFaults:
     """Nothing ever happens."""
 
     def at_step(self, process: Process) -> None:

@@ -150,7 +150,7 @@ class Items:
         return self._site.here(name)
 
     async def learn_project(self, *, deadline: float | None = None) -> bool:
-        """Ask for the project: its id, by which its webhooks are known, and what it is called today. False: untold."""
+        """Ask for the project: its id, by which its webhooks are known, and its name today. False where not told."""
         path = self._site.above(f"/projects/{self._site.id or self._site.path('').split('/')[2]}")
         params = {"api-version": API_VERSION}
         answer = await self._client.get(path, params=params, deadline=deadline, allow=WITHHELD)

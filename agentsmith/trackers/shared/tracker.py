@@ -30,7 +30,7 @@ class ProjectSite(Protocol):
     """Where a project is, and how its tickets are named."""
 
     id: str | None
-    """The project's number, which stays when it is renamed: None before it was asked for, empty where untold."""
+    """The project's number, which no rename changes: None until it is asked for, empty where it is not told."""
 
     @property
     def canonical(self) -> str:
