@@ -28,7 +28,7 @@ def tree(module: str) -> ast.Module:
 
 
 def words(module: str) -> set[str]:
-    """Every name that the module gives to something, without the marks of what is private."""
+    """The words of every name that the module gives to something."""
     found = {Path(module).stem}
     for node in ast.walk(tree(module)):
         match node:
@@ -40,7 +40,7 @@ def words(module: str) -> set[str]:
                 found.add(node.arg)
             case ast.Attribute(ctx=ast.Store()):
                 found.add(node.attr)
-    return {name.strip("_").lower() for name in found}
+    return {word for name in found for word in name.lower().split("_")}
 
 
 def test_no_two_classes_share_a_name() -> None:
