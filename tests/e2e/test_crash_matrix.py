@@ -27,11 +27,10 @@ import redis
 
 from agentsmith.boottime import boottime
 from agentsmith.store import Store
-from agentsmith.store.keys import PERMANENT, PERMANENT_FAMILIES
 from tests.e2e.daemons import DaemonProcess, Daemons
 from tests.e2e.faulty_daemon import RUNNING, Plan
 from tests.e2e.place import DONE, WITHIN, Place
-from tests.support.declared_keys import complaints
+from tests.support.declared_keys import FAMILIES, complaints
 from tests.support.redis_server import RedisServer, Tenant
 from tests.support.wait import slowly, wait_until
 
@@ -128,7 +127,8 @@ class CrashRunner:
     def left(self, place: Place) -> list[str]:
         """What is queued, taken, running, suspected, intended or signalled."""
         keys = (str(key).partition(":")[2] for key in self.admin.scan_iter(f"{place.namespace}:*", count=1000))
-        return [key for key in keys if key in PERMANENT - _STAY or key.startswith(PERMANENT_FAMILIES)]
+        kept = [family for family in FAMILIES if family.permanent and family.name not in _STAY]
+        return [key for key in keys if any(family.matches(key) for family in kept)]
 
     async def idle(self, place: Place) -> None:
         """Return once nothing is in anybody's hands."""

@@ -13,7 +13,7 @@ from typing import Final
 import pytest
 import structlog
 
-from agentsmith import logs, privacy
+from agentsmith import logs, privacy, redaction
 from tests.support.hermetic import left_as_found
 
 ROOT: Final = Path(__file__).parents[2]
@@ -54,14 +54,14 @@ def test_nothing_is_handed_down_that_a_test_could_notice() -> None:
 def test_nothing_stays_that_the_next_test_could_notice(request: pytest.FixtureRequest) -> None:
     """A word that one test makes a secret is blanked out of what another one reads."""
     assert "process_as_found" in request.fixturenames
-    logs.register_secret("kept")
+    redaction.register_secret("kept")
     configured = structlog.is_configured()
     with left_as_found():
-        logs.register_secret("cannot")
+        redaction.register_secret("cannot")
         logs.configure("json", "debug")
         privacy.keep({"TOKEN": "cannot"})
         structlog.contextvars.bind_contextvars(run="r1")
-    assert logs.redact("what is kept cannot be read") == "what is *** cannot be read"
+    assert redaction.redact("what is kept cannot be read") == "what is *** cannot be read"
     assert structlog.is_configured() == configured
     assert not structlog.contextvars.get_contextvars()
     assert "TOKEN" not in privacy.environment()

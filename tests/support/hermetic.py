@@ -22,7 +22,7 @@ from typing import Final
 
 import structlog
 
-from agentsmith import logs, privacy
+from agentsmith import logs, privacy, redaction
 
 _OF_THE_MACHINE: Final = ("PATH", "TMPDIR", "LD_LIBRARY_PATH")
 _OF_THE_TOOLS: Final = ("PYTEST_", "PY_COLORS", "HYPOTHESIS_", "PYTHONHASHSEED", "COVERAGE_", "AGENTSMITH_LIVE_")
@@ -54,7 +54,7 @@ def left_as_found() -> Iterator[None]:
     loggers = [logging.getLogger(), *map(logging.getLogger, logs._NOISY)]
     levels, handlers = [logger.level for logger in loggers], list(loggers[0].handlers)
     configured, configuration = structlog.is_configured(), structlog.get_config()
-    secrets, variables = logs.registered(), dict(privacy._kept)
+    secrets, variables = redaction.registered(), dict(privacy._kept)
     yield
     loggers[0].handlers[:] = handlers
     for logger, level in zip(loggers, levels, strict=True):
@@ -62,10 +62,10 @@ def left_as_found() -> Iterator[None]:
     structlog.configure(**configuration) if configured else structlog.reset_defaults()
     structlog.contextvars.clear_contextvars()
     privacy.keep(variables)
-    if logs.registered() != secrets:
-        logs._secrets.clear()
+    if redaction.registered() != secrets:
+        redaction._secrets.clear()
         for secret in secrets:
-            logs.register_secret(secret)
+            redaction.register_secret(secret)
 
 
 def _environment() -> None:

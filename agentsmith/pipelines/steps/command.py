@@ -13,7 +13,7 @@ from urllib.parse import unquote, urlsplit
 
 import structlog
 
-from agentsmith import logs
+from agentsmith import redaction
 from agentsmith.config.presets import VERIFY
 from agentsmith.config.steps import Argument, CommandSettings, RunSettings, ScriptSettings, VerifySettings
 from agentsmith.domain.errors import pass_over
@@ -212,7 +212,7 @@ def _keep_quiet_about(env: dict[str, str]) -> None:
     """A credential that a step is given may turn up in its output or its work; redact it from now on (P8)."""
     for name, value in env.items():
         for secret in credentials_in(name, value):
-            logs.register_secret(secret)
+            redaction.register_secret(secret)
 
 
 def credentials_in(name: str, value: str) -> Iterator[str]:
