@@ -6,8 +6,8 @@
 | heartbeat:{ticket}                   | string | the lease: run, consumer, fence as JSON                | 2 min    |
 | fence:{ticket}                       | string | the newest fence                                       | 30 days  |
 | ended:{ticket}                       | string | fence of the last run that ended; it is not renewed    | 1 hour   |
-| queue:jobs                           | list   | requests that wait, oldest first                       | for ever |
-| queue:index                          | hash   | ticket -> request, until acknowledged                  | for ever |
+| queue:jobs                           | list   | entries of requests that wait, oldest first            | for ever |
+| queue:index                          | hash   | ticket -> the whole request, until acknowledged        | for ever |
 | queue:processing:{consumer}          | list   | requests taken, not yet acknowledged                   | for ever |
 | dead-letters                         | list   | requests nobody could run, with the reason             | for ever |
 | running                              | hash   | ticket -> lease, of every run that has not settled     | for ever |

@@ -210,8 +210,8 @@ async def test_a_request_in_hand_is_put_back_after_redis_forgot_it(store: Store,
     (payload,) = await pushed(store, 1)
     await drained(store)
     await flush()
-    assert await store.queue.restore("c1", ticket_id(1), payload)
-    assert not await store.queue.restore("c1", ticket_id(1), payload), "once is enough"
+    assert await store.queue.restore("c1", ticket_id(1), payload, payload)
+    assert not await store.queue.restore("c1", ticket_id(1), payload, payload), "once is enough"
     assert await store.queue.in_hand("c1") == [payload]
     assert await store.queue.holds(ticket_id(1))
 
@@ -221,7 +221,7 @@ async def test_what_was_queued_anew_is_not_restored_over(store: Store, flush: Fl
     await drained(store)
     await flush()
     assert await store.queue.push(a_request(1, run="newer")) is Pushed.PUSHED
-    assert not await store.queue.restore("c1", ticket_id(1), payload)
+    assert not await store.queue.restore("c1", ticket_id(1), payload, payload)
     assert await store.queue.in_hand("c1") == []
 
 
