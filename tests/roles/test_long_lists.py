@@ -19,6 +19,7 @@ from agentsmith.domain.ticket import Ticket, TicketId
 from agentsmith.intake import poller as poller_module
 from agentsmith.intake.poller import Poller
 from agentsmith.store import Acquired, Store
+from agentsmith.tickets import explain
 from agentsmith.trackers.local.tracker import LocalTracker
 from tests.support.redis_server import RedisServer
 from tests.support.stores import a_request
@@ -146,6 +147,27 @@ async def test_whoever_lists_requests_is_spared_the_text_of_their_tickets(store:
         acquired = await store.runs.acquire(request, payload, consumer="c1", ttl=60, max_deliveries=3)
         assert isinstance(acquired, Acquired)
         assert PipelineRequest.from_json(acquired.request) == request, "who runs it has all of it"
+
+
+async def test_however_many_tickets_wait_one_question_tells_of_them(
+    store: Store, raw: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, two = TicketId("local/tickets#1"), TicketId("local/tickets#2")
+    for key in (store.keys.due, store.keys.parked):
+        await raw.zadd(key, {one: 1_000_500, two: 2_000_000})
+    asked = []
+    execute = store.redis.execute_command  # type: ignore[attr-defined]
+
+    async def counted(*args: Any, **options: Any) -> Any:
+        asked.append(args[0])
+        return await execute(*args, **options)
+
+    monkeypatch.setattr(store.redis, "execute_command", counted)
+    assert await store.intents.waiting() == await store.questions.parked() == [(one, 1000.5), (two, 2000.0)]
+    assert asked == ["ZRANGE", "ZRANGE"]
+    told = await explain.known(store, one)
+    assert told.where == f"waiting until {explain.when(1000.5)}"
+    assert "ZRANGE" not in asked[2:], "why asks of its own ticket alone"
 
 
 async def test_a_request_in_another_form_is_listed_as_it_is(store: Store) -> None:
