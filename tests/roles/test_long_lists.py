@@ -14,8 +14,10 @@ from typing import Any, Final
 
 import pytest
 
+from agentsmith.domain.lifecycle import Status
 from agentsmith.domain.request import PinnedText, PipelineRequest
 from agentsmith.domain.ticket import Ticket, TicketId
+from agentsmith.housekeeping.passes import labelled
 from agentsmith.intake import poller as poller_module
 from agentsmith.intake.poller import Poller
 from agentsmith.store import Acquired, Store
@@ -87,6 +89,31 @@ async def test_a_poll_deals_with_a_few_hundred_tickets_at_a_time(
         assert (polled.found, polled.signalled) == (COUNT, COUNT)
         assert max(asked) <= MOST_AT_ONCE
         assert max(done.values()) <= MOST_AT_ONCE
+        assert max(listed.values()) <= MOST_AT_ONCE
+        await tracker.aclose()
+
+
+async def test_housekeeping_lists_a_few_hundred_tickets_at_a_time(
+    tmp_path: Path, store: Store, redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with open_world(tmp_path, store, redis_server.url) as world:
+        tracker = long_list(tmp_path, world.trackers["local"])
+        tracker.count = COUNT
+        turn, listed = 0, Counter[int]()
+
+        async def take_turns() -> None:
+            nonlocal turn
+            while True:
+                turn += 1
+                await asyncio.sleep(0)
+
+        def listing() -> None:
+            listed[turn] += 1
+
+        monkeypatch.setattr(LongList, "yielding", staticmethod(listing))
+        turning = asyncio.create_task(take_turns())
+        assert len(await labelled(tracker, Status.ENQUEUED)) == COUNT
+        turning.cancel()
         assert max(listed.values()) <= MOST_AT_ONCE
         await tracker.aclose()
 
