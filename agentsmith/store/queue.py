@@ -19,6 +19,7 @@ from agentsmith.store.dead_letters import DeadLetter
 from agentsmith.store.entries import new_name
 from agentsmith.store.keys import Key, Keys
 from agentsmith.store.redis_commands import Commands
+from agentsmith.store.run_lease import RunLease
 from agentsmith.store.scripts import queue as scripts
 from agentsmith.store.scripts.queue import Pushed
 
@@ -92,11 +93,17 @@ class Queue:
         """What the consumer took and did not acknowledge, also when the answer to a take was lost."""
         return list(await self._redis.lrange(self._keys.queue_processing(consumer), 0, -1))
 
-    async def restore(self, consumer: str, ticket: TicketId, entry: str, whole: str) -> bool:
-        """Put a request in hand back where it belongs after Redis lost it: its entry, and the whole of it."""
+    async def restore(self, lease: RunLease, entry: str, whole: str) -> bool:
+        """Put the request of a run back where it belongs after Redis lost it: its entry, and the whole of it."""
         k = self._keys
         return await scripts.Restore(
-            processing=k.queue_processing(consumer), index=k.queue_index, ticket=ticket, entry=entry, whole=whole
+            processing=k.queue_processing(lease.consumer),
+            index=k.queue_index,
+            fence=k.fence(lease.ticket),
+            ticket=lease.ticket,
+            mine=lease.fence,
+            entry=entry,
+            whole=whole,
         ).on(self._redis)
 
     async def put_back(self, consumer: str) -> int:

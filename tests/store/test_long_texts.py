@@ -138,8 +138,8 @@ async def test_it_is_buried(store: Store, push: Push) -> None:
 async def test_all_of_it_is_put_back_after_redis_forgot_it(store: Store, push: Push, flush: Flush) -> None:
     await push()
     entry = await taken(store)
-    await begun(store, entry)
+    lease = await begun(store, entry)
     await flush()
-    assert await store.queue.restore("c1", TICKET, entry, REQUEST.to_json())
+    assert await store.queue.restore(lease, entry, REQUEST.to_json())
     assert await store.queue.in_hand("c1") == [entry]
     await begun(store, entry)

@@ -167,14 +167,20 @@ return lost
 
 
 class Restore(Script[bool]):
-    """Put a request in hand back where it belongs after Redis lost it (P2), unless there is another one (P1)."""
+    """Put a request in hand back where it belongs after Redis lost it (P2), unless there is another one (P1).
+
+    Refused below the newest fence (P6): somebody took the ticket over, and it may have been withdrawn.
+    """
 
     processing: Key
     index: Key
+    fence: Key
     ticket: TicketId
+    mine: int
     entry: str
     whole: str
     lua = """
+if newest(fence) > mine then return 0 end
 if redis.call('LPOS', processing, entry) then return 0 end
 if redis.call('HEXISTS', index, ticket) == 1 then return 0 end
 redis.call('RPUSH', processing, entry)
