@@ -1,4 +1,7 @@
-"""When periodic work is due. APScheduler decides when; whoever waits for the tick owns the work."""
+"""When periodic work is due, and that long work leaves others their turn.
+
+APScheduler decides when it is due; whoever waits for the tick owns the work.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +9,25 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
+from typing import Final, TypeVar
 
 from apscheduler.executors.debug import DebugExecutor
 from apscheduler.schedulers.asyncio import AsyncIOScheduler
+
+T = TypeVar("T")
+
+AT_ONCE: Final = 500
+"""Tickets that are dealt with before the event loop has its turn."""
+
+
+async def taking_turns(things: AsyncIterator[T]) -> AsyncIterator[T]:
+    """The things, with a turn for everybody else now and then: some are remembered, and come without any waiting."""
+    count = 0
+    async for thing in things:
+        yield thing
+        count += 1
+        if count % AT_ONCE == 0:
+            await asyncio.sleep(0)
 
 
 @dataclass(slots=True)

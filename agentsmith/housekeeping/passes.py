@@ -17,6 +17,7 @@ from agentsmith.domain.ticket import Ticket, TicketId
 from agentsmith.domain.tracker import Tracker
 from agentsmith.housekeeping.side_by_side import SideBySide, Task
 from agentsmith.store import Store
+from agentsmith.ticker import taking_turns
 from agentsmith.tickets.lock import LockBusy
 from agentsmith.tickets.look import Looks
 from agentsmith.tickets.refusals import FAILS_ALL
@@ -113,4 +114,4 @@ def _trouble(about: str, error: Exception) -> str:
 
 async def labelled(tracker: Tracker, status: Status) -> list[Ticket]:
     """Every open ticket that shows `status`, also under a former prefix."""
-    return [ticket async for ticket in tracker.find(*tracker.labels.spellings(status))]
+    return [ticket async for ticket in taking_turns(tracker.find(*tracker.labels.spellings(status)))]

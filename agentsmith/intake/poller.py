@@ -24,7 +24,7 @@ from agentsmith.domain.tracker import Tracker
 from agentsmith.intake.labels import prepare_labels
 from agentsmith.intake.unannounced import report_unannounced
 from agentsmith.store import LeaderLease, Store
-from agentsmith.ticker import Job, Ticker
+from agentsmith.ticker import AT_ONCE, Job, Ticker, taking_turns
 from agentsmith.tickets.claiming import turned_away
 from agentsmith.tickets.live_rules import LiveTriggers
 from agentsmith.tickets.refusals import FAILS_ALL, LACKING, Doing, refused, works
@@ -36,8 +36,6 @@ T = TypeVar("T")
 
 _LONGEST_BACKOFF: Final = 8
 """A failing tracker is asked at most this many intervals apart."""
-_AT_ONCE: Final = 500
-"""Tickets that are dealt with before the event loop has its turn."""
 _SLOWER: Final = 1.5
 """Each poll that shows nothing new makes the pause to the next so much longer."""
 
@@ -137,10 +135,8 @@ class Poller:
         tracker = self.tracker
         found: dict[TicketId, str] = {}
         pending: dict[TicketId, Ticket] = {}
-        async for ticket in tracker.find(*self._labels()):
+        async for ticket in taking_turns(tracker.find(*self._labels())):
             found[ticket.id] = ticket.revision
-            if len(found) % _AT_ONCE == 0:
-                await asyncio.sleep(0)  # some trackers yield a list that they remember, without ever waiting
             statuses = tracker.labels.statuses(ticket.labels)
             # Several labels at once are to be repaired; here they are seen without asking for anything more.
             if resolve(statuses) is Status.PENDING or len(statuses) > 1:
@@ -193,4 +189,4 @@ class Poller:
 
 def _batches(things: Sequence[T]) -> Iterator[Sequence[T]]:
     """So many at a time that the event loop has its turn every few milliseconds."""
-    return (things[start : start + _AT_ONCE] for start in range(0, len(things), _AT_ONCE))
+    return (things[start : start + AT_ONCE] for start in range(0, len(things), AT_ONCE))

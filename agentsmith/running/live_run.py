@@ -47,7 +47,7 @@ class LiveRun:
         """Redis lost its data: put back the request, if it is not acknowledged, and the lease, now."""
         run = self.run
         if not self.acknowledged:
-            await run.store.queue.restore(run.lease.consumer, run.ticket, run.payload)
+            await run.store.queue.restore(run.lease, run.payload, run.acquired.request)
         self.lease.renew_now()
 
     def begin(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:

@@ -35,16 +35,17 @@ class LeasedRun:
 
     context: RunContext
     request: PipelineRequest
-    """As it was taken from the queue."""
+    """As it was pushed, the text of its ticket included."""
     payload: str
-    """Its wire form, which names it in Redis."""
+    """Its entry in our consumer's list, which names it in Redis."""
     acquired: Acquired
     tracker: Tracker | None
     log: Any = field(compare=False)
 
     @classmethod
-    def of(cls, context: RunContext, request: PipelineRequest, payload: str, acquired: Acquired) -> LeasedRun:
-        """The run that this request asks for."""
+    def of(cls, context: RunContext, payload: str, acquired: Acquired) -> LeasedRun:
+        """The run for which the lease was acquired."""
+        request = PipelineRequest.from_json(acquired.request)
         bound = log.bind(ticket=request.ticket, run=request.run, fence=acquired.lease.fence)
         return cls(context, request, payload, acquired, context.trackers.get(request.tracker), bound)
 

@@ -266,9 +266,13 @@ class Intents:
 
     async def waiting(self) -> list[tuple[TicketId, float]]:
         """Tickets parked until a time, soonest first."""
-        found = [TicketId(ticket) for ticket in await self._redis.zrange(self._keys.due, 0, -1)]
-        scores = [await self._redis.zscore(self._keys.due, ticket) for ticket in found]
-        return [(ticket, score / 1000) for ticket, score in zip(found, scores, strict=True) if score is not None]
+        found = await self._redis.zrange(self._keys.due, 0, -1, withscores=True)
+        return [(TicketId(ticket), score / 1000) for ticket, score in found]
+
+    async def waits_until(self, ticket: TicketId) -> float | None:
+        """When the ticket is due, if it waits for a time."""
+        score = await self._redis.zscore(self._keys.due, ticket)
+        return score / 1000 if score is not None else None
 
     async def forget_due(self, ticket: TicketId) -> None:
         """The ticket no longer waits for a time."""

@@ -6,8 +6,8 @@
 | heartbeat:{ticket}                   | string | the lease: run, consumer, fence as JSON                | 2 min    |
 | fence:{ticket}                       | string | the newest fence                                       | 30 days  |
 | ended:{ticket}                       | string | fence of the last run that ended; it is not renewed    | 1 hour   |
-| queue:jobs                           | list   | requests that wait, oldest first                       | for ever |
-| queue:index                          | hash   | ticket -> request, until acknowledged                  | for ever |
+| queue:jobs                           | list   | entries of requests that wait, oldest first            | for ever |
+| queue:index                          | hash   | ticket -> the whole request, until acknowledged        | for ever |
 | queue:processing:{consumer}          | list   | requests taken, not yet acknowledged                   | for ever |
 | dead-letters                         | list   | requests nobody could run, with the reason             | for ever |
 | running                              | hash   | ticket -> lease, of every run that has not settled     | for ever |
@@ -39,7 +39,7 @@
 | signals:held-payloads                | hash   | the same signals, and what they want room in           | for ever |
 | signals:held-lines                   | hash   | the combinations of places that some of them want      | for ever |
 | signals:held-line:{places}           | zset   | the signals that want room in these, by time           | for ever |
-| delivery:{tracker}:{delivery}        | string | a webhook delivery that was handed over                | 3 days   |
+| delivery:{tracker}:{delivery}        | string | a webhook delivery that was handed over                | 1 hour   |
 | deliveries:{tracker}                 | list   | the latest deliveries, without secrets, to replay them | 3 days   |
 | announced:{ticket}                   | string | when a webhook last told of the ticket                 | 1 day    |
 | command:{tracker}:{remark}           | string | a command in a comment: begun, or done                 | 30 days  |
@@ -92,7 +92,8 @@ REASONS_MS: Final = 30 * DAY_MS
 REASONS_AFTER_END_MS: Final = HOUR_MS
 REJECTED_MS: Final = 600_000
 CYCLE_MS: Final = DAY_MS
-DELIVERY_MS: Final = 3 * DAY_MS
+DELIVERY_MS: Final = HOUR_MS
+"""Whatever comes again later is looked at again, which changes nothing; there are a dozen for every ticket."""
 DELIVERIES_MS: Final = 3 * DAY_MS
 ANNOUNCED_MS: Final = DAY_MS
 COMMAND_MS: Final = 30 * DAY_MS

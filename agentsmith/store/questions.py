@@ -30,6 +30,5 @@ class Questions:
 
     async def parked(self) -> list[tuple[TicketId, float]]:
         """Tickets that wait for a person, longest first, each with since when in seconds since the epoch."""
-        found = await self._redis.zrange(self._keys.parked, 0, -1)
-        scores = [await self._redis.zscore(self._keys.parked, ticket) for ticket in found]
-        return [(TicketId(t), score / 1000) for t, score in zip(found, scores, strict=True) if score is not None]
+        found = await self._redis.zrange(self._keys.parked, 0, -1, withscores=True)
+        return [(TicketId(ticket), score / 1000) for ticket, score in found]

@@ -1,7 +1,8 @@
 """The queue of requests: a list, a processing list per consumer, and an index over both.
 
 Taking is not losing: a request moves atomically from the queue to its taker's processing list and stays there,
-and in the index, until it is acknowledged. The index holds at most one request per ticket. A request that is put back
+and in the index, until it is acknowledged. The index holds at most one request per ticket, and the whole of it; the
+lists have its entry, without the text of the ticket where that is long. A request that is put back
 goes under another name (`entries`): whoever had it before has it no longer, whatever they say about it later.
 """
 
@@ -18,6 +19,7 @@ from agentsmith.store.dead_letters import DeadLetter
 from agentsmith.store.entries import new_name
 from agentsmith.store.keys import Key, Keys
 from agentsmith.store.redis_commands import Commands
+from agentsmith.store.run_lease import RunLease
 from agentsmith.store.scripts import queue as scripts
 from agentsmith.store.scripts.queue import Pushed
 
@@ -77,7 +79,7 @@ class Queue:
     async def acknowledge_and_take(
         self, consumer: str, done: Sequence[tuple[TicketId | str, str]], *, room: int
     ) -> list[str]:
-        """Acknowledge what is `done` (ticket and payload each) and take up to `room` more, in one step."""
+        """Acknowledge what is `done` (ticket and entry each) and take up to `room` more, in one step."""
         k = self._keys
         return await scripts.AcknowledgeAndTake(
             queue=k.queue,
@@ -91,11 +93,17 @@ class Queue:
         """What the consumer took and did not acknowledge, also when the answer to a take was lost."""
         return list(await self._redis.lrange(self._keys.queue_processing(consumer), 0, -1))
 
-    async def restore(self, consumer: str, ticket: TicketId, payload: str) -> bool:
-        """Put a request in hand back where it belongs after Redis lost it."""
+    async def restore(self, lease: RunLease, entry: str, whole: str) -> bool:
+        """Put the request of a run back where it belongs after Redis lost it: its entry, and the whole of it."""
         k = self._keys
         return await scripts.Restore(
-            processing=k.queue_processing(consumer), index=k.queue_index, ticket=ticket, payload=payload
+            processing=k.queue_processing(lease.consumer),
+            index=k.queue_index,
+            fence=k.fence(lease.ticket),
+            ticket=lease.ticket,
+            mine=lease.fence,
+            entry=entry,
+            whole=whole,
         ).on(self._redis)
 
     async def put_back(self, consumer: str) -> int:
@@ -192,8 +200,9 @@ class Queue:
         return found if found >= 0 else None
 
     async def request_of(self, ticket: TicketId) -> str | None:
-        """The request of the ticket that is waiting or in flight."""
-        return await self._redis.hget(self._keys.queue_index, ticket)
+        """The request of the ticket that is waiting or in flight, without what is long in the ticket's text."""
+        found = await scripts.Requests(index=self._keys.queue_index, tickets=[ticket]).on(self._redis)
+        return found[0] if found else None
 
     async def depth(self) -> int:
         """How many requests wait."""
@@ -208,7 +217,7 @@ class Queue:
         return list(json.loads(await scripts.Tickets(index=self._keys.queue_index).on(self._redis)))
 
     async def in_flight(self) -> AsyncIterator[str]:
-        """Every request that is waiting or taken and not acknowledged, in no order, without the tickets' text."""
+        """Every request that is waiting or taken and not acknowledged, in no order, without long texts of tickets."""
         tickets = await self.tickets()
         for start in range(0, len(tickets), _REQUESTS_AT_ONCE):
             some = tickets[start : start + _REQUESTS_AT_ONCE]
@@ -216,5 +225,5 @@ class Queue:
                 yield payload
 
     async def next_ones(self, most: int) -> list[str]:
-        """The first requests on the queue, next one first, without the tickets' text; however long it is."""
+        """The first requests on the queue, next one first, without what is long in the tickets' text."""
         return await scripts.Next(queue=self._keys.queue, most=most).on(self._redis)

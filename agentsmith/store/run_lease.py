@@ -69,6 +69,8 @@ class Acquired:
     """How often the request was taken since a run last started or settled, this time included."""
     sent_at: float
     """Boot-time clock, from before the request was sent: the trust window counts from here."""
+    request: str
+    """What is to be run, whole: its entry in the list may be without the text of its ticket."""
 
     def clock(self) -> float:
         """The time on the clock that all processes share. Ours may be wrong, and a time that is due would be too.

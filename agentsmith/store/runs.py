@@ -58,7 +58,7 @@ class Runs:
         ).on(self._redis)
         if answer.word != "acquired":
             return NotAcquired(answer.word, answer.figure)
-        return Acquired(RunLease.parse(t, answer.value), answer.attempts, answer.deliveries, sent_at)
+        return Acquired(RunLease.parse(t, answer.value), answer.attempts, answer.deliveries, sent_at, answer.request)
 
     async def renew(self, lease: RunLease, *, ttl: float) -> Literal["renewed", "restored", "lost"]:
         """Extend the lease: `restored` after Redis had lost it."""

@@ -47,7 +47,7 @@ class Known:
 async def known(store: Store, ticket: TicketId, tracker: str = "") -> Known:
     """Everything about the ticket, and about the tracker of this name, that bears on whether it runs."""
     lease, position = await store.runs.lease(ticket), await store.queue.position(ticket)
-    due = dict(await store.intents.waiting()).get(ticket)
+    due = await store.intents.waits_until(ticket)
     intent = await store.intents.of(ticket)
     if lease is not None:
         where = f"running: run {lease.run} on {lease.consumer}, since {when(lease.since)}"

@@ -46,8 +46,8 @@ LIFECYCLE: Final = frozenset(
 ENDS: Final = {0: "agent-smith:done", 79: "agent-smith:waiting"}
 """Which label an exit code of a worker leads to; any other code leads to failed, but 75, which asks for another run."""
 AGAIN: Final = 75
-LONGEST_BLOCK: Final = 0.2
-"""Seconds of processor time; four times what is aimed at, because some processors are slower than others."""
+LONGEST_BLOCK: Final = 0.05
+"""Seconds of processor time in one turn: what is noticed at all is too long."""
 _FINAL: Final = frozenset({"agent-smith:done", "agent-smith:failed"})
 _SECOND: Final = 1_000_000_000
 

@@ -19,11 +19,12 @@ from agentsmith.domain.ticket import Ticket
 from agentsmith.domain.tracker import LostRace, Move, MoveOutcome, Unknown
 from agentsmith.domain.vetting import Pin
 from agentsmith.running import consumer as consumer_module
+from agentsmith.running.live_run import LiveRun
 from agentsmith.store import Acquired, Begun, Settled, Store
 from agentsmith.tickets.claiming import Parked
 from agentsmith.tickets.lock import holding
 from agentsmith.tickets.publish import NotYet, Published
-from tests.support.stores import an_edge
+from tests.support.stores import Flush, an_edge
 from tests.support.stuck import finish, started_by
 from tests.support.wait import wait_until
 from tests.support.world import TRIGGER, World, open_world
@@ -632,3 +633,31 @@ async def test_a_ticket_that_is_parked_before_it_runs_stays_parked_though_it_was
     payload = await store.signals.take(world.process.name, wait=0.1)
     assert payload is not None
     assert Signal.from_json(payload).kind is SignalKind.RETRY, "what was asked for is heard"
+
+
+async def test_whoever_wakes_up_after_redis_was_emptied_does_not_bring_a_withdrawn_run_back(
+    world: World, flush: Flush, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Seed 31001484: a consumer that had stood still put its request back, began it, and the withdrawal was stuck."""
+    begun, go_on = asyncio.Event(), asyncio.Event()
+
+    async def stands_still(live: LiveRun) -> None:
+        begun.set()
+        await go_on.wait()
+
+    monkeypatch.setattr(consumer_module, "carry_out", stands_still)
+    key = await world.open_ticket()
+    await world.claim(key)
+    store, ticket = world.store, world.ticket_id(key)
+    payload = await store.queue.take(world.process.name, wait=0.1)
+    assert payload is not None
+    running = asyncio.create_task(world.consumer.run(payload))
+    await begun.wait()
+    await flush()
+    async with holding(store, "local", ticket) as lock:
+        await store.intents.decide(ticket, None, lock=lock, look_in=60)
+    await world.consumer.restore()
+    assert await store.queue.in_hand(world.process.name) == []
+    assert not await store.queue.holds(ticket)
+    go_on.set()
+    await running

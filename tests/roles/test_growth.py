@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from agentsmith.domain.signal import Signal
 from agentsmith.intake.poller import Poller
 from agentsmith.intake.signals import Intake
 from agentsmith.store import Store
@@ -18,6 +19,8 @@ from tests.support.world import open_world
 BATCH = 3
 MOST_BYTES = 500
 """What Redis may hold of a ticket an hour after its end."""
+DELIVERIES = 12
+"""Webhooks that tell of it and of what we do to it."""
 
 
 async def test_tickets_that_have_ended_leave_nothing_behind_in_the_process(
@@ -61,9 +64,13 @@ async def test_an_hour_after_its_end_redis_holds_little_of_a_ticket(
         while (payload := await store.signals.take(world.consumer.process.name, wait=0.01)) is not None:
             await intake._deal_with(payload)
         await world.run_queue()
+        for number in range(DELIVERIES):
+            signal = Signal("github", key, ticket, cause="webhook")
+            assert await store.signals.hand_over(signal, delivery=f"delivery {number}") != "seen"
         assert (await store.looks.of(ticket))[-1].gates, "until then why tells of every gate"
         with redis_server.admin() as redis:
-            of_it = [name for name in redis.keys(f"{store.keys.namespace}:*") if ticket in name]
+            keys = redis.keys(f"{store.keys.namespace}:*")
+            of_it = [name for name in keys if ticket in name or ":delivery:" in name]
             left = {n: redis.memory_usage(n) for n in of_it if redis.pttl(n) not in range(HOUR_MS + 1)}
             assert left
             assert sum(left.values()) <= MOST_BYTES, left

@@ -14,11 +14,14 @@ from typing import Any, Final
 
 import pytest
 
+from agentsmith.domain.lifecycle import Status
 from agentsmith.domain.request import PinnedText, PipelineRequest
 from agentsmith.domain.ticket import Ticket, TicketId
+from agentsmith.housekeeping.passes import labelled
 from agentsmith.intake import poller as poller_module
 from agentsmith.intake.poller import Poller
-from agentsmith.store import Store
+from agentsmith.store import Acquired, Store
+from agentsmith.tickets import explain
 from agentsmith.trackers.local.tracker import LocalTracker
 from tests.support.redis_server import RedisServer
 from tests.support.stores import a_request
@@ -90,6 +93,31 @@ async def test_a_poll_deals_with_a_few_hundred_tickets_at_a_time(
         await tracker.aclose()
 
 
+async def test_housekeeping_lists_a_few_hundred_tickets_at_a_time(
+    tmp_path: Path, store: Store, redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with open_world(tmp_path, store, redis_server.url) as world:
+        tracker = long_list(tmp_path, world.trackers["local"])
+        tracker.count = COUNT
+        turn, listed = 0, Counter[int]()
+
+        async def take_turns() -> None:
+            nonlocal turn
+            while True:
+                turn += 1
+                await asyncio.sleep(0)
+
+        def listing() -> None:
+            listed[turn] += 1
+
+        monkeypatch.setattr(LongList, "yielding", staticmethod(listing))
+        turning = asyncio.create_task(take_turns())
+        assert len(await labelled(tracker, Status.ENQUEUED)) == COUNT
+        turning.cancel()
+        assert max(listed.values()) <= MOST_AT_ONCE
+        await tracker.aclose()
+
+
 async def test_a_poll_reads_the_names_of_what_is_queued_and_no_request(
     tmp_path: Path, store: Store, redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -139,10 +167,34 @@ async def test_whoever_lists_requests_is_spared_the_text_of_their_tickets(store:
         await store.queue.push(request)
     listed = [PipelineRequest.from_json(payload) for payload in await store.queue.next_ones(10)]
     in_flight = [PipelineRequest.from_json(payload) async for payload in store.queue.in_flight()]
-    assert listed == [replace(request, pinned=replace(request.pinned, body="")) for request in requests]
+    long, *short = requests
+    assert listed == [replace(long, pinned=replace(long.pinned, body="")), *short]
     assert sorted(in_flight, key=lambda request: request.key) == listed
-    taken = await store.queue.acknowledge_and_take("c1", (), room=10)
-    assert [PipelineRequest.from_json(payload) for payload in taken] == requests, "who runs them has all of it"
+    for request, payload in zip(requests, await store.queue.acknowledge_and_take("c1", (), room=10), strict=True):
+        acquired = await store.runs.acquire(request, payload, consumer="c1", ttl=60, max_deliveries=3)
+        assert isinstance(acquired, Acquired)
+        assert PipelineRequest.from_json(acquired.request) == request, "who runs it has all of it"
+
+
+async def test_however_many_tickets_wait_one_question_tells_of_them(
+    store: Store, raw: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, two = TicketId("local/tickets#1"), TicketId("local/tickets#2")
+    for key in (store.keys.due, store.keys.parked):
+        await raw.zadd(key, {one: 1_000_500, two: 2_000_000})
+    asked = []
+    execute = store.redis.execute_command  # type: ignore[attr-defined]
+
+    async def counted(*args: Any, **options: Any) -> Any:
+        asked.append(args[0])
+        return await execute(*args, **options)
+
+    monkeypatch.setattr(store.redis, "execute_command", counted)
+    assert await store.intents.waiting() == await store.questions.parked() == [(one, 1000.5), (two, 2000.0)]
+    assert asked == ["ZRANGE", "ZRANGE"]
+    told = await explain.known(store, one)
+    assert told.where == f"waiting until {explain.when(1000.5)}"
+    assert "ZRANGE" not in asked[2:], "why asks of its own ticket alone"
 
 
 async def test_a_request_in_another_form_is_listed_as_it_is(store: Store) -> None:

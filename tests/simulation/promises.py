@@ -13,12 +13,12 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
 from agentsmith.domain.lifecycle import EDGES, Owner, Status
+from agentsmith.domain.request import PipelineRequest
 from agentsmith.domain.ticket import TicketId
 from agentsmith.domain.tracker import Move
 from agentsmith.store import LeaseTimes
 from tests.simulation.tracker import TRIGGER, Board, Page, Write
 from tests.simulation.workers import Child, Floor
-from tests.support.entries import bare
 
 _NEVER: Final = 1e9
 _DECIDED: Final = {Status.DONE, Status.FAILED, Status.WAITING}
@@ -180,7 +180,7 @@ class Promises:
         """One waiting, one running: no request is pushed while another of its ticket waits or is in flight (P1)."""
         match script:
             case "queue.push" if answer == "pushed":
-                ticket, request = given["ticket"], bare(given["payload"])
+                ticket, request = given["ticket"], _named(given["payload"])
                 if self._requests.setdefault(ticket, request) != request:
                     self.broken("P1", f"{actor} pushed a second request of {ticket} while the first one was in hand")
                 self._requests[ticket] = request
@@ -199,7 +199,7 @@ class Promises:
                 pass
 
     def _request_is_over(self, ticket: str, request: str) -> None:
-        if self._requests.get(ticket) == bare(request):
+        if self._requests.get(ticket) == _named(request):
             del self._requests[ticket]
 
     def forgotten(self, child: Child) -> bool:
@@ -328,6 +328,12 @@ class Promises:
     def story(self, ticket: str) -> Story:
         """The story of the ticket with this identity."""
         return self.stories[ticket.rpartition("#")[2]]
+
+
+def _named(request: str) -> str:
+    """What tells a request from any other, in its entry as well as in the whole of it."""
+    pipeline_request = PipelineRequest.from_json(request)
+    return f"{pipeline_request.run} {pipeline_request.fence}"
 
 
 def _fields(flat: list[str]) -> dict[str, str]:

@@ -44,7 +44,8 @@ TRIGGER: Final = "agent-smith"
 NAME: Final = "local"
 PROJECT: Final = "model/board"
 PERSON: Final = "a person"
-BODY: Final = "please"
+BODY: Final = "please " * 200
+"""So long that requests stand in their lists without it."""
 OURSELVES: Final = Account("0", "agentsmith", bot=True)
 MONA: Final = Account("1", "mona")
 STRANGER: Final = Account("2", "mallory")

@@ -207,22 +207,29 @@ async def test_a_payload_that_is_no_text_survives_the_round_trip(store: Store, r
 
 
 async def test_a_request_in_hand_is_put_back_after_redis_forgot_it(store: Store, flush: Flush) -> None:
-    (payload,) = await pushed(store, 1)
-    await drained(store)
+    lease, payload = await begin(store, 1)
     await flush()
-    assert await store.queue.restore("c1", ticket_id(1), payload)
-    assert not await store.queue.restore("c1", ticket_id(1), payload), "once is enough"
+    assert await store.queue.restore(lease, payload, payload)
+    assert not await store.queue.restore(lease, payload, payload), "once is enough"
     assert await store.queue.in_hand("c1") == [payload]
     assert await store.queue.holds(ticket_id(1))
 
 
 async def test_what_was_queued_anew_is_not_restored_over(store: Store, flush: Flush) -> None:
-    (payload,) = await pushed(store, 1)
-    await drained(store)
+    lease, payload = await begin(store, 1)
     await flush()
     assert await store.queue.push(a_request(1, run="newer")) is Pushed.PUSHED
-    assert not await store.queue.restore("c1", ticket_id(1), payload)
+    assert not await store.queue.restore(lease, payload, payload)
     assert await store.queue.in_hand("c1") == []
+
+
+async def test_P6_a_request_of_a_run_that_was_taken_over_is_not_put_back(store: Store, flush: Flush) -> None:
+    lease, payload = await begin(store, 1)
+    await flush()
+    assert (await store.intents.decide(ticket_id(1), None, lock=await locked(store), look_in=1)).word == "decided"
+    assert not await store.queue.restore(lease, payload, payload)
+    assert await store.queue.in_hand("c1") == []
+    assert not await store.queue.holds(ticket_id(1))
 
 
 async def test_a_dead_consumers_requests_go_back_to_the_head_in_order(store: Store) -> None:

@@ -17,7 +17,7 @@ from agentsmith.store.keys import (
     Key,
 )
 from agentsmith.store.scripting import Script
-from agentsmith.store.scripts.parts import CAPACITY, INBOX, PARKED, RECORD
+from agentsmith.store.scripts.parts import CAPACITY, INBOX, LISTED, PARKED, RECORD
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +123,7 @@ class Decide(Script[DecideAnswer]):
     signal: str
     fields: Sequence[str]
     """Of the intent; none where nothing is to be published."""
-    uses = (RECORD, INBOX)
+    uses = (RECORD, INBOX, LISTED)
     lua = """
 if redis.call('GET', lock) ~= token then return {'unlocked', 0} end
 if (redis.call('HGET', intent, 'outcome') or '') ~= '' then return {'unpublished', 0} end
@@ -133,7 +133,7 @@ if redis.call('EXISTS', heartbeat) == 1 then return {'leased', 0} end
 if settle > 0 and not unqueue and redis.call('HEXISTS', index, ticket) == 1 then return {'queued', 0} end
 if unqueue then
   local payload = redis.call('HGET', index, ticket)
-  if not payload or redis.call('LREM', queue, 1, payload) == 0 then return {'in-flight', 0} end
+  if not payload or take_out(queue, payload) == 0 then return {'in-flight', 0} end
   redis.call('HDEL', index, ticket)
 end
 -- A signal that is no longer the caller's was given to another process, which has dealt with it or will.

@@ -6,6 +6,9 @@ from typing import Final
 
 from agentsmith.store.keys import PLACES_MS, QUESTION_MS
 
+LONGEST_IN_A_LIST: Final = 1000
+"""Bytes of a ticket's text that a list holds beside the index: so short a request is the same in both."""
+
 ENTRIES: Final = """
 local function name_of(entry) return entry:match('^{"entry":"([^"]*)",') or '' end
 local function named(entry, name)
@@ -85,16 +88,30 @@ end
 )
 """Counting the tickets that take up room, see `capacity`."""
 
-BRIEF: Final = """
--- A request without the text of its ticket, which may be long. As text: cjson would round its numbers. Inside of a
--- JSON text every quote has a backslash before it, so the end that is looked for stands in no ticket.
-local function brief(request)
+LISTED: Final = (
+    f"local longest_in_a_list = {LONGEST_IN_A_LIST}"
+    + """
+-- The index has the whole request; its entry in a list goes without the text of the ticket where that is long, so that
+-- it is there once, and whoever only lists requests is spared it. As text: cjson would round numbers. Inside of a JSON
+-- text every quote has a backslash before it, so the end that is looked for stands in no ticket.
+local function listed(request)
   local _, before = request:find('"pinned":{"body":"', 1, true)
   local after = before and request:find('","sha256":"', before + 1, true)
-  return after and request:sub(1, before) .. request:sub(after) or request
+  if not after or after - before - 1 <= longest_in_a_list then return request end
+  return request:sub(1, before) .. request:sub(after)
+end
+-- Earlier releases put the whole of it into the lists.
+local function stands_for(entry, request) return request and (entry == request or entry == listed(request)) end
+local function place_of(list, request)
+  return redis.call('LPOS', list, listed(request)) or redis.call('LPOS', list, request)
+end
+local function take_out(list, request)
+  local count = redis.call('LREM', list, 1, listed(request))
+  return count > 0 and count or redis.call('LREM', list, 1, request)
 end
 """
-"""Requests for whoever only lists them."""
+)
+"""Requests as they stand in the index, and in the lists."""
 
 RECORD: Final = """
 local function record(intent, intents, ticket, fence, look_in, fields)

@@ -8,7 +8,7 @@ from enum import StrEnum
 from agentsmith.domain.ticket import TicketId
 from agentsmith.store.keys import PUBLISHED_MS, Key
 from agentsmith.store.scripting import Script
-from agentsmith.store.scripts.parts import BRIEF, CAPACITY, ENTRIES
+from agentsmith.store.scripts.parts import CAPACITY, ENTRIES, LISTED
 
 
 class Pushed(StrEnum):
@@ -45,7 +45,7 @@ class Push(Script[Pushed]):
     front: bool
     loop_window: int
     settle: int
-    uses = (CAPACITY,)
+    uses = (CAPACITY, LISTED)
     published_lives_ms = PUBLISHED_MS
     lua = """
 local waiting = redis.call('HGET', index, ticket)
@@ -54,7 +54,7 @@ if settle > 0 and settling(epoch, settling_key, settle) then return 'settling' e
 if newest(fence) > mine then return 'fenced' end
 if waiting then return 'queued' end
 if redis.call('EXISTS', heartbeat) == 1 then return 'leased' end
-redis.call(front and 'LPUSH' or 'RPUSH', queue, payload)
+redis.call(front and 'LPUSH' or 'RPUSH', queue, listed(payload))
 redis.call('HSET', index, ticket, payload)
 redis.call('DEL', intent)
 redis.call('ZREM', intents, ticket)
@@ -77,12 +77,14 @@ class AcknowledgeAndTake(Script[list[str]]):
     processing: Key
     room: int
     done: Sequence[str]
-    """Ticket and payload of each."""
+    """Ticket and entry of each."""
+    uses = (LISTED,)
     lua = """
 for i = 1, #done, 2 do
+  local ticket, entry = done[i], done[i + 1]
   -- Who has it no longer has nothing to say about it.
-  if redis.call('LREM', processing, 1, done[i + 1]) > 0 and redis.call('HGET', index, done[i]) == done[i + 1] then
-    redis.call('HDEL', index, done[i])
+  if redis.call('LREM', processing, 1, entry) > 0 and stands_for(entry, redis.call('HGET', index, ticket)) then
+    redis.call('HDEL', index, ticket)
   end
 end
 local taken = {}
@@ -113,21 +115,22 @@ class PutBack(Script[int]):
     settle: int
     heartbeat_of: str
     name: str
-    uses = (ENTRIES,)
+    uses = (ENTRIES, LISTED)
     lua = """
 if redis.call('EXISTS', alive) == 1 or settling(epoch, settling_key, settle) then return -1 end
 local count = 0
 local held = redis.call('LRANGE', processing, 0, -1)
 for i = #held, 1, -1 do
-  local payload = held[i]
+  local payload = held[i]  -- its entry; the whole request is in the index
   local ok, request = pcall(cjson.decode, payload)
   local ticket = ok and type(request) == 'table' and type(request.ticket) == 'string' and request.ticket
   if not (ticket and redis.call('EXISTS', heartbeat_of .. ticket) == 1) then
     redis.call('LREM', processing, -1, payload)
     -- A request that is not in the index was withdrawn or replaced; one that nobody can read is to be buried.
-    if not ticket or redis.call('HGET', index, ticket) == payload then
-      local again = ticket and named(payload, name .. '.' .. i) or payload
-      redis.call('LPUSH', queue, again)
+    local whole = ticket and redis.call('HGET', index, ticket)
+    if not ticket or stands_for(payload, whole) then
+      local again = ticket and named(whole, name .. '.' .. i) or payload
+      redis.call('LPUSH', queue, listed(again))
       if ticket then redis.call('HSET', index, ticket, again) end
       count = count + 1
     end
@@ -146,12 +149,13 @@ class Lost(Script[list[str]]):
     lists: Sequence[Key]
     forget: bool
     asked: Sequence[str]
-    """Ticket and payload of each; what is forgotten must be the payload still."""
+    """Ticket and request of each; what is forgotten must be that request still."""
+    uses = (LISTED,)
     lua = """
 local lost = {}
 for t = 1, #asked, 2 do
   local payload, found = redis.call('HGET', index, asked[t]), false
-  for _, list in ipairs(lists) do found = found or payload and redis.call('LPOS', list, payload) end
+  for _, list in ipairs(lists) do found = found or payload and place_of(list, payload) end
   if payload and not found and (not forget or payload == asked[t + 1]) then
     lost[#lost + 1] = asked[t]
     lost[#lost + 1] = payload
@@ -163,17 +167,24 @@ return lost
 
 
 class Restore(Script[bool]):
-    """Put a request in hand back where it belongs after Redis lost it (P2), unless there is another one (P1)."""
+    """Put a request in hand back where it belongs after Redis lost it (P2), unless there is another one (P1).
+
+    Refused below the newest fence (P6): somebody took the ticket over, and it may have been withdrawn.
+    """
 
     processing: Key
     index: Key
+    fence: Key
     ticket: TicketId
-    payload: str
+    mine: int
+    entry: str
+    whole: str
     lua = """
-if redis.call('LPOS', processing, payload) then return 0 end
+if newest(fence) > mine then return 0 end
+if redis.call('LPOS', processing, entry) then return 0 end
 if redis.call('HEXISTS', index, ticket) == 1 then return 0 end
-redis.call('RPUSH', processing, payload)
-redis.call('HSET', index, ticket, payload)
+redis.call('RPUSH', processing, entry)
+redis.call('HSET', index, ticket, whole)
 return 1
 """
 
@@ -184,10 +195,11 @@ class Position(Script[int]):
     queue: Key
     index: Key
     ticket: TicketId
+    uses = (LISTED,)
     lua = """
 local payload = redis.call('HGET', index, ticket)
 if not payload then return -1 end
-return redis.call('LPOS', queue, payload) or -1
+return place_of(queue, payload) or -1
 """
 
 
@@ -199,17 +211,19 @@ class HandBack(Script[bool]):
     processing: Key
     payload: str
     name: str
-    uses = (ENTRIES,)
+    uses = (ENTRIES, LISTED)
     lua = """
 if redis.call('LREM', processing, 1, payload) == 0 then return 0 end
 local ok, request = pcall(cjson.decode, payload)
 local ticket = ok and type(request) == 'table' and type(request.ticket) == 'string' and request.ticket
-local again = ticket and named(payload, name) or payload
+local again = payload
 if ticket then
-  if redis.call('HGET', index, ticket) ~= payload then return 0 end
+  local whole = redis.call('HGET', index, ticket)
+  if not stands_for(payload, whole) then return 0 end
+  again = named(whole, name)
   redis.call('HSET', index, ticket, again)
 end
-redis.call('RPUSH', queue, again)
+redis.call('RPUSH', queue, listed(again))
 return 1
 """
 
@@ -225,29 +239,29 @@ class Tickets(Script[str]):
 
 
 class Requests(Script[list[str]]):
-    """The requests of these tickets, as far as there are any, without the tickets' text (P10)."""
+    """The requests of these tickets, as far as there are any, without what is long in the tickets' text (P10)."""
 
     index: Key
     tickets: Sequence[TicketId]
-    uses = (BRIEF,)
+    uses = (LISTED,)
     lua = """
 local found = {}
 for _, request in ipairs(redis.call('HMGET', index, unpack(tickets))) do
-  if request then found[#found + 1] = brief(request) end
+  if request then found[#found + 1] = listed(request) end
 end
 return found
 """
 
 
 class Next(Script[list[str]]):
-    """The first requests on the queue, next one first, without the tickets' text (P10)."""
+    """The first requests on the queue, next one first, without what is long in the tickets' text (P10)."""
 
     queue: Key
     most: int
-    uses = (BRIEF,)
+    uses = (LISTED,)
     lua = """
 local found = redis.call('LRANGE', queue, 0, most - 1)
-for i, request in ipairs(found) do found[i] = brief(request) end
+for i, request in ipairs(found) do found[i] = listed(request) end
 return found
 """
 
@@ -261,9 +275,10 @@ class Bury(Script[bool]):
     ticket: str
     payload: str
     letter: str
+    uses = (LISTED,)
     lua = """
 if redis.call('LREM', processing, 1, payload) == 0 then return 0 end
-if ticket ~= '' and redis.call('HGET', index, ticket) == payload then redis.call('HDEL', index, ticket) end
+if ticket ~= '' and stands_for(payload, redis.call('HGET', index, ticket)) then redis.call('HDEL', index, ticket) end
 redis.call('RPUSH', dead, letter)
 return 1
 """

@@ -9,7 +9,7 @@ from typing import Literal
 from agentsmith.domain.ticket import TicketId
 from agentsmith.store.keys import COUNTERS_MS, ENDED_MS, FENCE_MS, HISTORY_MS, STOP_MS, Key
 from agentsmith.store.scripting import Script
-from agentsmith.store.scripts.parts import ENTRIES, RECORD
+from agentsmith.store.scripts.parts import ENTRIES, LISTED, RECORD
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +22,8 @@ class AcquireAnswer:
     value: str = ""
     attempts: int = 0
     deliveries: int = 0
+    request: str = ""
+    """The whole of it; a list may have it without the text of its ticket."""
 
 
 class Acquire(Script[AcquireAnswer]):
@@ -49,11 +51,12 @@ class Acquire(Script[AcquireAnswer]):
     asked_by: str
     labelled: str
     trigger: str
-    uses = (ENTRIES,)
+    uses = (ENTRIES, LISTED)
     counters_live_ms = COUNTERS_MS
     lua = """
 if not redis.call('LPOS', processing, payload) then return {'superseded'} end
-if redis.call('HGET', index, ticket) ~= payload then return {'superseded'} end
+local whole = redis.call('HGET', index, ticket)
+if not stands_for(payload, whole) then return {'superseded'} end
 local held, entry = redis.call('GET', heartbeat), name_of(payload)
 if held then
   -- Our own lease, if only an answer was lost; but not that of our earlier run, whose request was put back.
@@ -61,7 +64,7 @@ if held then
   if lease.run == run_id and lease.consumer == consumer and (lease.entry or '') == entry then
     redis.call('PEXPIRE', heartbeat, ttl)
     return {'acquired', lease.fence, held, redis.call('HGET', counters, 'attempts') or '0',
-      redis.call('HGET', counters, 'deliveries') or '1'}
+      redis.call('HGET', counters, 'deliveries') or '1', whole}
   end
   return {'leased'}
 end
@@ -78,7 +81,7 @@ redis.call('SET', heartbeat, value, 'PX', ttl)
 redis.call('HSET', running, ticket, value)
 redis.call('ZREM', suspects, ticket)
 redis.call('ZREM', released, ticket)
-return {'acquired', mine, value, redis.call('HGET', counters, 'attempts') or '0', tostring(deliveries)}
+return {'acquired', mine, value, redis.call('HGET', counters, 'attempts') or '0', tostring(deliveries), whole}
 """
 
 
@@ -186,7 +189,7 @@ class Settle(Script[Literal["settled", "fenced"]]):
     letter: str
     fields: Sequence[str]
     """Of the intent; none where nothing is to be published."""
-    uses = (RECORD, ENTRIES)
+    uses = (RECORD, ENTRIES, LISTED)
     fence_lives_ms = FENCE_MS
     ended_lives_ms = ENDED_MS
     lua = """
@@ -207,10 +210,10 @@ if redis.call('EXISTS', counters) == 1 then
 end
 local in_hand = redis.call('LREM', processing, 1, payload) > 0
 local waiting = redis.call('HGET', index, ticket)
-if waiting and same_message(waiting, payload) then
+if waiting and same_message(listed(waiting), listed(payload)) then
   redis.call('HDEL', index, ticket)
   -- We were taken for dead meanwhile, and it was put back, under another name: nobody may begin what has just ended.
-  if not in_hand or waiting ~= payload then redis.call('LREM', queue, 1, waiting) end
+  if not in_hand or not stands_for(payload, waiting) then take_out(queue, waiting) end
 end
 if letter ~= '' and first_time then redis.call('RPUSH', dead, letter) end
 if #fields > 0 then record(intent, intents, ticket, mine, look_in, fields) end
@@ -239,7 +242,7 @@ class SettleAgain(Script[Literal["settled", "known", "fenced", "settling"]]):
     run_id: str
     settle: int
     fields: Sequence[str]
-    uses = (RECORD,)
+    uses = (RECORD, LISTED)
     fence_lives_ms = FENCE_MS
     ended_lives_ms = ENDED_MS
     lua = """
@@ -255,8 +258,8 @@ redis.call('HDEL', running, ticket)
 local waiting = redis.call('HGET', index, ticket)
 if waiting and cjson.decode(waiting).run == run_id then
   redis.call('HDEL', index, ticket)
-  redis.call('LREM', queue, 1, waiting)
-  redis.call('LREM', processing, 1, waiting)
+  take_out(queue, waiting)
+  take_out(processing, waiting)
 end
 if #fields > 0 then record(intent, intents, ticket, mine, 0, fields) end
 return 'settled'
