@@ -168,11 +168,16 @@ async def test_P2_a_file_that_was_cut_off_before_its_triggers_is_an_accident(wat
     assert watched.labels == ["agent-smith"]
 
 
-async def test_P2_trackers_do_not_disappear_by_accident(tmp_path: Path) -> None:
-    trackers = "trackers: {web: {platform: github, repository: acme/web, token: t0k3n}}\n"
-    rules = LiveRules(load_text(tmp_path, trackers + FIRST))
+@pytest.mark.parametrize("cut", ["", "trackers:\n", "trackers: {}\n"])
+@pytest.mark.parametrize(
+    "trackers",
+    ["web: {platform: github, repository: acme/web, token: t0k3n}", "local: {allow: {users: [ann]}}"],
+)
+async def test_P2_trackers_do_not_disappear_by_accident(tmp_path: Path, trackers: str, cut: str) -> None:
+    """The built-in one is there without them, under everybody's rules."""
+    rules = LiveRules(load_text(tmp_path, f"trackers: {{{trackers}}}\n{FIRST}"))
     with pytest.raises(ConfigError, match="all trackers are gone"):
-        rules.replace(load_text(tmp_path, SECOND))
+        rules.replace(load_text(tmp_path, cut + SECOND))
     assert [trigger.label for trigger in rules.triggers] == ["one"]
 
 
