@@ -76,6 +76,7 @@ def load(
     data.setdefault("data_dir", default_data_dir(environ))
     if beside is not None:
         data["env_file"] = beside
+    written = bool(data.get("trackers"))
     if BUILT_IN_TRACKER in platforms:
         _add_built_in_tracker(data)
     model = for_platforms(platforms, hosts)
@@ -83,6 +84,8 @@ def load(
     _check_lacks(data, sources, explainer if secrets == "as needed" else None)
     config = _checked(data, model, explainer, sources)
     _check_passed_on(config, environ, sources)
+    if not written:
+        config.model_fields_set.discard("trackers")  # as of everything else that is there by default
     used = {name for key, names in document.filled.items() if not explainer.is_secret(key) for name in names}
     config.hold(variables, shown=used | {name for name in variables if name.startswith(ENV_PREFIX)})
     return config

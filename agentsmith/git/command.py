@@ -20,6 +20,7 @@ from agentsmith.domain.errors import MachineTrouble
 from agentsmith.domain.forge import GitCredential
 from agentsmith.git.credentials import Address, courier
 from agentsmith.git.errors import (
+    CommitGone,
     CredentialRefused,
     GitError,
     GitFailed,
@@ -119,6 +120,7 @@ _GONE: Final = re.compile(
     r"|does not appear to be a git repository|project you were looking for could not be found|TF401019",
     re.I,
 )
+_NO_COMMIT: Final = re.compile(r"not our ref|unadvertised object|want [0-9a-f]{40,64} not valid")
 AWAY: Final = re.compile(
     r"Could not resolve|Failed to connect|Couldn't connect|Connection (?:refused|reset|timed out|closed)|timed? ?out"
     r"|Operation too slow|Empty reply|early EOF|hung up unexpectedly|unexpected disconnect|RPC failed"
@@ -340,6 +342,8 @@ def trouble(
         )
     if online and _GONE.search(said):
         return RepositoryGone(f"there is no such repository, or it is hidden from us. The server says: {said}")
+    if online and _NO_COMMIT.search(said):
+        return CommitGone(f"the server does not have that commit: {said}")
     if online and AWAY.search(said):
         return RepositoryUnreachable(f"the server cannot be reached: {said}")
     if ended.code is None:  # not by us: by the kernel, for want of memory, or by hand

@@ -7,6 +7,7 @@ GitError
   RepositoryGone            no such repository, or no right to see it                    not retryable
   RepositoryUnreachable     the network, the server, or a time-out                       retryable
     NotUnderstood           the server's answer makes no sense to git, or to us          retryable
+  CommitGone                the server has no such commit, or none that it hands out     not retryable
   CredentialRefused         the server wants a credential, and refuses ours              not retryable
   BaseMissing               the branch to start from is not there                        not retryable
   PushRefused               the server took the pack and said no, by a rule of its own   not retryable
@@ -69,6 +70,10 @@ class RepositoryUnreachable(GitError):
 
 class NotUnderstood(RepositoryUnreachable):
     """Git could not use the server's answer, which may be different the next time."""
+
+
+class CommitGone(GitError):
+    """The server says that it has no such commit, or that none of its branches and tags leads to it."""
 
 
 class CredentialRefused(GitError):

@@ -204,9 +204,9 @@ class Mirror:
         try:
             try:
                 await self._clone_into(fresh)
-            except (GitFailed, NotUnderstood):
-                if not self._blobless:
-                    raise
+            except NotUnderstood as error:
+                if not self._blobless or "filter" not in str(error):
+                    raise  # a server in trouble: it must not be asked for more than before
                 remove(fresh)
                 log.info("the server refuses a partial clone; taking a whole one", mirror=self.path.name)
                 await self._clone_into(fresh, whole=True)

@@ -24,7 +24,14 @@ import structlog
 from agentsmith.domain.forge import EmptyRepository, GitCredential
 from agentsmith.git.command import Git
 from agentsmith.git.credentials import Address
-from agentsmith.git.errors import GitError, GitFailed, NotUnderstood, RepositoryGone, SubmoduleRefused
+from agentsmith.git.errors import (
+    CommitGone,
+    GitError,
+    GitFailed,
+    RepositoryGone,
+    RepositoryUnreachable,
+    SubmoduleRefused,
+)
 from agentsmith.git.mirror import Mirror
 from agentsmith.git.repository import write
 from agentsmith.git.vault import GITLINK, TIP, Vault
@@ -84,7 +91,9 @@ async def fill(
             await source.refresh()
             await source.bring_commit(link.commit)
         except (GitError, EmptyRepository) as error:
-            raise SubmoduleRefused(f"the submodule `{link.path}` cannot be had: {error}") from error
+            later = isinstance(error, GitError) and error.retryable
+            why = f"the submodule `{link.path}` cannot be had: {error}"
+            raise (RepositoryUnreachable if later else SubmoduleRefused)(why) from error
         part = await _check_out(inner, vault, handover, source, link)
         filled.mirrors[link.path] = source.path
         theirs = replace(handover, commit=link.commit)
@@ -150,7 +159,7 @@ async def _reviewed(git: Git, mirror: Mirror, commits: Collection[str]) -> list[
     for commit in commits:
         try:
             await mirror.bring_commit(commit)
-        except NotUnderstood as error:
+        except CommitGone as error:
             log.warning("a commit that was reviewed is not to be had", commit=commit, error=str(error))
             continue
         entries = await _entries(git, mirror.path, commit)

@@ -106,9 +106,8 @@ class Retention:
         return removed
 
     async def _in_hand(self) -> InHand:
-        leases = await self.store.runs.running()
-        tickets = {(lease.tracker, lease.key) for lease in leases}
-        runs = {lease.run for lease in leases}
+        # In the order in which a ticket goes: whoever is taken off the queue in between has a lease by then.
+        tickets, runs = set[tuple[str, str]](), set[str]()
         async for payload in self.store.queue.in_flight():
             try:
                 request = PipelineRequest.from_json(payload)
@@ -116,6 +115,9 @@ class Retention:
                 continue
             tickets.add((request.tracker, request.key))
             runs.add(request.run)
+        for lease in await self.store.runs.running():
+            tickets.add((lease.tracker, lease.key))
+            runs.add(lease.run)
         return InHand(frozenset(runs), frozenset(slug(key, tracker) for tracker, key in tickets))
 
     def _remove(self, in_hand: Callable[[], InHand], halt: threading.Event) -> Removed:

@@ -9,7 +9,6 @@ from typing import Final
 
 from agentsmith.config import Agent, Config, Pipeline, TrackerSettings
 from agentsmith.config import Trigger as TriggerSettings
-from agentsmith.config.loading import BUILT_IN_TRACKER
 from agentsmith.config.rules import broken_rules
 from agentsmith.domain.errors import ConfigError
 from agentsmith.domain.filters import Filters, Query
@@ -60,7 +59,7 @@ def _refuse_accidents(old: Config, new: Config) -> None:
     """A file that was emptied or cut off reads like one that asks for the defaults."""
     if "triggers" in old.model_fields_set and "triggers" not in new.model_fields_set:
         raise ConfigError("all triggers are gone from the file; to go back to the default one, write `triggers: []`")
-    if set(new.trackers) == {BUILT_IN_TRACKER} and BUILT_IN_TRACKER not in old.trackers:
+    if "trackers" in old.model_fields_set and "trackers" not in new.model_fields_set:
         raise ConfigError("all trackers are gone from the file; to do without them, start agentsmith anew")
 
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from agentsmith.git import Checkout, Pushed
-from agentsmith.git.errors import SubmoduleRefused
+from agentsmith.git.errors import CommitGone, GitError, NotUnderstood, RepositoryUnreachable, SubmoduleRefused
+from agentsmith.git.mirror import Mirror
 from tests.git.conftest import PASSWORD, USER
 from tests.support.git_bench import BRANCH, Bench, Person, git, make_origin, write_files
 from tests.support.git_http import GitHttp, serving
@@ -109,7 +111,6 @@ async def test_submodules_of_submodules(bench: Bench, library: Person) -> None:
         "ext::sh -c touch% pwned",
         "ssh://git@example.org/x",
         "-u./evil",
-        "http://127.0.0.1:9/x.git",
         "../missing.git",
         "../empty.git",
     ],
@@ -125,6 +126,33 @@ async def test_commit_that_is_nowhere(bench: Bench, library: Person) -> None:
     add_submodule(bench, "../lib.git", "1" * 40)
     with pytest.raises(SubmoduleRefused, match="libs/lib"):
         await bench.open(submodules=True)
+
+
+@pytest.mark.parametrize(
+    "trouble", [{"page": b"<html>We will be back soon</html>"}, {"answer": lambda _: (503, {})}], ids=["page", "status"]
+)
+async def test_P2_a_submodule_whose_server_is_sick_is_worth_another_try(
+    tmp_path: Path, http_bench: Bench, trouble: dict[str, Any]
+) -> None:
+    (tmp_path / "other").mkdir()
+    commit = git("rev-parse", "main", at=make_origin(tmp_path / "other/lib.git", {"lib.c": "l\n"}))
+    with serving(tmp_path / "other") as other:
+        add_submodule(http_bench, f"{other.url}/lib.git", commit)
+        well = {name: getattr(other, name) for name in trouble}
+        for name, value in trouble.items():
+            setattr(other, name, value)
+        with pytest.raises(RepositoryUnreachable, match="libs/lib"):
+            await http_bench.open(submodules=True)
+        for name, value in well.items():
+            setattr(other, name, value)
+        checkout = await http_bench.open(submodules=True)
+        assert (checkout.path / "libs/lib/lib.c").read_text() == "l\n"
+
+
+async def test_P2_a_submodule_whose_server_is_away_is_worth_another_try(http_bench: Bench) -> None:
+    add_submodule(http_bench, "http://127.0.0.1:9/x.git", "1" * 40)
+    with pytest.raises(RepositoryUnreachable, match="libs/lib"):
+        await http_bench.open(submodules=True)
 
 
 async def test_link_that_the_worker_put_in_its_way(bench: Bench, library: Person, tmp_path: Path) -> None:
@@ -228,6 +256,39 @@ async def test_submodule_that_only_the_base_names_is_checked_out(bench: Bench, l
     again = await bench.open(submodules=True, base="develop")
     assert (again.path / "libs/lib/lib.c").read_text() == "2\n"
     assert again.notes == ()
+
+
+@pytest.mark.parametrize(
+    ("error", "stops"), [(NotUnderstood("a page of HTML"), True), (CommitGone("not our ref"), False)]
+)
+async def test_what_was_reviewed_is_unknown_while_the_server_is_sick(
+    bench: Bench, library: Person, monkeypatch: pytest.MonkeyPatch, error: GitError, stops: bool
+) -> None:
+    """A worker moved the submodule, so the reviewed commit is asked for as well, and tells what is inside."""
+    inner = make_origin(bench.origin.parent / "inner.git", {"inner.c": "i\n"})
+    link(library.at, "../inner.git", git("rev-parse", "main", at=inner), path="inner")
+    library.push()
+    reviewed = git("rev-parse", "HEAD", at=library.at)
+    add_submodule(bench, "../lib.git", reviewed)
+    library.commit("newer", {"lib.c": "3\n"})
+    library.push()
+    first = await bench.open(submodules=True)
+    link(first.path, "../lib.git", git("rev-parse", "HEAD", at=library.at))
+    (first.path / "libs/lib/.git/HEAD").write_text(git("rev-parse", "HEAD", at=library.at) + "\n")
+    await save(first, bench)
+    bring = Mirror.bring_commit
+
+    async def bring_commit(mirror: Mirror, commit: str) -> None:
+        if commit == reviewed:
+            raise error
+        await bring(mirror, commit)
+
+    monkeypatch.setattr(Mirror, "bring_commit", bring_commit)
+    if stops:
+        with pytest.raises(RepositoryUnreachable):
+            await bench.open(submodules=True)
+    else:
+        assert [note for note in (await bench.open(submodules=True)).notes if "`libs/lib/inner`" in note]
 
 
 @pytest.mark.parametrize("reviewed", [False, True])

@@ -23,7 +23,7 @@ from agentsmith.git.errors import (
     RepositoryUnreachable,
 )
 from agentsmith.git.places import check_branch
-from tests.support.git_bench import BRANCH, QUICK, Bench, git, make_origin, write_files
+from tests.support.git_bench import BRANCH, QUICK, Bench, PlainShell, git, make_origin, write_files
 from tests.support.git_http import GitHttp
 
 
@@ -241,6 +241,23 @@ async def test_P2_a_sick_server_is_worth_another_try_and_is_not_cloned_from_agai
     server.page = b""
     await http_bench.open()
     assert mark.exists()
+
+
+@pytest.mark.parametrize("page", SICK.values(), ids=SICK.keys())
+async def test_P2_of_a_server_that_is_sick_at_first_sight_not_more_is_asked(
+    http_bench: Bench, server: GitHttp, page: bytes
+) -> None:
+    """What it cannot do in part it is not asked for as a whole."""
+    server.page = page
+    with pytest.raises(RepositoryUnreachable):
+        await http_bench.open()
+    assert isinstance(http_bench.shell, PlainShell)
+    assert len([argv for argv in http_bench.shell.argvs if "clone" in argv]) == 1
+
+
+async def test_a_server_that_refuses_a_part_is_asked_for_the_whole(http_bench: Bench) -> None:
+    git("config", "uploadpackfilter.allow", "false", at=http_bench.origin)
+    assert ((await http_bench.open()).path / "README.md").read_text() == "hello\n"
 
 
 async def test_no_git_at_all(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:

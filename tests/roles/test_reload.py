@@ -21,7 +21,7 @@ from agentsmith.domain.outcomes import Claimed, Held, Rejected
 from agentsmith.store import Store
 from agentsmith.tickets.live_rules import LiveRules, rules_of
 from tests.support.config_platforms import Hosted, load_text
-from tests.support.settings_tried import SETTINGS, VALUES, changed, is_reloaded, is_said, settings_of
+from tests.support.settings_tried import ENTRIES, SETTINGS, VALUES, changed, is_reloaded, is_said, settings_of
 from tests.support.wait import wait_until
 from tests.support.world import TRIGGER, World, open_world, sh, world_config
 
@@ -168,11 +168,16 @@ async def test_P2_a_file_that_was_cut_off_before_its_triggers_is_an_accident(wat
     assert watched.labels == ["agent-smith"]
 
 
-async def test_P2_trackers_do_not_disappear_by_accident(tmp_path: Path) -> None:
-    trackers = "trackers: {web: {platform: github, repository: acme/web, token: t0k3n}}\n"
-    rules = LiveRules(load_text(tmp_path, trackers + FIRST))
+@pytest.mark.parametrize("cut", ["", "trackers:\n", "trackers: {}\n"])
+@pytest.mark.parametrize(
+    "trackers",
+    ["web: {platform: github, repository: acme/web, token: t0k3n}", "local: {allow: {users: [ann]}}"],
+)
+async def test_P2_trackers_do_not_disappear_by_accident(tmp_path: Path, trackers: str, cut: str) -> None:
+    """The built-in one is there without them, under everybody's rules."""
+    rules = LiveRules(load_text(tmp_path, f"trackers: {{{trackers}}}\n{FIRST}"))
     with pytest.raises(ConfigError, match="all trackers are gone"):
-        rules.replace(load_text(tmp_path, SECOND))
+        rules.replace(load_text(tmp_path, cut + SECOND))
     assert [trigger.label for trigger in rules.triggers] == ["one"]
 
 
@@ -228,17 +233,20 @@ async def test_the_same_rules_have_the_same_digest_in_every_process(watched: Wat
     assert LiveRules(watched.read()).in_force.digest != again.in_force.digest
 
 
+@pytest.mark.long
 def test_every_setting_is_in_force_after_a_reload_or_said_to_need_a_restart(tmp_path: Path) -> None:
     base: dict[str, Any] = {
         "triggers": [{"label": "one", "pipeline": "hello"}],
         "trackers": {"web": {"platform": "github", "repository": "acme/web", "token": "t0k3n"}},
         "repositories": {"lib": {"platform": "git", "url": "https://example.org/lib.git"}},
+        "agents": {"mine": {"command": ["true"]}},
+        "pipelines": {name: {"steps": [{"run": name}]} for name in ("hello", "another")},
     }
     (tmp_path / "some.env").touch()
     first = load_text(tmp_path, json.dumps(base))
     hosted = [("trackers", "web", *path) for path in settings_of(Hosted) if path != ("platform",)]
     untried = []
-    for path in (*SETTINGS, *hosted):
+    for path in (*SETTINGS, *hosted, *ENTRIES):
         tried = 0
         for value in VALUES:
             try:
@@ -262,7 +270,7 @@ def test_every_setting_is_in_force_after_a_reload_or_said_to_need_a_restart(tmp_
             assert book.in_force.policies.keys() == first.trackers.keys(), what
             assert {trigger.pipeline for trigger in book.triggers} <= book.pipelines.keys(), what
         if not tried:
-            untried.append(".".join(path))
+            untried.append(".".join(map(str, path)))
     assert untried == ["run.runner"], "which has one value only"
 
 

@@ -10,7 +10,7 @@ import shutil
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -23,9 +23,9 @@ from agentsmith.config import Housekeeping as HousekeepingSettings
 from agentsmith.git.locks import FileLock
 from agentsmith.housekeeping.retention import Removed, Retention, prune_workspaces
 from agentsmith.pipelines.workplace import Workplace, lock_of
-from agentsmith.store import Pushed, Store
+from agentsmith.store import Pushed, RunLease, Store
 from tests.support.code_world import code_config, open_code_world
-from tests.support.stores import a_request, begin
+from tests.support.stores import a_request, acquired, begin
 from tests.support.wait import wait_until
 
 NOBODY = 65534
@@ -267,6 +267,38 @@ async def test_queued_and_running_tickets_keep_their_folders(retention: Retentio
     assert await retention.run_once() == Removed(("local.3",), records=1)
     assert names(workspaces) == {"local.1", "local.2"}
     assert names(runs) == {"run-1", "run-2"}
+
+
+async def test_a_ticket_that_begins_between_two_reads_keeps_its_folder(
+    retention: Retention, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is looked for on the queue and among the runs, and goes from one to the other when the first was read."""
+    request, waits = a_request(1), [True]
+    await store.queue.push(request)
+    folder(retention.config.data_dir / "workspaces", "local.1", days=4000)
+    queued, running = store.queue.in_flight, store.runs.running
+
+    async def goes_on() -> None:
+        while waits:
+            waits.pop()
+            payload = await store.queue.take("c1", wait=1)
+            assert payload is not None
+            await acquired(store, request)
+            await store.queue.acknowledge_and_take("c1", [(request.ticket, payload)], room=0)
+
+    async def and_goes_on() -> AsyncIterator[str]:
+        async for payload in queued():
+            yield payload
+        await goes_on()
+
+    async def who_runs() -> list[RunLease]:
+        found = await running()
+        await goes_on()
+        return found
+
+    monkeypatch.setattr(store.queue, "in_flight", and_goes_on)
+    monkeypatch.setattr(store.runs, "running", who_runs)
+    assert await retention.run_once() == Removed()
 
 
 async def test_one_process_at_a_time_tidies_a_data_directory_up(retention: Retention) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from agentsmith.domain.tracker import Labelling
 from agentsmith.simulators import Fault
 from agentsmith.simulators.gitlab.simulator import GitLabSimulator
 from agentsmith.store import Store
+from agentsmith.trackers.gitlab.renames import CHANGED, Dates
 from tests.support.edges import TRIGGER
 from tests.support.roles_on_simulator import TRIGGERS, RolesOnSimulator, roles_on_simulator
 from tests.support.simulated_gitlab import PROJECT, SimulatedGitLab, simulated_gitlab
@@ -48,7 +50,7 @@ async def test_P7_a_label_that_is_renamed_to_the_trigger_starts_nothing(world: R
     outcome = await world.claim(key)
     assert isinstance(outcome, Rejected)
     who = next(result for result in outcome.gates if result.gate is Gate.ACTOR)
-    assert "may have had another name when it was set" in who.saw
+    assert "may have had another name at that time" in who.saw
     assert who.remedy == "set the trigger again"
     simulator.clock.advance(60)
     simulator.remove_label(project, int(key), TRIGGERS[0], world.stage.writer)
@@ -120,3 +122,48 @@ async def test_P7_where_gitlab_does_not_tell_nobody_has_set_anything(gitlab: Sim
     (deed,) = (await tracker.history(await tracker.get("1"), TRIGGER)).deeds
     assert deed.actor is None
     assert "GraphQL API is needed" in deed.doubt
+
+
+async def test_P7_a_label_that_is_renamed_to_a_status_was_none_when_it_was_taken_off(world: RolesOnSimulator) -> None:
+    """Whoever may change labels and texts, but not start work, makes a chore of somebody else's a wish for a run."""
+    simulator = world.stage.simulator
+    assert isinstance(simulator, GitLabSimulator)
+    project = next(iter(simulator.hub.world.projects.values())).path
+    key = world.stage.tickets.open("Fix it", [TRIGGERS[0], "chore", "agent-smith:done"])
+    for planned in (
+        lambda: simulator.edit_issue(project, int(key), body="Leak it", actor="a planner"),
+        lambda: simulator.remove_label(project, int(key), "chore", world.stage.writer),
+        lambda: simulator.edit_label(project, "agent-smith:done", name="whatever", actor="a planner"),
+        lambda: simulator.edit_label(project, "chore", name="agent-smith:done", actor="a planner"),
+    ):
+        simulator.clock.advance(60)
+        planned()
+    outcome = await world.claim(key)
+    assert isinstance(outcome, Rejected)
+    who = next(result for result in outcome.gates if result.gate is Gate.ACTOR)
+    assert "may have had another name at that time" in who.saw
+    for change in (simulator.add_label, simulator.remove_label):
+        simulator.clock.advance(60)
+        change(project, int(key), "agent-smith:done", world.stage.writer)
+    assert isinstance(await world.claim(key), Claimed), "now it was the status that they took off"
+
+
+async def test_what_we_took_off_ourselves_is_ours_whatever_the_label_is_called_now(gitlab: SimulatedGitLab) -> None:
+    gitlab.issue(TRIGGER, "agent-smith:waiting", "agent-smith:failed")
+    gitlab.simulator.clock.advance(60)
+    gitlab.simulator.remove_label(PROJECT, 1, "agent-smith:waiting", "smith-bot")
+    gitlab.simulator.remove_label(PROJECT, 1, "agent-smith:failed", "mona")
+    gitlab.simulator.clock.advance(60)
+    for status in ("waiting", "failed"):
+        gitlab.simulator.edit_label(PROJECT, f"agent-smith:{status}", color="#123456")
+    tracker = gitlab.tracker()
+    *_, ours, theirs = (await tracker.history(await tracker.get("1"), TRIGGER)).deeds
+    assert ours.actor is not None
+    assert ours.actor.name == "smith-bot"
+    assert theirs.actor is None
+
+
+def test_P7_a_replica_that_knows_a_label_by_another_name_lags_behind() -> None:
+    long_ago, since = datetime(2026, 1, 1, tzinfo=UTC), datetime(2026, 2, 1, tzinfo=UTC)
+    assert Dates(TRIGGER, long_ago, long_ago).doubt(TRIGGER, since) == ""
+    assert Dates("later", long_ago, long_ago).doubt(TRIGGER, since) == CHANGED

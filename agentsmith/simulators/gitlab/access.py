@@ -112,9 +112,9 @@ class Door:
             if former is None:
                 raise not_found("Project") from None
             project = self.world.projects[former]
-            if self._sees(call, project):
+            if self.sees(call, project):
                 self._moved(call, former, raw)
-        if not self._sees(call, project):
+        if not self.sees(call, project):
             raise not_found("Project")
         return project
 
@@ -137,9 +137,10 @@ class Door:
 
     def shows(self, call: Call, project: Project, issue: Issue) -> bool:
         """Whether the caller gets to see an issue that was found some other way than by the path."""
-        return project.issues_enabled and self._sees(call, project) and self._may_see(call, project, issue)
+        return project.issues_enabled and self.sees(call, project) and self._may_see(call, project, issue)
 
-    def _sees(self, call: Call, project: Project) -> bool:
+    def sees(self, call: Call, project: Project) -> bool:
+        """Whether the caller gets to see the project."""
         return not project.private or self.level(call, project) >= GUEST
 
     def _may_see(self, call: Call, project: Project, issue: Issue) -> bool:

@@ -22,7 +22,9 @@ from agentsmith.simulators.graphql_document import BadDocument, Selected, Variab
 
 PATH = "/api/graphql"
 SCHEMA: Mapping[str, Mapping[str, str]] = {
-    "Query": {"issue": "Issue"},
+    "Query": {"issue": "Issue", "projects": "ProjectConnection"},
+    "ProjectConnection": {"nodes": "Project"},
+    "Project": {"id": "", "fullPath": "", "labels": "LabelConnection"},
     "Issue": {"id": "", "iid": "", "title": "", "labels": "LabelConnection"},
     "LabelConnection": {"pageInfo": "PageInfo", "nodes": "Label"},
     "PageInfo": {"hasNextPage": "", "endCursor": ""},
@@ -66,9 +68,24 @@ class GraphqlRoutes:
     def _query(self, call: Call, selections: list[Selected], variables: Mapping[str, Any]) -> dict[str, Any]:
         result: dict[str, Any] = {}
         for selected in selections:
-            found = self._issue(call, str(_value(selected.arguments.get("id"), variables)))
+            arguments = {name: _value(value, variables) for name, value in selected.arguments.items()}
+            if selected.name == "projects":
+                there = self._projects(call, arguments.get("ids"))
+                result[selected.alias] = {
+                    inner.alias: [_project(project, inner.selections, variables) for project in there]
+                    for inner in selected.selections
+                }
+                continue
+            found = self._issue(call, str(arguments.get("id")))
             result[selected.alias] = None if found is None else _issue(*found, selected.selections, variables)
         return result
+
+    def _projects(self, call: Call, gids: object) -> list[Project]:
+        """The projects of these numbers, as far as they are in sight."""
+        if not isinstance(gids, list):
+            raise Unsupported("projects without ids", _errors("projects are simulated by their ids only"))
+        named = {f"gid://gitlab/Project/{project.id}": project for project in self.hub.world.projects.values()}
+        return [named[gid] for gid in gids if gid in named and self.hub.door.sees(call, named[gid])]
 
     def _issue(self, call: Call, gid: str) -> tuple[Project, Issue] | None:
         """The issue of that number; one that is out of sight is null, like one that is not there."""
@@ -77,13 +94,26 @@ class GraphqlRoutes:
         return found if found is not None and self.hub.door.shows(call, *found) else None
 
 
+def _project(project: Project, selections: list[Selected], variables: Mapping[str, Any]) -> dict[str, Any]:
+    plain = {"id": f"gid://gitlab/Project/{project.id}", "fullPath": project.path}
+    return _with_labels(plain, list(project.labels.values()), selections, variables)
+
+
 def _issue(project: Project, issue: Issue, selections: list[Selected], variables: Mapping[str, Any]) -> dict[str, Any]:
     plain = {"id": f"gid://gitlab/Issue/{issue.id}", "iid": str(issue.iid), "title": issue.title}
+    return _with_labels(plain, project.labels_of(issue), selections, variables)
+
+
+def _with_labels(
+    plain: Mapping[str, str], labels: list[Label], selections: list[Selected], variables: Mapping[str, Any]
+) -> dict[str, Any]:
     result: dict[str, Any] = {}
     for selected in selections:
         if selected.name == "labels":
             arguments = {name: _value(value, variables) for name, value in selected.arguments.items()}
-            result[selected.alias] = _labels(project.labels_of(issue), selected.selections, arguments)
+            term = str(arguments.get("searchTerm") or "").casefold()
+            found = [label for label in labels if term in f"{label.name}\n{label.description or ''}".casefold()]
+            result[selected.alias] = _labels(found, selected.selections, arguments)
         else:
             result[selected.alias] = plain[selected.name]
     return result
@@ -138,6 +168,8 @@ def _first_unknown(selections: list[Selected], type_name: str, hidden: set[str])
 
 
 def _value(value: Any, variables: Mapping[str, Any]) -> Any:
+    if isinstance(value, list):
+        return [_value(one, variables) for one in value]
     return variables.get(value.name) if isinstance(value, Variable) else value
 
 

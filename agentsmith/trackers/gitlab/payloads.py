@@ -141,6 +141,7 @@ class DatedLabel(Record):
     """A label as GraphQL knows it: `gid://gitlab/ProjectLabel/12`."""
 
     id: str = Field(pattern=r"^gid://gitlab/[A-Za-z]+/[0-9]{1,18}$")
+    title: str
     created_at: Moment = Field(alias="createdAt")
     updated_at: Moment = Field(alias="updatedAt")
 

@@ -12,7 +12,7 @@ from agentsmith.bounded import Bounded
 from agentsmith.domain.errors import BadAnswer, Refused, TrackerUnavailable
 from agentsmith.domain.ticket import Actor, Ticket
 from agentsmith.domain.tracker import Access
-from agentsmith.domain.vetting import Deed, DeedKind, History, in_order, since_set
+from agentsmith.domain.vetting import Deed, DeedKind, History, ends_rest, in_order, since_set
 from agentsmith.trackers.gitlab import payloads
 from agentsmith.trackers.gitlab.paging import onward
 from agentsmith.trackers.gitlab.payloads import LabelEvent, Member, Note, User
@@ -101,21 +101,30 @@ class People(Accounts):
     async def _without_renamed(self, deeds: tuple[Deed, ...], events: dict[str, LabelEvent]) -> tuple[Deed, ...]:
         """The same, where who set a label is left out if that label may have had another name at that time.
 
-        The first of them set the label that everything is about, so that it has to be told of that one; another may
-        be gone from the issue.
+        So is who took a status off, by which they asked for a run; unless it was us, which nobody goes by. The first
+        of them set the label that everything is about, so that it has to be told of that one, as of a status; another
+        that was set may be gone from the issue.
         """
         issue = events[deeds[0].event].resource_id
-        dates = None if issue is None else await self._renames.dates(issue)
+        dates = None if issue is None else await self._renames.on_issue(issue)
         known = []
         for deed in deeds:
             label = events[deed.event].label
-            date = dates.get(label.id) if dates is not None and label is not None and label.id is not None else None
-            doubt = (
-                date.doubt(deed.at) if date is not None else CANNOT_TELL if deed is deeds[0] or dates is None else ""
-            )
-            doubtful = doubt and deed.kind is DeedKind.LABELLED
+            number = label.id if label is not None else None
+            rested = ends_rest(deed, self._spelling.labels) and not await self._ours(deed)
+            if rested and label is not None and dates is not None and number not in dates:
+                dates |= await self._renames.in_project(label.name)
+            date = dates.get(number) if dates is not None and number is not None else None
+            if date is not None:
+                doubt = date.doubt(label.name if label is not None else "", deed.at)
+            else:
+                doubt = CANNOT_TELL if deed is deeds[0] or rested or dates is None else ""
+            doubtful = doubt and (rested or deed.kind is DeedKind.LABELLED)
             known.append(replace(deed, actor=None, doubt=doubt) if doubtful else deed)
         return tuple(known)
+
+    async def _ours(self, deed: Deed) -> bool:
+        return deed.actor is not None and deed.actor.id == await self.my_id()
 
     def _found(self, deeds: tuple[Deed, ...], wanted: str) -> tuple[Deed, ...] | None:
         return since_set(deeds, lambda name: self._spelling.canonical(name) == wanted)
