@@ -191,7 +191,10 @@ class Looks:
         if status in IN_HAND:
             return NothingToDo(f"it is {status.value}, and somebody else's")
         judged = await authority.judge(
-            tracker, ticket, self.rules, remembered=lambda: self.remembered.pinned(tracker, ticket)
+            authority.AccessCheck(tracker, self._store),
+            ticket,
+            self.rules,
+            remembered=lambda: self.remembered.pinned(tracker, ticket),
         )
         # Until the ticket or the rules change, the answer stays the same.
         await self._store.signals.note_rejected(ticket.id, turned_away(ticket, self.rules))

@@ -8,6 +8,7 @@ import json
 from pathlib import Path
 from typing import Any, Final
 
+import pytest
 import yaml
 
 from agentsmith.simulators import Fault, serve
@@ -16,13 +17,21 @@ from tests.support.cli import SLOW, Cli
 from tests.support.wait import slowly, wait_until
 
 TRIGGER: Final = "agent-smith"
-LABELLING: Final = {
-    "github": ("POST", r"/issues/\d+/labels", "Issues: Read and write"),
-    "gitlab": ("PUT", r"/issues/", "the scope api"),
-    "azure-devops": ("PATCH", r"/workitems/", "Work Items (Read & write)"),
-    "jira": ("PUT", r"/issue/", "Edit issues"),
+REFUSED: Final = {
+    "setting labels": {
+        "github": ("POST", r"/issues/\d+/labels", "Issues: Read and write"),
+        "gitlab": ("PUT", r"/issues/", "the scope api"),
+        "azure-devops": ("PATCH", r"/workitems/", "Work Items (Read & write)"),
+        "jira": ("PUT", r"/issue/", "the scopes read:jira-work and write:jira-work"),
+    },
+    "asking what people may": {
+        "github": ("GET", r"/collaborators/", "Metadata: Read"),
+        "gitlab": ("GET", r"/members/all/", "membership of the project"),
+        "azure-devops": ("GET", r"/teams/.*/members", "Project and Team (Read)"),
+        "jira": ("GET", r"/user/permission/search", "Administer projects"),
+    },
 }
-"""How a label is written there, and what the platform calls the permission."""
+"""How each is done there, and what the platform calls the permission."""
 
 
 def warnings(log: Path) -> list[dict[str, Any]]:
@@ -30,12 +39,13 @@ def warnings(log: Path) -> list[dict[str, Any]]:
     return [line for line in told if line["event"] == "the tracker refuses"]
 
 
-async def test_a_missing_permission_is_named_once_and_everywhere_until_it_is_there(tmp_path: Path) -> None:
+@pytest.mark.parametrize("doing", REFUSED)
+async def test_a_missing_permission_is_named_once_and_everywhere_until_it_is_there(tmp_path: Path, doing: str) -> None:
     cli, stages = Cli(tmp_path), {name: made() for name, made in PLAYGROUNDS.items()}
     async with contextlib.AsyncExitStack() as served:
         for name, stage in stages.items():
             await served.enter_async_context(serve(stage.simulator))
-            method, path, _ = LABELLING[name]
+            method, path, _ = REFUSED[doing][name]
             stage.simulator.inject(Fault("status", method=method, path=path, status=403, body={}, times=None))
         trackers = {name: {**stage.tracker(), "poll_interval": "1s"} for name, stage in stages.items()}
         cli.configure(yaml.safe_dump({"trackers": trackers, "pipelines": {"work": {"steps": [{"run": "true"}]}}}))
@@ -60,14 +70,14 @@ async def test_a_missing_permission_is_named_once_and_everywhere_until_it_is_the
             }
             shown = (await asyncio.to_thread(cli.run, "status")).stdout
             for name in stages:
-                _, _, permission = LABELLING[name]
-                assert standing[name]["doing"] == "setting labels"
+                _, _, permission = REFUSED[doing][name]
+                assert standing[name]["doing"] == doing
                 assert permission in standing[name]["remedy"]
                 assert standing[name]["remedy"] in doctor
-                assert f"{name} refuses setting labels since " in shown
+                assert f"{name} refuses {doing} since " in shown
                 assert permission in shown
                 why = (await asyncio.to_thread(cli.run, "why", f"{name}:{keys[name][0]}")).stdout
-                assert "refused  setting labels" in why
+                assert f"refused  {doing}" in why
                 assert permission in why
 
             for stage in stages.values():
@@ -80,5 +90,25 @@ async def test_a_missing_permission_is_named_once_and_everywhere_until_it_is_the
 
             await wait_until(allowed, what="every tracker to let us", within=SLOW)
             told = [line["tracker"] for line in warnings(daemon.log)]
+            assert all(REFUSED[doing][line["tracker"]][2] in line["remedy"] for line in warnings(daemon.log))
             assert sorted(told) == sorted(stages), "once each, however many tickets met it"
             assert {line["level"] for line in warnings(daemon.log)} == {"warning"}
+
+
+async def test_what_people_may_is_not_missed_where_those_who_may_are_named(tmp_path: Path) -> None:
+    cli, stage = Cli(tmp_path), PLAYGROUNDS["gitlab"]()
+    async with serve(stage.simulator):
+        method, path, permission = REFUSED["asking what people may"]["gitlab"]
+        stage.simulator.inject(Fault("status", method=method, path=path, status=403, body={}, times=None))
+        key = stage.tickets.open("One")
+        stage.tickets.add_label(key, TRIGGER, "mona")
+        tracker = {**stage.tracker(), "poll_interval": "1s", "allow": {"users": ["mona"]}}
+        cli.configure(yaml.safe_dump({"trackers": {"web": tracker}}))
+        with cli.up() as daemon:
+            await daemon.ready()
+            done = slowly(lambda: f"{TRIGGER}:done" in stage.tickets.labels(key))
+            await wait_until(done, what="the ticket to be done", within=SLOW)
+            assert not warnings(daemon.log)
+            checks = (await asyncio.to_thread(cli.json, "doctor"))["checks"]
+        (told,) = [check for check in checks if permission in check["remedy"]]
+        assert (told["check"], told["state"]) == ("tracker web", "note")

@@ -55,8 +55,9 @@ class JiraTracker(HostedTracker):
     platform: Final = "jira"
     needs: Final = (
         '"Browse projects", "Edit issues", "Add comments" and "Edit own comments" in the project (a '
-        "scoped token: read:jira-work and write:jira-work)"
+        "scoped token has the scopes read:jira-work and write:jira-work)"
     )
+    needs_to_ask: Final = '"Administer projects" in the project (a scoped token also has the scope read:jira-user)'
 
     def __init__(
         self, name: str, labels: LabelSet, site: Site, client: ApiClient, connection: Connection, options: Options
