@@ -51,7 +51,7 @@ async def _raw(store: Store) -> None:
 
 
 async def _run(store: Store) -> None:
-    """What `RunScope` asks of the store, in its order."""
+    """What a run asks of the store, in its order."""
     (payload,) = await store.queue.acknowledge_and_take(_CONSUMER, (), room=1)
     taken = PipelineRequest.from_json(payload)
     acquired = await store.runs.acquire(taken, payload, consumer=_CONSUMER, ttl=TIMES.ttl, max_deliveries=3)

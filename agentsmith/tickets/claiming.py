@@ -94,7 +94,7 @@ class Claiming:
                 return await self._park_loop(case, begun)
             case "full":
                 return self._held(begun, places, (*case.gates, gates.runs_nowhere(), loop))
-            case _:
+            case "unlocked" | "unpublished":
                 return Deferred(begun.word, backoff)
 
     async def _request(self, case: Case, pipeline: str, run: str, fence: int, now: RunNow | None) -> PipelineRequest:

@@ -19,7 +19,7 @@ from agentsmith.domain.ticket import Ticket
 from agentsmith.domain.tracker import LostRace, Move, MoveOutcome, Unknown
 from agentsmith.domain.vetting import Pin
 from agentsmith.running import consumer as consumer_module
-from agentsmith.store import Acquired, Begun, Settled, Store
+from agentsmith.store import Acquired, DecideAnswer, Settled, Store
 from agentsmith.tickets.claiming import Parked
 from agentsmith.tickets.lock import holding
 from agentsmith.tickets.publish import NotYet, Published
@@ -274,8 +274,8 @@ async def test_a_retry_that_could_not_be_decided_is_not_forgotten(
     """Its lock may be lost in the very moment in which it decides."""
     key = await world.open_ticket("agent-smith:failed")
 
-    async def unlocked(*_: object, **__: object) -> Begun:
-        return Begun("unlocked")
+    async def unlocked(*_: object, **__: object) -> DecideAnswer:
+        return DecideAnswer("unlocked")
 
     monkeypatch.setattr(type(world.store.intents), "decide", unlocked)
     outcome = await world.parts.looks.on_signal(world.signal(key, kind=SignalKind.RETRY, by="mona"))
@@ -498,8 +498,8 @@ async def test_a_withdrawal_that_could_not_be_decided_is_not_forgotten(
     await world.claim(key)
     await world.desk.unlabel(key, TRIGGER, actor="mona")
 
-    async def unlocked(*_: object, **__: object) -> Begun:
-        return Begun("unlocked")
+    async def unlocked(*_: object, **__: object) -> DecideAnswer:
+        return DecideAnswer("unlocked")
 
     with monkeypatch.context() as patched:
         patched.setattr(type(world.store.intents), "decide", unlocked)
