@@ -72,8 +72,12 @@ async def shows(tracker: Tracker, seen: Ticket, keep: Status | None, lock: Lease
     wanted = frozenset() if keep is None else frozenset({keep})
     if tracker.labels.statuses(seen.labels) == wanted:
         return True
-    tidied = await tracker.tidy(seen, keep=keep, deadline=lock.trust.until)
-    return tracker.labels.statuses(tidied.labels) == wanted
+    return tracker.labels.statuses((await keep_only(tracker, seen, keep, lock)).labels) == wanted
+
+
+async def keep_only(tracker: Tracker, seen: Ticket, keep: Status | None, lock: Lease) -> Ticket:
+    """Leave `keep` of several lifecycle labels, or none of them; answers the ticket as it is then."""
+    return await tracker.tidy(seen, keep=keep, deadline=lock.trust.until)
 
 
 def _tells(intent: Intent) -> bool:

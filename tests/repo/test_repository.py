@@ -60,6 +60,26 @@ def test_only_the_table_of_keys_builds_keys() -> None:
     assert elsewhere == {}
 
 
+def callers(*names: str) -> dict[str, set[str]]:
+    """Who calls something of these names, trackers and the platforms they speak to left out."""
+    found: dict[str, set[str]] = {name: set() for name in names}
+    for path in sources():
+        if not {"trackers", "simulators"} & set(path.parts):
+            for node in ast.walk(ast.parse(path.read_text())):
+                if isinstance(node, ast.Call) and (name := ast.unparse(node.func).rpartition(".")[2]) in found:
+                    found[name].add(str(path.relative_to(PACKAGE)))
+    return found
+
+
+def test_a_label_is_moved_in_one_place_and_along_an_edge_of_the_table() -> None:
+    publish = "tickets/publish.py"
+    assert callers("Move", "tidy", "Edge") == {
+        "Move": {publish},
+        "tidy": {publish},
+        "Edge": {"domain/lifecycle.py", "domain/intent.py"},  # the other one is what only another release knows
+    }
+
+
 def test_no_platform_is_named_outside_its_folder() -> None:
     pattern = re.compile(r"""platform\s*(==|!=|in)\s*[\[({"']""")
     platforms = [PACKAGE / folder for folder in ("trackers", "simulators", "config")]
