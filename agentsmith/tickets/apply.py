@@ -226,7 +226,7 @@ class Applying:
             trigger=request.wanted.trigger,
         )
         with contextlib.suppress(TrackerError):  # a comment never stops the work
-            await self.publisher.comment(case.tracker, ticket, Status.ENQUEUED, intent, lock=case.lock)
+            await self.publisher.comment(case.tracker, ticket, intent, lock=case.lock)
 
     def _request(self, case: Case, fence: int) -> PipelineRequest:
         """What is pushed again, or written down as given up."""

@@ -122,7 +122,7 @@ async def test_a_trigger_that_was_taken_off_still_tells_whose_ticket_it_is(world
     ticket = await tracker.get(key)
     intent = Intent(ticket.id, "local", key, 1, an_edge(Status.ENQUEUED, None), "run", outcome="withdrawn")
     async with holding(store, tracker.platform, ticket.id) as lock:
-        await world.parts.publisher.comment(tracker, ticket, None, intent, lock=lock)
+        await world.parts.publisher.comment(tracker, ticket, intent, lock=lock)
     sticky = await tracker.read_sticky(ticket)
     assert sticky is not None
     assert sticky.memo is not None
