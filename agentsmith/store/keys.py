@@ -103,31 +103,6 @@ REFUSALS_MS: Final = 30 * DAY_MS
 SPENT_MS: Final = DAY_MS
 PROBE_MS: Final = 60_000
 
-PERMANENT: Final = frozenset(
-    {
-        "queue:jobs",
-        "queue:index",
-        "dead-letters",
-        "running",
-        "released",
-        "suspects",
-        "reservations",
-        "intents",
-        "due",
-        "parked",
-        "signals:inbox",
-        "signals:index",
-        "signals:later",
-        "signals:later-payloads",
-        "signals:held",
-        "signals:held-payloads",
-        "signals:held-lines",
-        "consumers",
-        "epoch",
-    }
-)
-PERMANENT_FAMILIES: Final = ("queue:processing:", "signals:processing:", "signals:held-line:", "intent:")
-
 
 @dataclass(frozen=True, slots=True)
 class Keys:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import inspect
-import re
 
 import pytest
 
 from agentsmith.domain.ticket import TicketId
 from agentsmith.store import Store
-from agentsmith.store.keys import PERMANENT, PERMANENT_FAMILIES, Keys
+from agentsmith.store.keys import Keys
 from tests.support.declared_keys import FAMILIES, complaints
 
 TICKET = TicketId("github.com/acme/web#12")
@@ -35,11 +34,6 @@ def test_each_builder_has_one_row_and_each_row_one_builder() -> None:
     assert all(len(names) == 1 for names in rows.values()), rows
     assert sorted(names[0] for names in rows.values()) == sorted(f.name for f in FAMILIES)
     assert all(key.startswith("ns:") for key in built().values())
-
-
-def test_what_lives_for_ever_is_declared_so_twice() -> None:
-    permanent = {re.sub(r"\{.*", "", f.name) for f in FAMILIES if f.permanent}
-    assert permanent == PERMANENT | set(PERMANENT_FAMILIES)
 
 
 @pytest.mark.parametrize(
