@@ -74,6 +74,17 @@ def test_every_move_is_a_legal_edge_from_what_the_ticket_shows() -> None:
             assert edge.source is way.facts.status, way
 
 
+def test_P10_every_decision_says_why() -> None:
+    """In its own words, by its edge, or by the gates, which were asked then."""
+    silent = FinishIntent | ForgetDue | NotOurs | PushAgain | PutEndBack | StopAsCancelled | Tidy  # their name says it
+    for way in ways():
+        if isinstance(way.action, Claim | Park | TurnAway):
+            assert way.facts.judged is not None, way
+        elif not isinstance(way.action, silent):
+            texts = [getattr(way.action, name, "") for name in ("why", "outcome")]
+            assert any(texts) or way.action.edge.why, way  # type: ignore[union-attr]  # those without a text move
+
+
 def test_what_is_moved_from_pending_shows_pending() -> None:
     for way in where(Claim, Park):
         assert way.facts.status is Status.PENDING, way
