@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, Final
@@ -23,6 +23,8 @@ from agentsmith.store import LeaseTimes, Store
 from agentsmith.store.server.embedded import EmbeddedServer
 
 TIMES: Final = LeaseTimes(ttl=120, renew_every=30, margin=20, lock=30, leader=30)
+TRIGGER: Final = "agent-smith"
+SLOTS: Final = 10
 _LOOK_EVERY: Final = 0.005
 _UP_WITHIN: Final = 60.0
 _STOP_WITHIN: Final = 20.0
@@ -62,6 +64,30 @@ async def prepared(folder: Path, effort: float) -> AsyncIterator[Ground]:
     """A server in the folder, and nothing on it."""
     async with EmbeddedServer(folder / "redis") as server, Store(server.url, times=TIMES, namespace="bench") as store:
         yield Ground(folder, store, server.url, effort)
+
+
+async def rate(count: int, at_once: int, work: Callable[[], Awaitable[None]]) -> float:
+    """How often in a second it can be done, so many at once."""
+    left = iter(range(count))
+
+    async def worker() -> None:
+        for _ in left:
+            await work()
+
+    started = time.perf_counter()
+    await asyncio.gather(*(worker() for _ in range(at_once)))
+    return count / (time.perf_counter() - started)
+
+
+def working(ground: Ground, room: Path, tracker: str, settings: Mapping[str, Any], step: str) -> dict[str, Any]:
+    """The settings of a daemon that carries out one step for each ticket with the trigger."""
+    return {
+        "trackers": {tracker: dict(settings)},
+        "redis": {"url": ground.url, "namespace": room.name},
+        "consumer": {"slots": SLOTS},
+        "triggers": [{"label": TRIGGER, "pipeline": "work"}],
+        "pipelines": {"work": {"steps": [{"run": step}]}},
+    }
 
 
 def environment(room: Path) -> dict[str, str]:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import time
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from agentsmith.bench.figures import Reading
-from agentsmith.bench.ground import BenchTrouble, Ground, daemon
+from agentsmith.bench.ground import TRIGGER, BenchTrouble, Ground, daemon, working
 from agentsmith.domain.lifecycle import LabelSet, Status
 
 if TYPE_CHECKING:
@@ -17,10 +16,8 @@ if TYPE_CHECKING:
 _TICKETS: Final = 1800
 _THIRDS: Final = 3
 _AT_ONCE: Final = 30
-_SLOTS: Final = 10
 _POLL_EVERY: Final = 5.0
 """Seconds; more often than by default, because what is polled is the list that grows."""
-_TRIGGER: Final = "agent-smith"
 _DONE_WITHIN: Final = 120.0
 _LOOK_EVERY: Final = 0.01
 
@@ -34,7 +31,13 @@ async def measure(ground: Ground) -> list[Reading]:
     room, stage, each = ground.room("growth"), GitHubPlayground(), ground.times(_TICKETS // _THIRDS)
     stage.simulator.hub.limits.limit = None  # an hour's quota is for fewer tickets
     try:
-        async with serve(stage.simulator), daemon(room, _config(ground, room, stage)) as up:
+        async with (
+            serve(stage.simulator),
+            daemon(
+                room,
+                working(ground, room, "github", {**stage.tracker(), "poll_interval": _POLL_EVERY}, "true"),
+            ) as up,
+        ):
             stage.send_webhooks(f"http://127.0.0.1:{up.port}/webhooks/github")
             await _work_off(stage, _AT_ONCE)  # what is loaded and made when it is first needed
             used, memory = [up.processor_seconds()], [up.memory()]
@@ -60,21 +63,11 @@ def _readings(each: int, used: list[float | None], memory: list[float | None]) -
     return readings
 
 
-def _config(ground: Ground, room: Path, stage: GitHubPlayground) -> dict[str, Any]:
-    return {
-        "trackers": {"github": {**stage.tracker(), "poll_interval": _POLL_EVERY}},
-        "redis": {"url": ground.url, "namespace": room.name},
-        "consumer": {"slots": _SLOTS},
-        "triggers": [{"label": _TRIGGER, "pipeline": "work"}],
-        "pipelines": {"work": {"steps": [{"run": "true"}]}},
-    }
-
-
 async def _work_off(stage: GitHubPlayground, tickets: int) -> None:
     """Have so many more tickets done, some at once, and leave them open."""
     for begin in range(0, tickets, _AT_ONCE):
         few = range(min(_AT_ONCE, tickets - begin))
-        keys, give_up = [stage.tickets.open("Work", [_TRIGGER]) for _ in few], time.monotonic() + _DONE_WITHIN
+        keys, give_up = [stage.tickets.open("Work", [TRIGGER]) for _ in few], time.monotonic() + _DONE_WITHIN
         while left := [key for key in keys if LabelSet().statuses(stage.tickets.labels(key)) != {Status.DONE}]:
             if time.monotonic() > give_up:
                 raise BenchTrouble(f"not done within {_DONE_WITHIN:.0f} s: tickets {', '.join(left[:5])}")

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import httpx
 
 from agentsmith import privacy
 from agentsmith.bench.figures import Reading, quantile
-from agentsmith.bench.ground import TIMES, BenchTrouble, Daemon, Ground, daemon
+from agentsmith.bench.ground import SLOTS, TIMES, TRIGGER, BenchTrouble, Daemon, Ground, daemon, rate, working
 from agentsmith.demo.venue import LOCAL, PROJECT, Engine, LocalVenue, Seen, Venue
 from agentsmith.domain.lifecycle import LabelSet, Status
 from agentsmith.domain.signal import Signal
@@ -23,8 +23,6 @@ from agentsmith.trackers.local.settings import DEFAULT_FILE
 from agentsmith.trackers.local.tickets import LocalTickets
 
 _SIMULATED: Final = "github"
-_TRIGGER: Final = "agent-smith"
-_SLOTS: Final = 10
 _REQUESTS: Final = 12
 """Requests that a whole life takes on a platform, the look-up of who labelled included."""
 _STARTED: Final = "started"
@@ -40,7 +38,7 @@ async def measure(ground: Ground) -> list[Reading]:
 
 async def _on_local(ground: Ground) -> list[Reading]:
     room, tickets = ground.room(LOCAL), ground.times(100)
-    config = _config(ground, room, LOCAL, {"platform": LOCAL, "project": PROJECT})
+    config = working(ground, room, LOCAL, {"platform": LOCAL, "project": PROJECT}, _WORK)
     async with (
         daemon(room, config) as up,
         LocalTickets(path=room / "data" / DEFAULT_FILE, project=PROJECT, name=LOCAL) as local,
@@ -53,7 +51,7 @@ async def _on_local(ground: Ground) -> list[Reading]:
             await store.signals.send([Signal(LOCAL, key, ticket, cause="labelled")])
 
         venue.connect(Engine("", announce))
-        raw = await _rate(tickets, _spawn)
+        raw = await rate(tickets, SLOTS, _spawn)
         return await _lives(ground, Place(room, venue, LOCAL, up), tickets=tickets, raw=raw)
 
 
@@ -76,8 +74,8 @@ async def _on_a_platform(ground: Ground) -> list[Reading]:
                         (await client.get(url)).raise_for_status()
                     await _spawn()
 
-                raw = await _rate(tickets, bare)
-            async with daemon(room, _config(ground, room, _SIMULATED, stage.tracker())) as up:
+                raw = await rate(tickets, SLOTS, bare)
+            async with daemon(room, working(ground, room, _SIMULATED, stage.tracker(), _WORK)) as up:
                 venue.connect(Engine(f"http://127.0.0.1:{up.port}/webhooks/{_SIMULATED}", _nothing))
                 stage.simulator.forget_requests()
                 readings = await _lives(ground, Place(room, venue, _SIMULATED, up), tickets=tickets, raw=raw)
@@ -124,11 +122,11 @@ async def _lives(ground: Ground, place: Place, *, tickets: int, raw: float) -> l
     used, asked = place.up.processor_seconds(), await _asked(ground)
     started = time.perf_counter()
     for key in keys:
-        await place.venue.label(key, _TRIGGER)
+        await place.venue.label(key, TRIGGER)
     await place.done(keys)
-    rate = tickets / (time.perf_counter() - started)
+    done = tickets / (time.perf_counter() - started)
     readings = [
-        Reading(f"{where}, {_SLOTS} slots", "/s", rate, raw),
+        Reading(f"{where}, {SLOTS} slots", "/s", done, raw),
         *(
             Reading(f"{where}: Redis {what} per ticket", "", (count - asked[what]) / tickets)
             for what, count in (await _asked(ground)).items()
@@ -145,7 +143,7 @@ async def _lives(ground: Ground, place: Place, *, tickets: int, raw: float) -> l
 async def _begins(place: Place) -> float:
     key = (await place.venue.open("One at a time", ())).key
     labelled = time.time()
-    await place.venue.label(key, _TRIGGER)
+    await place.venue.label(key, TRIGGER)
     await place.done([key])
     started = place.started(key)
     if started is None:
@@ -163,29 +161,6 @@ async def _asked(ground: Ground) -> dict[str, int]:
     total = await ground.store.redis.info("stats")
     scripts = each.get("cmdstat_evalsha", {}).get("calls", 0)
     return {"scripts": int(scripts), "commands": int(total["total_commands_processed"])}
-
-
-def _config(ground: Ground, room: Path, tracker: str, settings: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        "trackers": {tracker: dict(settings)},
-        "redis": {"url": ground.url, "namespace": room.name},
-        "consumer": {"slots": _SLOTS},
-        "triggers": [{"label": _TRIGGER, "pipeline": "work"}],
-        "pipelines": {"work": {"steps": [{"run": _WORK}]}},
-    }
-
-
-async def _rate(count: int, work: Callable[[], Awaitable[None]]) -> float:
-    """How many a second, as many at once as the daemon has slots."""
-    left = iter(range(count))
-
-    async def worker() -> None:
-        for _ in left:
-            await work()
-
-    started = time.perf_counter()
-    await asyncio.gather(*(worker() for _ in range(_SLOTS)))
-    return count / (time.perf_counter() - started)
 
 
 async def _spawn() -> None:

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
-import time
-from collections.abc import Awaitable, Callable
 from typing import Final
 
 from agentsmith.bench.figures import Reading
-from agentsmith.bench.ground import TIMES, BenchTrouble, Ground
+from agentsmith.bench.ground import TIMES, BenchTrouble, Ground, rate
 from agentsmith.bench.queueing import push_all, request
 from agentsmith.domain.intent import Intent
 from agentsmith.domain.lifecycle import Owner, Status, edge
@@ -27,22 +24,10 @@ async def measure(ground: Ground) -> list[Reading]:
     readings = []
     for at_once in (_AT_ONCE, 1):
         await push_all(store, [request(next(ground.numbers)) for _ in range(jobs)])
-        raw = await _rate(jobs, at_once, lambda: _raw(store))
-        done = await _rate(jobs, at_once, lambda: _run(store))
+        raw = await rate(jobs, at_once, lambda: _raw(store))
+        done = await rate(jobs, at_once, lambda: _run(store))
         readings.append(Reading(f"run without work, {at_once} at once", "/s", done, raw))
     return readings
-
-
-async def _rate(jobs: int, at_once: int, work: Callable[[], Awaitable[None]]) -> float:
-    left = iter(range(jobs))
-
-    async def worker() -> None:
-        for _ in left:
-            await work()
-
-    started = time.perf_counter()
-    await asyncio.gather(*(worker() for _ in range(at_once)))
-    return jobs / (time.perf_counter() - started)
 
 
 async def _raw(store: Store) -> None:
@@ -51,7 +36,7 @@ async def _raw(store: Store) -> None:
 
 
 async def _run(store: Store) -> None:
-    """What `RunScope` asks of the store, in its order."""
+    """What a run asks of the store, in its order."""
     (payload,) = await store.queue.acknowledge_and_take(_CONSUMER, (), room=1)
     taken = PipelineRequest.from_json(payload)
     acquired = await store.runs.acquire(taken, payload, consumer=_CONSUMER, ttl=TIMES.ttl, max_deliveries=3)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Final
 
@@ -10,7 +9,7 @@ import typer
 
 from agentsmith.cli import output
 from agentsmith.domain import errors
-from agentsmith.domain.errors import AgentSmithError
+from agentsmith.domain.errors import AgentSmithError, causes_of
 
 NO: Final = 1
 BAD_INPUT: Final = 2
@@ -61,7 +60,7 @@ def misused(error: typer.TyperException) -> Failure:
 
 def failed(error: Exception) -> Failure:
     """Whatever else went wrong."""
-    causes = list(_causes(error))
+    causes = causes_of(error)
     # What fails beside ours fails because of it.
     ours = {str(cause): cause for cause in causes if _ours(cause)}
     if not ours:
@@ -91,15 +90,6 @@ def _remedy_in(message: str) -> str:
     """What to do, of a message that says so after what is wrong: `the port is taken; set server.port`."""
     _, _, remedy = message.partition("; ")
     return remedy or message.partition(". ")[2]
-
-
-def _causes(error: BaseException) -> Iterator[BaseException]:
-    """The errors inside groups of errors."""
-    if isinstance(error, BaseExceptionGroup):
-        for inner in error.exceptions:
-            yield from _causes(inner)
-    else:
-        yield error
 
 
 def _ours(error: BaseException) -> bool:

@@ -10,11 +10,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 
 import structlog
 
 from agentsmith.boottime import boottime
+from agentsmith.domain.errors import causes_of
 from agentsmith.store import AWAY, LeaderLease, Outage
 
 log = structlog.get_logger()
@@ -37,7 +38,7 @@ async def lead(role: str, lease: LeaderLease, work: Work, outage: Outage) -> Non
             try:
                 await _while_trusted(lease, work, outage)
             except Exception as error:
-                causes = list(_causes(error))
+                causes = causes_of(error)
                 if all(isinstance(cause, AWAY) for cause in causes):
                     outage.noticed(causes[0])
                 else:
@@ -50,15 +51,6 @@ async def lead(role: str, lease: LeaderLease, work: Work, outage: Outage) -> Non
                 log.info("no longer leading", role=role, fence=lease.fence)
         # Spread out, so that followers do not all ask in the same moment.
         await asyncio.sleep(pause * random.uniform(0.5, 1.5))  # noqa: S311 - spreads load, guards nothing
-
-
-def _causes(error: BaseException) -> Iterator[BaseException]:
-    """The errors inside groups of errors."""
-    if isinstance(error, BaseExceptionGroup):
-        for inner in error.exceptions:
-            yield from _causes(inner)
-    else:
-        yield error
 
 
 async def _while_trusted(lease: LeaderLease, work: Work, outage: Outage) -> None:

@@ -81,7 +81,9 @@ def decide(facts: Facts, wish: Wish) -> Action | Need:
             return _run_again(facts, f"{facts.wanted_again} set its trigger again")
     if facts.judged is None:
         return Need(Fact.GATES)
-    if facts.judged.passed and facts.status is Status.PENDING:
+    if facts.status is not Status.PENDING:
+        return TurnAway()
+    if facts.judged.passed:
         return Claim()
     return Park() if facts.judged.changed else TurnAway()
 

@@ -85,6 +85,13 @@ def describe(error: BaseException) -> str:
     return type(error).__name__
 
 
+def causes_of(error: BaseException) -> list[BaseException]:
+    """The errors inside groups of errors."""
+    if isinstance(error, BaseExceptionGroup):
+        return [cause for inner in error.exceptions for cause in causes_of(inner)]
+    return [error]
+
+
 class TrackerError(AgentSmithError):
     """A tracker failed; `retryable` tells whether asking again later can help."""
 

@@ -75,6 +75,9 @@ class TicketWriter(Protocol):
         """Add and remove labels of people's."""
 
 
+Pen, Desk = WritePermit, TicketWriter  # as steps written for earlier releases import them
+
+
 @dataclass(frozen=True, slots=True)
 class CodePlace:
     """Where the ticket's code lives, and what git needs to work on it."""

@@ -10,7 +10,6 @@ import structlog
 
 from agentsmith.boottime import boottime
 from agentsmith.domain.errors import LeaseLost, TrackerError
-from agentsmith.domain.lifecycle import Status
 from agentsmith.pipelines.outcome import Outcome
 from agentsmith.running.account import text_changed
 from agentsmith.running.endings import STARTED
@@ -62,7 +61,5 @@ class LiveComment:
             self.text_changed = text_changed(ticket, at.request)
             intent = intent_of(run, at, STARTED, account(STARTED))
             if intent.note != self._last:
-                await run.context.publisher.comment(
-                    tracker, ticket, Status.IN_PROGRESS, intent, lock=lock, passing=True
-                )
+                await run.context.publisher.comment(tracker, ticket, intent, lock=lock, passing=True)
                 self._last = intent.note

@@ -165,6 +165,6 @@ async def _comment(run: LeasedRun, at: Progress, ticket: Ticket, pipeline: Pipel
     note = account_of(run.context, at.request, STARTED, steps, text_changed=text_changed(ticket, at.request))
     try:
         intent = intent_of(run, at, STARTED, note)
-        await run.context.publisher.comment(run.tracker, ticket, Status.IN_PROGRESS, intent, lock=lock, passing=True)
+        await run.context.publisher.comment(run.tracker, ticket, intent, lock=lock, passing=True)
     except TrackerError as error:
         run.log.warning("the comment could not be written", error=str(error))

@@ -34,6 +34,7 @@ from agentsmith.store.queue import Queue
 from agentsmith.store.refusals import Refusal
 from agentsmith.store.run_lease import Acquired, NotAcquired, RunLease, Settled
 from agentsmith.store.runs import Runs
+from agentsmith.store.scripts.intents import DecideAnswer, DecideWord
 from agentsmith.store.scripts.queue import Pushed
 from agentsmith.store.scripts.seen_commands import Seen
 from agentsmith.store.signals import Signals
@@ -45,6 +46,8 @@ __all__ = [
     "Begun",
     "Cycle",
     "DeadLetter",
+    "DecideAnswer",
+    "DecideWord",
     "Intents",
     "Key",
     "Leader",

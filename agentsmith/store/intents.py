@@ -21,13 +21,14 @@ from agentsmith.store.keys import PUBLISHED_MS, WHERE_MS, Keys
 from agentsmith.store.leases import Lease
 from agentsmith.store.redis_commands import Commands
 from agentsmith.store.scripts import intents as scripts
+from agentsmith.store.scripts.intents import ClaimWord, DecideAnswer
 
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """A claim or a recovery may go on under this fence; otherwise `fence` is 0 and `word` says why."""
+    """A claim may go on under this fence; otherwise `fence` is 0 and `word` says why."""
 
-    word: str
+    word: ClaimWord
     fence: int = 0
     count: int = 0
     full: Place | None = None
@@ -95,7 +96,7 @@ class Intents:
         unqueue: bool = False,
         letter: DeadLetter | None = None,
         taken: Taken | None = None,
-    ) -> Begun:
+    ) -> DecideAnswer:
         """Take a ticket over that nobody runs: raise the fence and record what is to happen to it.
 
         `unqueue` takes its waiting request off the queue in the same step; `in-flight` says a consumer has it. A
@@ -104,7 +105,7 @@ class Intents:
         dealt with by this, in the same step; `put back` says that it is no longer in its taker's hands.
         """
         k = self._keys
-        answer = await scripts.Decide(
+        return await scripts.Decide(
             lock=lock.key,
             fence=k.fence(ticket),
             heartbeat=k.heartbeat(ticket),
@@ -130,7 +131,6 @@ class Intents:
             signal=taken.payload if taken is not None else "",
             fields=flat_fields(intent) if intent else [],
         ).on(self._redis)
-        return Begun(answer.word, fence=answer.fence)
 
     async def adopt(self, ticket: TicketId, *, lock: Lease, look_in: float) -> Intent | None:
         """Take an unpublished intent over under a new fence; None when there is nothing to take."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from typing import Literal
 
 from agentsmith.boottime import boottime
 from agentsmith.domain.intent import Intent
@@ -93,7 +94,7 @@ class Settled:
 
 @dataclass(frozen=True, slots=True)
 class NotAcquired:
-    """Why not: `superseded`, `leased` or `poison`, with a figure for the latter."""
+    """Why not; `count` is how often a poisonous request was taken."""
 
-    word: str
+    word: Literal["superseded", "leased", "poison"]
     count: int = 0

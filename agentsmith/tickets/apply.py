@@ -46,7 +46,7 @@ from agentsmith.store import DeadLetter, Pushed, Store
 from agentsmith.tickets.claiming import Claiming, turned_away
 from agentsmith.tickets.facts import Case
 from agentsmith.tickets.live_rules import LiveRules
-from agentsmith.tickets.publish import Publisher, shows
+from agentsmith.tickets.publish import Publisher, keep_only, shows
 from agentsmith.tickets.recording import Recording
 from agentsmith.tickets.remembered import Remembered
 from agentsmith.tickets.requests import new_request, new_run_id
@@ -182,7 +182,7 @@ class Applying:
         return NothingToDo(intent.outcome if word == "decided" else f"not woken yet: {word}")
 
     async def _tidy(self, case: Case, action: Tidy) -> LookOutcome | Ticket:
-        tidied = await case.tracker.tidy(case.ticket, keep=action.keep, deadline=case.lock.trust.until)
+        tidied = await keep_only(case.tracker, case.ticket, action.keep, case.lock)
         log.info("several labels, kept one", ticket=case.ticket.id, kept=action.keep.value)
         several = len(case.tracker.labels.statuses(tidied.labels)) > 1
         return NothingToDo("its labels were changed in the same moment") if several else tidied
@@ -226,7 +226,7 @@ class Applying:
             trigger=request.wanted.trigger,
         )
         with contextlib.suppress(TrackerError):  # a comment never stops the work
-            await self.publisher.comment(case.tracker, ticket, Status.ENQUEUED, intent, lock=case.lock)
+            await self.publisher.comment(case.tracker, ticket, intent, lock=case.lock)
 
     def _request(self, case: Case, fence: int) -> PipelineRequest:
         """What is pushed again, or written down as given up."""

@@ -29,7 +29,7 @@ _BEFORE: Final = "it is the text that was vetted before"
 
 @dataclass(frozen=True, slots=True)
 class AccessCheck:
-    """Those who are active on a tracker. With a `store`, people are told once where it does not say what they may."""
+    """Asks a tracker what people may. With a `store`, it is told once where the tracker does not say."""
 
     tracker: Tracker
     store: Store | None = None

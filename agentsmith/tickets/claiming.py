@@ -94,7 +94,7 @@ class Claiming:
                 return await self._park_loop(case, begun)
             case "full":
                 return self._held(begun, places, (*case.gates, gates.runs_nowhere(), loop))
-            case _:
+            case "unlocked" | "unpublished":
                 return Deferred(begun.word, backoff)
 
     async def _request(self, case: Case, pipeline: str, run: str, fence: int, now: RunNow | None) -> PipelineRequest:
@@ -102,10 +102,10 @@ class Claiming:
         attempts = await self.store.runs.attempts(ticket.id) or 0
         wake = WakeReason.UNBLOCKED.value if await self.store.questions.of(ticket.id) else cause
         by = now.by if now is not None else None
-        request = new_request(ticket, pipeline, run=run, fence=fence, attempt=attempts, wake=wake, asked_by=by)
+        request = new_request(ticket, pipeline, run=run, fence=fence, attempt=attempts, wake=wake)
         trigger = gates.chosen(ticket, self.rules.in_force.triggers)[0].label if now is None else None
         labelled = case.judged.labelled if case.judged is not None else ""
-        return replace(request, labelled=labelled or None, trigger=trigger)
+        return replace(request, labelled=labelled or None, trigger=trigger, asked_by=by)
 
     async def _in_hand(self, case: Case, keep: Status) -> LookOutcome:
         """Somebody took its label off; it is put back."""
@@ -150,7 +150,7 @@ class Claiming:
             text=request.pinned.sha256,
             trigger=request.wanted.trigger,
         )
-        words = await self.publisher.words(ticket, Status.ENQUEUED, intent)
+        words = await self.publisher.words(ticket, intent)
         until = case.lock.trust.until
         outcome = await self.publisher.move(tracker, ticket, intent, until=until, words=words)
         if isinstance(outcome, Unknown):
@@ -193,7 +193,7 @@ class Claiming:
             outcome="claimed",
         )
         try:
-            await self.publisher.comment(tracker, ticket, Status.ENQUEUED, intent, lock=case.lock, words=words)
+            await self.publisher.comment(tracker, ticket, intent, lock=case.lock, words=words)
         except TrackerError as error:
             log.warning("the comment could not be written", ticket=ticket.id, error=str(error))
         return Claimed(request.run, request.fence)

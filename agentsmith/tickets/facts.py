@@ -57,7 +57,7 @@ class FactFinder:
         facts = Facts(tracker.labels.statuses(ticket.labels), ticket.open, _recorded(intent))
         return Case(tracker, ticket, lock, facts, intent)
 
-    def _people(self, case: Case) -> authority.AccessCheck:
+    def _access(self, case: Case) -> authority.AccessCheck:
         return authority.AccessCheck(case.tracker, self.store)
 
     async def find_out(self, case: Case, fact: Fact, wish: Wish) -> Case:
@@ -73,10 +73,10 @@ class FactFinder:
                 return await self._remains(case)
             case Fact.SET_AGAIN:
                 labelled = case.lease.labelled if case.lease is not None else ""
-                by = await authority.set_again(self._people(case), case.ticket, labelled, self.rules.in_force)
+                by = await authority.set_again(self._access(case), case.ticket, labelled, self.rules.in_force)
                 return replace(case, facts=replace(case.facts, set_again=by.name if by is not None else ""))
             case Fact.WANTED_AGAIN:
-                by = await authority.wanted_again(self._people(case), case.ticket, self.rules.in_force)
+                by = await authority.wanted_again(self._access(case), case.ticket, self.rules.in_force)
                 return replace(case, facts=replace(case.facts, wanted_again=by.name if by is not None else ""))
             case Fact.GATES:
                 return await self._gates(case, wish if isinstance(wish, RunNow) else None)
@@ -155,7 +155,7 @@ class FactFinder:
     async def _gates(self, case: Case, now: RunNow | None) -> Case:
         tracker, ticket = case.tracker, case.ticket
         judged = await authority.judge(
-            self._people(case),
+            self._access(case),
             ticket,
             self.rules.in_force,
             now,

@@ -72,8 +72,12 @@ async def shows(tracker: Tracker, seen: Ticket, keep: Status | None, lock: Lease
     wanted = frozenset() if keep is None else frozenset({keep})
     if tracker.labels.statuses(seen.labels) == wanted:
         return True
-    tidied = await tracker.tidy(seen, keep=keep, deadline=lock.trust.until)
-    return tracker.labels.statuses(tidied.labels) == wanted
+    return tracker.labels.statuses((await keep_only(tracker, seen, keep, lock)).labels) == wanted
+
+
+async def keep_only(tracker: Tracker, seen: Ticket, keep: Status | None, lock: Lease) -> Ticket:
+    """Leave `keep` of several lifecycle labels, or none of them; answers the ticket as it is then."""
+    return await tracker.tidy(seen, keep=keep, deadline=lock.trust.until)
 
 
 def _tells(intent: Intent) -> bool:
@@ -110,7 +114,7 @@ class Publisher:
             ticket = ticket or await tracker.get(intent.key)
             intent = await self._or_once_more(tracker, ticket, intent)
             if _tells(intent) and not _late(tracker, ticket, intent):
-                await self.comment(tracker, ticket, intent.to, intent, lock=lock)
+                await self.comment(tracker, ticket, intent, lock=lock)
             return await self._move(tracker, ticket, intent, lock)
         except TicketNotFound:
             return await self._settled(tracker, intent, intent.to, "the ticket is gone")
@@ -216,19 +220,19 @@ class Publisher:
         (log.debug if warned else log.warning)("not published yet", ticket=intent.ticket, to=intent.to, why=why)
         return NotYet(why, time.time() + wait)
 
-    async def words(self, ticket: Ticket, status: Status | None, intent: Intent) -> Words:
-        """What our comment says of a ticket in `status`, and the memo that survives in it."""
+    async def words(self, ticket: Ticket, intent: Intent) -> Words:
+        """What our comment says of a ticket with this intent, and the memo that survives in it."""
         history, pin = await self._store.runs.history(ticket.id), await self._store.pins.of(ticket.id)
         attempt = intent.before + intent.attempt
-        text = sticky_text(status, run=intent.run, attempt=attempt, note=intent.note, history=history)
-        over = status is None or status.final
+        text = sticky_text(intent.to, run=intent.run, attempt=attempt, note=intent.note, history=history)
+        over = intent.to is None or intent.to.final
         memo = Memo(
             intent.run,
             intent.fence,
             intent.attempt,
             pin.text if pin is not None else intent.text,
             intent.due,
-            follow_up=status is Status.IN_PROGRESS and await self._store.runs.follow_up(ticket.id) is not None,
+            follow_up=intent.to is Status.IN_PROGRESS and await self._store.runs.follow_up(ticket.id) is not None,
             trigger=intent.trigger or next((trigger.label for trigger in matching(ticket, self._triggers)), ""),
             ask=pin.ask if pin is not None else "",
             by=pin.by if pin is not None else "",
@@ -261,7 +265,6 @@ class Publisher:
         self,
         tracker: Tracker,
         ticket: Ticket,
-        status: Status | None,
         intent: Intent,
         *,
         lock: Lease,
@@ -273,7 +276,7 @@ class Publisher:
         `passing` says that it will be written again before the run ends: where every edit is kept for ever, and there
         is a comment already, it is left as it is. `words` are what it is to say, if that was settled before.
         """
-        words = words or await self.words(ticket, status, intent)
+        words = words or await self.words(ticket, intent)
         try:
             if not words.memo.trigger and (before := await tracker.read_sticky(ticket)) and before.memo:
                 # A person took the trigger off meanwhile; that it was ours still has to be told from the ticket.

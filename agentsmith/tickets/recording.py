@@ -8,7 +8,7 @@ from agentsmith.domain.intent import NO_RUN, Intent
 from agentsmith.domain.lifecycle import Edge
 from agentsmith.domain.signal import Taken
 from agentsmith.domain.ticket import TicketId
-from agentsmith.store import Begun, DeadLetter, Lease, Store
+from agentsmith.store import DeadLetter, DecideAnswer, DecideWord, Lease, Store
 from agentsmith.tickets.facts import Case
 from agentsmith.tickets.publish import LOOK_AGAIN, Publisher
 
@@ -32,7 +32,7 @@ class Recording:
         after_settling: bool = False,
         unqueue: bool = False,
         taken: Taken | None = None,
-    ) -> str:
+    ) -> DecideWord:
         """Take the ticket over, record the decision and publish it; answers the store's word."""
         begun = await self.record(intent, case, after_settling=after_settling, unqueue=unqueue, taken=taken)
         if begun.word == "decided":
@@ -48,7 +48,7 @@ class Recording:
         unqueue: bool = False,
         letter: DeadLetter | None = None,
         taken: Taken | None = None,
-    ) -> Begun:
+    ) -> DecideAnswer:
         """Take the ticket over, and record the decision if there is one; see `store.intents.decide`."""
         return await self.store.intents.decide(
             case.ticket.id,

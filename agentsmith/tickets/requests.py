@@ -15,9 +15,7 @@ def new_run_id() -> str:
     return f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{uuid.uuid4().hex[:8]}"
 
 
-def new_request(
-    ticket: Ticket, pipeline: str, *, run: str, fence: int, attempt: int, wake: str, asked_by: str | None = None
-) -> PipelineRequest:
+def new_request(ticket: Ticket, pipeline: str, *, run: str, fence: int, attempt: int, wake: str) -> PipelineRequest:
     """The request that runs `pipeline` on the ticket's text as it is now."""
     return PipelineRequest(
         ticket=ticket.id,
@@ -33,5 +31,4 @@ def new_request(
         wake_reason=wake or None,
         # W3C Trace Context, so that a worker's spans can be told to belong to this claim.
         trace=f"00-{secrets.token_hex(16)}-{secrets.token_hex(8)}-01",
-        asked_by=asked_by,
     )

@@ -39,7 +39,8 @@ TRIES: Final = 4
 """On a machine that stands still for a while, a deadline passes and a victim takes another way than the one meant."""
 FULL: Final = bool(os.environ.get("AGENTSMITH_CRASH_FULL"))
 _BOUNDARIES: Final = {"queue.push", "runs.acquire", RUNNING, "guard.run", "guard.close", "runs.settle", "tracker.move"}
-_STAY: Final = frozenset({"epoch", "consumers"})
+_EMPTIED: Final = [family for family in FAMILIES if family.permanent and family.name not in ("epoch", "consumers")]
+"""What lives for ever, and is gone all the same once every ticket has come to its end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,8 +128,7 @@ class CrashRunner:
     def left(self, place: Place) -> list[str]:
         """What is queued, taken, running, suspected, intended or signalled."""
         keys = (str(key).partition(":")[2] for key in self.admin.scan_iter(f"{place.namespace}:*", count=1000))
-        kept = [family for family in FAMILIES if family.permanent and family.name not in _STAY]
-        return [key for key in keys if any(family.matches(key) for family in kept)]
+        return [key for key in keys if any(family.matches(key) for family in _EMPTIED)]
 
     async def idle(self, place: Place) -> None:
         """Return once nothing is in anybody's hands."""

@@ -6,6 +6,7 @@ import ast
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,20 @@ from tests.support.declared_keys import FAMILIES
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "agentsmith"
 LONGEST_FILE = 400
+LONGEST_FUNCTION = 60
+MOST_PARAMETERS = 6
+MANY_PARAMETERS = {
+    "cli": "the options of a command, which Typer reads off the parameters",
+    "simulators": "what a person enters on a platform's page, and what a simulator is made with",
+    "git/command.py": "what one command of git is given: by keyword, with defaults",
+    "git/shell.py": "what one process is given: by keyword",
+    "housekeeping/retention.py": "the settings of retention and what is spared: by keyword",
+    "logs.py": "the fields of the log line of a transition: by keyword",
+    "pipelines/steps/command.py": "what a worker is given beside its settings: by keyword, with defaults",
+    "store/intents.py": "what a decision takes along in the same step: by keyword, with defaults",
+    "trackers/http/client.py": "what one request is given: by keyword, with defaults",
+}
+"""Where a function takes more, and why."""
 
 
 def sources() -> list[Path]:
@@ -33,6 +48,28 @@ def test_no_module_outgrows_a_readers_patience() -> None:
     lengths = {named(path): len(path.read_text().splitlines()) for path in sources()}
     too_long = {n: length for n, length in lengths.items() if length > LONGEST_FILE}
     assert too_long == {}, f"split these: more than {LONGEST_FILE} lines"
+
+
+def functions() -> Iterator[tuple[Path, ast.FunctionDef | ast.AsyncFunctionDef]]:
+    for path in sources():
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                yield path, node
+
+
+def test_no_function_outgrows_a_screen() -> None:
+    lengths = [(f"{named(path)}:{f.lineno} {f.name}", (f.end_lineno or 0) - f.lineno + 1) for path, f in functions()]
+    assert [(name, length) for name, length in lengths if length > LONGEST_FUNCTION] == []
+
+
+def test_no_function_takes_more_than_a_reader_keeps_in_mind() -> None:
+    places = set[str]()
+    for path, node in functions():
+        given = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
+        if len(given) - (given[:1] != [] and given[0].arg in ("self", "cls")) > MOST_PARAMETERS:
+            place = path.relative_to(PACKAGE)
+            places.add(place.parts[0] if place.parts[0] in MANY_PARAMETERS else str(place))
+    assert places == MANY_PARAMETERS.keys(), "take fewer, or say here why not"
 
 
 def test_every_module_says_what_it_is_for() -> None:
@@ -58,6 +95,26 @@ def test_only_the_table_of_keys_builds_keys() -> None:
         if path.name != "keys.py" and (found := [text for text in literals(path) if built.match(text)])
     }
     assert elsewhere == {}
+
+
+def callers(*names: str) -> dict[str, set[str]]:
+    """Who calls something of these names, trackers and the platforms they speak to left out."""
+    found: dict[str, set[str]] = {name: set() for name in names}
+    for path in sources():
+        if not {"trackers", "simulators"} & set(path.parts):
+            for node in ast.walk(ast.parse(path.read_text())):
+                if isinstance(node, ast.Call) and (name := ast.unparse(node.func).rpartition(".")[2]) in found:
+                    found[name].add(str(path.relative_to(PACKAGE)))
+    return found
+
+
+def test_a_label_is_moved_in_one_place_and_along_an_edge_of_the_table() -> None:
+    publish = "tickets/publish.py"
+    assert callers("Move", "tidy", "Edge") == {
+        "Move": {publish},
+        "tidy": {publish},
+        "Edge": {"domain/lifecycle.py", "domain/intent.py"},  # the other one is what only another release knows
+    }
 
 
 def test_no_platform_is_named_outside_its_folder() -> None:

@@ -20,7 +20,7 @@ from agentsmith.domain.tracker import LostRace, Move, MoveOutcome, Unknown
 from agentsmith.domain.vetting import Pin
 from agentsmith.running import consumer as consumer_module
 from agentsmith.running.live_run import LiveRun
-from agentsmith.store import Acquired, Begun, Settled, Store
+from agentsmith.store import Acquired, DecideAnswer, Settled, Store
 from agentsmith.tickets.claiming import Parked
 from agentsmith.tickets.lock import holding
 from agentsmith.tickets.publish import NotYet, Published
@@ -123,7 +123,7 @@ async def test_a_trigger_that_was_taken_off_still_tells_whose_ticket_it_is(world
     ticket = await tracker.get(key)
     intent = Intent(ticket.id, "local", key, 1, an_edge(Status.ENQUEUED, None), "run", outcome="withdrawn")
     async with holding(store, tracker.platform, ticket.id) as lock:
-        await world.parts.publisher.comment(tracker, ticket, None, intent, lock=lock)
+        await world.parts.publisher.comment(tracker, ticket, intent, lock=lock)
     sticky = await tracker.read_sticky(ticket)
     assert sticky is not None
     assert sticky.memo is not None
@@ -275,8 +275,8 @@ async def test_a_retry_that_could_not_be_decided_is_not_forgotten(
     """Its lock may be lost in the very moment in which it decides."""
     key = await world.open_ticket("agent-smith:failed")
 
-    async def unlocked(*_: object, **__: object) -> Begun:
-        return Begun("unlocked")
+    async def unlocked(*_: object, **__: object) -> DecideAnswer:
+        return DecideAnswer("unlocked")
 
     monkeypatch.setattr(type(world.store.intents), "decide", unlocked)
     outcome = await world.parts.looks.on_signal(world.signal(key, kind=SignalKind.RETRY, by="mona"))
@@ -499,8 +499,8 @@ async def test_a_withdrawal_that_could_not_be_decided_is_not_forgotten(
     await world.claim(key)
     await world.desk.unlabel(key, TRIGGER, actor="mona")
 
-    async def unlocked(*_: object, **__: object) -> Begun:
-        return Begun("unlocked")
+    async def unlocked(*_: object, **__: object) -> DecideAnswer:
+        return DecideAnswer("unlocked")
 
     with monkeypatch.context() as patched:
         patched.setattr(type(world.store.intents), "decide", unlocked)

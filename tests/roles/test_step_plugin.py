@@ -15,7 +15,7 @@ from agentsmith.config import Step, StepKind
 from agentsmith.config import steps as kinds
 from agentsmith.domain.errors import ConfigError
 from agentsmith.domain.lifecycle import Status
-from agentsmith.pipelines.context import StepContext, TicketWriter, WritePermit
+from agentsmith.pipelines.context import Desk, Pen, StepContext, TicketWriter, WritePermit
 from agentsmith.store import Store
 from tests.support.config_platforms import load_text
 from tests.support.installing import install
@@ -75,6 +75,7 @@ def test_steps_of_earlier_releases_find_what_they_write_with() -> None:
     )
     context.permit, context.ticket_writer = permit, writer
     assert (context.pen, context.desk) == (permit, writer)
+    assert (Pen, Desk) == (WritePermit, TicketWriter)
 
 
 @pytest.mark.usefixtures("installed")

@@ -13,7 +13,7 @@ from agentsmith.domain.intent import Intent
 from agentsmith.domain.lifecycle import Status
 from agentsmith.domain.signal import Signal, SignalKind
 from agentsmith.domain.vetting import Pin
-from agentsmith.store import Begun, Lease, Pushed, Store
+from agentsmith.store import Begun, DecideAnswer, Lease, Pushed, Store
 from agentsmith.store.capacity import Place, places_of
 from tests.support.stores import (
     Flush,
@@ -39,7 +39,7 @@ async def claim(store: Store, lock: Lease, number: int = 1, **changes: Any) -> B
     return await store.intents.begin_claim(an_intent(number), lock=lock, places=places, **{**rules, **changes})
 
 
-async def decide(store: Store, lock: Lease, intent: Intent | None, **changes: Any) -> Begun:
+async def decide(store: Store, lock: Lease, intent: Intent | None, **changes: Any) -> DecideAnswer:
     return await store.intents.decide(TICKET, intent, lock=lock, **{"look_in": 0.0, **changes})
 
 

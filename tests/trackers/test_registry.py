@@ -10,7 +10,7 @@ import pytest
 from agentsmith.config import load
 from agentsmith.domain.errors import ConfigError
 from agentsmith.trackers import registry
-from agentsmith.trackers.http import Shared
+from agentsmith.trackers.http import UNTOLD, WITHHELD, Shared
 
 EXAMPLE = Path(__file__).parents[2] / "docs" / "examples" / "tracker-plugin"
 
@@ -40,6 +40,10 @@ async def test_an_installed_package_adds_a_platform(tmp_path: Path) -> None:
     assert (await tracker.me()).bot
     assert [ticket async for ticket in tracker.find("agent-smith")] == []
     await tracker.aclose()
+
+
+def test_trackers_of_earlier_releases_find_what_they_import() -> None:
+    assert UNTOLD == WITHHELD
 
 
 def test_the_built_in_platforms_are_there() -> None:

@@ -55,14 +55,14 @@ def test_every_action_is_taken_somewhere() -> None:
 
 
 def test_every_question_is_asked_somewhere_and_no_fact_is_asked_in_vain() -> None:
-    """A fact that some way asks for changes what is done on at least one of them."""
+    """A fact that some way asks for changes what is done on at least one of them, or says why nothing is."""
     asked = {fact for way in ways() for fact, _ in way.answers}
     assert asked == set(Fact)
     by_start: dict[object, set[Action]] = {}
     for way in ways():
         by_start.setdefault((way.wish, way.begun), set()).add(way.action)
     for way in ways():
-        if way.answers:
+        if way.answers and not isinstance(way.action, TurnAway):
             assert len(by_start[way.wish, way.begun]) > 1, way
 
 
@@ -72,6 +72,22 @@ def test_every_move_is_a_legal_edge_from_what_the_ticket_shows() -> None:
         assert edge in EDGES, way
         if not isinstance(way.action, Unqueue):
             assert edge.source is way.facts.status, way
+
+
+def test_P10_every_decision_says_why() -> None:
+    """In its own words, by its edge, or by the gates, which were asked then."""
+    silent = FinishIntent | ForgetDue | NotOurs | PushAgain | PutEndBack | StopAsCancelled | Tidy  # their name says it
+    for way in ways():
+        if isinstance(way.action, Claim | Park | TurnAway):
+            assert way.facts.judged is not None, way
+        elif not isinstance(way.action, silent):
+            texts = [getattr(way.action, name, "") for name in ("why", "outcome")]
+            assert any(texts) or way.action.edge.why, way  # type: ignore[union-attr]  # those without a text move
+
+
+def test_what_is_moved_from_pending_shows_pending() -> None:
+    for way in where(Claim, Park):
+        assert way.facts.status is Status.PENDING, way
 
 
 def test_P4_only_a_person_has_a_final_status_left() -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from enum import StrEnum
-from typing import Any, Literal
+from typing import Any, Final, Literal, get_args, get_origin, get_type_hints
 
 import pytest
 from lupa.lua51 import LuaRuntime
@@ -14,7 +14,7 @@ from lupa.lua51 import LuaRuntime
 from agentsmith.domain.ticket import TicketId
 from agentsmith.store.keys import Key
 from agentsmith.store.scripting import Script
-from tests.support.scripts import all_scripts, given
+from tests.support.scripts import ScriptType, all_scripts, given
 
 
 class Word(StrEnum):
@@ -187,3 +187,26 @@ def test_a_script_is_given_nothing_that_it_does_not_use(name: str) -> None:
 @pytest.mark.parametrize("name", all_scripts())
 def test_a_script_counts_on_no_position(name: str) -> None:
     assert not re.search(r"\bKEYS\b|\bARGV\b|\{\{", all_scripts()[name].lua)
+
+
+KEPT: Final = {"seen_commands.begin": {"begun", "done"}}
+"""Words that are not written in the script, because it answers what was kept."""
+
+
+def declared_words(script: ScriptType) -> set[str]:
+    """The closed set of words that the script may answer, or that its answer begins with."""
+    [base] = script.__orig_bases__  # type: ignore[attr-defined]
+    [answer] = get_args(base)
+    if is_dataclass(answer):
+        answer = get_type_hints(answer)[fields(answer)[0].name]
+    if get_origin(answer) is Literal:
+        return set(get_args(answer))
+    return {str(word) for word in answer} if isinstance(answer, type) and issubclass(answer, StrEnum) else set()
+
+
+@pytest.mark.parametrize("name", [name for name, script in all_scripts().items() if declared_words(script)])
+def test_a_script_answers_the_words_that_it_declares_and_no_others(name: str) -> None:
+    answers = [line.partition("return ")[2] for line in all_scripts()[name].lua.splitlines() if "return " in line]
+    words = [answer.partition(",")[0] if answer.startswith("{") else answer for answer in answers]
+    said = {word for answer in words for word in re.findall(r"'([^']+)'", answer)}
+    assert said | KEPT.get(name, set()) == declared_words(all_scripts()[name])

@@ -134,7 +134,6 @@ def pull_json(render: Renderer, repository: Repository, issue: Issue, *, full: b
         "commits": f"{url}/commits",
         "statuses": f"{repo}/statuses/{pull.head_sha}",
     }
-
     assignees = [render.user(login) for login in issue.assignees]
     role = render.world.role_of(issue.user, repository)
     short: Json = {

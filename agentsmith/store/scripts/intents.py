@@ -19,12 +19,15 @@ from agentsmith.store.keys import (
 from agentsmith.store.scripting import Script
 from agentsmith.store.scripts.parts import CAPACITY, INBOX, LISTED, PARKED, RECORD
 
+ClaimWord = Literal["begun", "unlocked", "unpublished", "leased", "queued", "loop", "full"]
+DecideWord = Literal["decided", "unlocked", "unpublished", "settling", "leased", "queued", "in-flight", "put back"]
+
 
 @dataclass(frozen=True, slots=True)
 class ClaimAnswer:
     """Whether the claim may go on, and what it was judged by."""
 
-    word: Literal["begun", "unlocked", "unpublished", "leased", "queued", "loop", "full"]
+    word: ClaimWord
     figure: int
     """The fence; or how many claims, or tickets in the place that is full, there are already."""
     claims: int = 0
@@ -91,8 +94,8 @@ return {'begun', text(mine), recent}
 class DecideAnswer:
     """Whether it was decided, under which fence, or what was in the way."""
 
-    word: Literal["decided", "unlocked", "unpublished", "settling", "leased", "queued", "in-flight", "put back"]
-    fence: int
+    word: DecideWord
+    fence: int = 0
 
 
 class Decide(Script[DecideAnswer]):

@@ -20,7 +20,10 @@ from agentsmith.trackers.http.replies import WITHHELD, Answer, OutcomeUnknown, R
 from agentsmith.trackers.http.shared import Shared
 from agentsmith.trackers.http.transport import open_http
 
+UNTOLD = WITHHELD  # as trackers written for earlier releases import it
+
 __all__ = [
+    "UNTOLD",
     "WITHHELD",
     "Answer",
     "ApiClient",
