@@ -51,7 +51,9 @@ class Connection(H11Protocol):
         super().connection_made(transport)
         self._set_deadline()
         if len(self.connections) > self.most:
-            waiting = [c for c in self.connections if isinstance(c, Connection) and c._stage is not Stage.ANSWER]
+            others = [c for c in self.connections if isinstance(c, Connection) and c is not self]
+            # Who asks on and on without fetching an answer always waits for one: then that one is no excuse.
+            waiting = [c for c in others if c._stage is not Stage.ANSWER] or others
             min(waiting, key=lambda connection: connection._since).cut_off("there are too many connections")
 
     def data_received(self, data: bytes) -> None:
