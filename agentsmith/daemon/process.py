@@ -20,7 +20,7 @@ from agentsmith.daemon.reload import ConfigFile
 from agentsmith.daemon.services import Node, StartedServices, services_of
 from agentsmith.domain.forge import Forge
 from agentsmith.domain.tracker import Tracker
-from agentsmith.intake.signals import Intake
+from agentsmith.intake.signals import PATIENCE, Intake
 from agentsmith.running.consumer import Consumer
 from agentsmith.store import AWAY, Process
 from agentsmith.tickets.read_only import ReadOnly
@@ -89,7 +89,8 @@ class Daemon:
                 take_wait=min(1.0, self._config.lease.renew_every),
             )
         if self._roles & {Role.RECEIVER, Role.POLLER}:
-            node.intake = Intake(opened.store, parts.looks, self.process, commands=parts.commands)
+            patience = PATIENCE if len(trackers) > 1 else None
+            node.intake = Intake(opened.store, parts.looks, self.process, commands=parts.commands, patience=patience)
         return node
 
     def _web(self, node: Node, listener: socket.socket) -> WebServer:

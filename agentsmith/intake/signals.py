@@ -1,10 +1,15 @@
-"""Intake: takes signals from the inbox and has each ticket looked at. Any replica may take any signal."""
+"""Intake: takes signals from the inbox and has each ticket looked at. Any replica may take any signal.
+
+A tracker that does not answer holds up its own tickets alone: a hand that has waited for it long enough takes the next
+signal, and while all looks that a tracker may have are waiting for it, its other signals are put off.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from dataclasses import dataclass
+from collections import Counter
+from dataclasses import dataclass, field
 from typing import Final
 
 import structlog
@@ -32,6 +37,10 @@ _LONGEST_WAIT: Final = 1.0
 _AFTER_A_BUG: Final = 60.0
 _SHORTEST_WAIT: Final = 0.01
 """Redis reads a wait of 0 as for ever."""
+PATIENCE: Final = 5.0
+"""Seconds for which a hand waits for a tracker, where others could use it."""
+_WHILE_SILENT: Final = 5.0
+"""Seconds for which signals of a tracker are put off that answers none of those before them."""
 
 
 @dataclass(slots=True)
@@ -44,13 +53,17 @@ class Intake:
     hands: int = 4
     commands: CommentCommands | None = None
     """Carries out commands in comments."""
+    patience: float | None = None
+    """Seconds for which a hand waits for a look; without it as long as it takes."""
     _adopt: bool = False
+    _under_way: Counter[str] = field(default_factory=Counter)
+    """How many looks at its tickets are not over yet, by tracker."""
 
     async def serve(self) -> None:
         """Deal with signals for ever."""
         async with asyncio.TaskGroup() as group:
             for number in range(self.hands):
-                group.create_task(self._hand(number))
+                group.create_task(self._hand(number, group))
 
     def look_in_hand(self) -> None:
         """Redis lost its memory: what we acknowledged lately may stand in our list again, and nobody else looks there.
@@ -59,24 +72,38 @@ class Intake:
         """
         self._adopt = True
 
-    async def _hand(self, number: int) -> None:
+    async def _hand(self, number: int, group: asyncio.TaskGroup) -> None:
         while True:
             try:
                 if self._adopt and number == 0:
                     self._adopt = False
                     for held in await self.store.signals.in_hand(self.process.name):
-                        await self._deal_with(held)
+                        await self._begin(held, group)
                 soon = await self.store.signals.ripen(self.looks.rules.capacity.limits)
                 wait = min(_LONGEST_WAIT, max(_SHORTEST_WAIT, soon)) if soon is not None else _LONGEST_WAIT
                 payload = await self.store.signals.take(self.process.name, wait=wait)
                 self.store.outage.over()
                 if payload is not None:
-                    await self._deal_with(payload)
+                    await self._begin(payload, group)
             except AWAY as error:
                 # The answer to a take may be lost while the signal already stands in our list: the first hand
                 # looks after those. Dealing with a signal twice is harmless.
-                self._adopt = True
-                await asyncio.sleep(self.store.outage.noticed(error))
+                await self._away(error)
+
+    async def _begin(self, payload: str, group: asyncio.TaskGroup) -> None:
+        """Deal with it, and return when that is done, or goes on by itself because it takes too long."""
+
+        async def deal() -> None:
+            try:
+                await self._deal_with(payload)
+            except AWAY as error:
+                await self._away(error)
+
+        await asyncio.wait({group.create_task(deal())}, timeout=self.patience)
+
+    async def _away(self, error: BaseException) -> None:
+        self._adopt = True
+        await asyncio.sleep(self.store.outage.noticed(error))
 
     async def _deal_with(self, payload: str) -> None:
         try:
@@ -116,9 +143,16 @@ class Intake:
                 await self.store.signals.acknowledge(self.process.name, payload)
 
     async def _outcome(self, signal: Signal, payload: str) -> LookOutcome:
-        if signal.kind is not SignalKind.COMMAND:
-            return await self.looks.on_signal(signal, taken=Taken(self.process.name, payload))
-        return await self.commands.carry_out(signal) if self.commands else NothingToDo("no commands are taken here")
+        if self._under_way[signal.tracker] >= self.hands:
+            why = "its tracker has not answered those before it"
+            return Deferred(why, _WHILE_SILENT, failed=False, looked=False, warned=True)
+        self._under_way[signal.tracker] += 1
+        try:
+            if signal.kind is not SignalKind.COMMAND:
+                return await self.looks.on_signal(signal, taken=Taken(self.process.name, payload))
+            return await self.commands.carry_out(signal) if self.commands else NothingToDo("no commands are taken here")
+        finally:
+            self._under_way[signal.tracker] -= 1
 
 
 def _tell(signal: Signal, outcome: LookOutcome) -> None:

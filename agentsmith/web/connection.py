@@ -56,9 +56,9 @@ class IncomingConnection(H11Protocol):
         super().connection_made(transport)
         self._set_deadline()
         if len(self.connections) > self.most:
-            waiting = [
-                c for c in self.connections if isinstance(c, IncomingConnection) and c._stage is not Awaited.ANSWER
-            ]
+            others = [c for c in self.connections if isinstance(c, IncomingConnection) and c is not self]
+            # Who asks on and on without fetching an answer always waits for one: then that one is no excuse.
+            waiting = [c for c in others if c._stage is not Awaited.ANSWER] or others
             min(waiting, key=lambda connection: connection._since).cut_off("there are too many connections")
 
     def data_received(self, data: bytes) -> None:

@@ -236,7 +236,7 @@ async def strangers(world: World, monkeypatch: pytest.MonkeyPatch) -> str:
     """A ticket that a stranger changed after its trigger was set."""
 
     async def access_of(actor: Actor) -> Access:
-        return Access.READ if actor.name == "mallory" else Access.WRITE
+        return {"mallory": Access.READ, "gil": Access.TRIAGE}.get(actor.name, Access.WRITE)
 
     monkeypatch.setattr(world.trackers["local"], "access_of", access_of)
     key = await world.open_ticket("agent-smith:failed")
@@ -264,6 +264,22 @@ async def test_P7_text_that_was_changed_after_the_comment_was_not_seen_by_its_au
     assert await signals(world) == []
     assert "'mallory' changed the text" in (await world.comments(key))[-1]
     assert await world.statuses(key) == {Status.FAILED}
+
+
+@pytest.mark.parametrize(("setter", "runs"), [("lisa", True), ("gil", False)])
+async def test_P7_a_trigger_that_was_set_after_the_comment_does_not_hide_what_was_changed_before(
+    world: World, monkeypatch: pytest.MonkeyPatch, setter: str, runs: bool
+) -> None:
+    """The history begins with the trigger: then only whoever set it has seen the text."""
+    key = await strangers(world, monkeypatch)
+    signal = await says(world, key, "/agent-smith retry")
+    await world.desk.edit(key, body="and more", actor="mallory")
+    await world.desk.unlabel(key, TRIGGER, actor=setter)
+    await world.desk.label(key, TRIGGER, actor=setter)
+    await obey(world, signal)
+    assert len(await signals(world)) == runs
+    if not runs:
+        assert "'gil' set 'agent-smith'" in (await world.comments(key))[-1]
 
 
 @pytest.mark.parametrize("text", ["/agent-smith retry", "  \n/agent-smith cancel"])

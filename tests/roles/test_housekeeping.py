@@ -12,12 +12,14 @@ import pytest
 import structlog
 
 from agentsmith.config import Config
-from agentsmith.daemon.build import assemble
+from agentsmith.daemon.build import Role, assemble
+from agentsmith.daemon.open import Opened
+from agentsmith.daemon.process import Daemon
 from agentsmith.domain.errors import ConfigError, StoreUnavailable, TrackerUnavailable
 from agentsmith.domain.intent import Intent
 from agentsmith.domain.lifecycle import Status
 from agentsmith.domain.request import PipelineRequest, text_hash
-from agentsmith.domain.signal import SignalKind
+from agentsmith.domain.signal import Signal, SignalKind
 from agentsmith.domain.ticket import Actor, Ticket
 from agentsmith.domain.tracker import Access, Move, MoveOutcome
 from agentsmith.domain.vetting import Pin
@@ -531,19 +533,30 @@ async def test_what_fails_everything_ends_the_leaders_work(
         await world.housekeeping.sweep.run_once()
 
 
+class Silent(LocalTracker):
+    """Never answers a read."""
+
+    asked: asyncio.Event
+    unanswered = 0
+
+    async def get(self, key: str) -> Ticket:  # noqa: ARG002
+        self.asked.set()
+        self.unanswered += 1
+        await asyncio.Event().wait()
+        raise AssertionError("nobody ever answers")
+
+
+def silent_beside(world: World) -> Silent:
+    path = world.config.data_dir / "silent"
+    silent = Silent(name="silent", path=path, project="others", labels=world.config.labels)
+    silent.asked = asyncio.Event()
+    return silent
+
+
 async def test_P5_a_tracker_that_never_answers_does_not_delay_the_recovery_of_others(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked = asyncio.Event()
-
-    class Silent(LocalTracker):
-        async def get(self, key: str) -> Ticket:  # noqa: ARG002
-            asked.set()
-            await asyncio.Event().wait()
-            raise AssertionError("nobody ever answers")
-
-    local, store = world.trackers["local"], world.store
-    silent = Silent(name="silent", path=world.config.data_dir / "silent", project="others", labels=world.config.labels)
+    local, store, silent = world.trackers["local"], world.store, silent_beside(world)
     ticket = silent.ticket_id("1")
     lock = store.ticket_lock(silent.platform, ticket, "mine")
     assert await lock.take()
@@ -557,7 +570,7 @@ async def test_P5_a_tracker_that_never_answers_does_not_delay_the_recovery_of_ot
     working = asyncio.create_task(housekeeping.work())
     try:
         async with asyncio.timeout(30):
-            await asked.wait()
+            await silent.asked.wait()
         for _ in range(2):  # in the pass that is stuck, and in those after it
             key = await world.open_ticket()
             await killed(world, key)
@@ -568,6 +581,37 @@ async def test_P5_a_tracker_that_never_answers_does_not_delay_the_recovery_of_ot
     finally:
         working.cancel()
         await asyncio.wait({working})
+        await silent.aclose()
+
+
+async def test_P5_a_tracker_that_never_answers_does_not_delay_the_claims_of_others(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was brought back is claimed by a look, and looks at all trackers are made by the same few hands."""
+    monkeypatch.setattr("agentsmith.daemon.process.PATIENCE", 0.01)
+    store, silent = world.store, silent_beside(world)
+    trackers = {"silent": silent, **world.trackers}
+    node = Daemon(world.config, frozenset({Role.POLLER})).node(Opened(store, world.url, None, "test"), trackers)
+    assert node.intake is not None
+    hands, taker = node.intake.hands, node.process.name
+    theirs = [Signal("silent", str(n), silent.ticket_id(str(n))) for n in range(1, 3 * hands)]
+    await store.signals.send(theirs)
+    key = await world.open_ticket()
+    await store.signals.send([Signal("local", key, world.ticket_id(key))])
+    serving = asyncio.create_task(node.intake.serve())
+    try:
+        await wait_until(partial(shows, world, key, Status.ENQUEUED), what="the ticket to be claimed")
+
+        async def left() -> int:
+            return len(await store.signals.in_hand(taker)) + await store.signals.count()
+
+        async def only_theirs() -> bool:
+            return silent.unanswered == hands and await left() == len(theirs)
+
+        await wait_until(only_theirs, what="their signals to wait, and no more looks than there are hands")
+    finally:
+        serving.cancel()
+        await asyncio.wait({serving})
         await silent.aclose()
 
 

@@ -31,7 +31,13 @@ class Served:
     def __init__(self, store: Store) -> None:
         endpoints = {name: Endpoint(sender.tracker(), sender.reader()) for name, sender in SENDERS.items()}
         self.receiver = Receiver(store, endpoints)
-        self.web = WebServer(make_app(self.receiver, ready=_ready), listen("127.0.0.1", 0))
+        self.ready = asyncio.Event()
+        """Until it is set, whoever asks for `/readyz` waits for the answer."""
+        self.ready.set()
+        self.web = WebServer(make_app(self.receiver, ready=self._ready), listen("127.0.0.1", 0))
+
+    async def _ready(self) -> None:
+        await self.ready.wait()
 
     @property
     def connections(self) -> set[Any]:
@@ -50,10 +56,6 @@ class Served:
         async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{self.web.port}", timeout=WITHIN) as platform:
             answer = await platform.post("/webhooks/github", content=body, headers=headers)
         assert answer.status_code == 202, answer.text
-
-
-async def _ready() -> None:
-    return None
 
 
 @pytest.fixture
@@ -153,6 +155,23 @@ async def test_the_many_never_keep_a_platform_out(served: Served, monkeypatch: p
     for number in range(5):
         await served.deliver(number)
         assert len(served.connections) <= 20
+    for _, writer in clients:
+        writer.close()
+
+
+async def test_those_who_wait_for_answers_never_keep_a_platform_out(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who asks on and on and fetches nothing is never without an answer that is to come."""
+    monkeypatch.setattr(Connection, "most", 20)
+    served.ready.clear()
+    clients = [await served.client(b"GET /readyz HTTP/1.1\r\nhost: x\r\n\r\n") for _ in range(20)]
+    await wait_until(
+        lambda: sum(c._stage is Stage.ANSWER for c in served.connections) == 20, what="all of them to be heard"
+    )
+    for number in range(5):
+        await served.deliver(number)
+    served.ready.set()
     for _, writer in clients:
         writer.close()
 
