@@ -162,8 +162,8 @@ async def seen_by(access: AccessCheck, ticket: Ticket, label: str, remark: Remar
         return gates.is_vetted("") if policy.any_edits else gates.is_edited_by_nobody_known(ticket.key)
     if history.deeds[0].at > remark.at and not policy.any_edits:
         # What was changed between the two is not told; whoever set the label has seen it.
-        who = await _may(tracker, history.deeds[0], policy)
-        return await _vetted(tracker, ticket, history, history.deeds[0], policy) if who.passed else who
+        who = await _may(access, history.deeds[0], policy)
+        return await _vetted(access, ticket, history, history.deeds[0], policy) if who.passed else who
     ask = Deed(DeedKind.RETRIED, remark.author, remark.at)
     later = tuple(deed for deed in history.deeds if deed.kind.edit and deed.at >= remark.at)
     return await _vetted(access, ticket, History((ask, *later), history.tells_edits), ask, policy)

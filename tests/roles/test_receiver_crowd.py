@@ -163,11 +163,11 @@ async def test_those_who_wait_for_answers_never_keep_a_platform_out(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Who asks on and on and fetches nothing is never without an answer that is to come."""
-    monkeypatch.setattr(Connection, "most", 20)
+    monkeypatch.setattr(IncomingConnection, "most", 20)
     served.ready.clear()
     clients = [await served.client(b"GET /readyz HTTP/1.1\r\nhost: x\r\n\r\n") for _ in range(20)]
     await wait_until(
-        lambda: sum(c._stage is Stage.ANSWER for c in served.connections) == 20, what="all of them to be heard"
+        lambda: sum(c._stage is Awaited.ANSWER for c in served.connections) == 20, what="all of them to be heard"
     )
     for number in range(5):
         await served.deliver(number)
