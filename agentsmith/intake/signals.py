@@ -15,6 +15,7 @@ from typing import Final
 import structlog
 
 from agentsmith import metrics
+from agentsmith.boottime import boottime
 from agentsmith.domain.outcomes import (
     Claimed,
     Deferred,
@@ -40,7 +41,9 @@ _SHORTEST_WAIT: Final = 0.01
 PATIENCE: Final = 5.0
 """Seconds for which a hand waits for a tracker, where others could use it."""
 _WHILE_SILENT: Final = 5.0
-"""Seconds for which signals of a tracker are put off that answers none of those before them."""
+"""Seconds for which signals of a tracker are put off, at least, that answers none of those before them."""
+_APART: Final = 0.05
+"""Seconds between two of those when they come back: there may be thousands."""
 
 
 @dataclass(slots=True)
@@ -58,6 +61,8 @@ class Intake:
     _adopt: bool = False
     _under_way: Counter[str] = field(default_factory=Counter)
     """How many looks at its tickets are not over yet, by tracker."""
+    _last_back: dict[str, float] = field(default_factory=dict)
+    """When the last signal comes back that was put off, by tracker."""
 
     async def serve(self) -> None:
         """Deal with signals for ever."""
@@ -144,8 +149,10 @@ class Intake:
 
     async def _outcome(self, signal: Signal, payload: str) -> LookOutcome:
         if self._under_way[signal.tracker] >= self.hands:
-            why = "its tracker has not answered those before it"
-            return Deferred(why, _WHILE_SILENT, failed=False, looked=False, warned=True)
+            why, now = "its tracker has not answered those before it", boottime()
+            at = max(now + _WHILE_SILENT, self._last_back.get(signal.tracker, 0.0) + _APART)
+            self._last_back[signal.tracker] = at
+            return Deferred(why, at - now, failed=False, looked=False, warned=True)
         self._under_way[signal.tracker] += 1
         try:
             if signal.kind is not SignalKind.COMMAND:
