@@ -29,8 +29,11 @@ log = structlog.get_logger()
 _SHELL: Final = ("/bin/sh",)
 _LARGEST_SCRIPT: Final = 1024 * 1024
 _CREDENTIAL: Final = re.compile(
-    r"(?:KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?|_PASS|_PWD|_PAT|_AUTH|_COOKIE)$", re.I
+    r"(?:KEY|TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIALS?|(?:^|_)(?:PASS|PWD|PAT|AUTH|COOKIE))(?:_?\d+)?$",
+    re.I,
 )
+_PASSWORD_IN: Final = re.compile(r"(?:password|pwd|key|secret|token)\s*=\s*([^\s;&\"']{8,})", re.I)
+"""In the settings of a connection, `Server=db;Password=…`, or behind the `?` of an address."""
 _RANDOM: Final = re.compile(r"(?=[^\s:/]*[0-9])(?=[^\s:/]*[a-z])(?=[^\s:/]*[A-Z])[^\s:/]{20,}|[0-9a-f]{32,}")
 """Nobody makes up such a value, whatever the name of its variable."""
 _SHORTEST_SECRET: Final = 8
@@ -216,11 +219,12 @@ def _keep_quiet_about(env: dict[str, str]) -> None:
 
 
 def credentials_in(name: str, value: str) -> Iterator[str]:
-    """What of a variable is secret: all of it, or the password of an address."""
+    """What of a variable is secret: all of it, or the password in it."""
     if name in ALWAYS_PASSED:
         return
     if (_CREDENTIAL.search(name) and len(value) >= _SHORTEST_SECRET) or _RANDOM.fullmatch(value):
         yield value
+    yield from _PASSWORD_IN.findall(value)
     try:
         password = urlsplit(value).password if "://" in value else None
     except ValueError:
