@@ -130,6 +130,8 @@ def _prune_mirrors(places: Places, before: float) -> list[str]:
         if lock is None:
             continue
         try:
+            if used.stat().st_mtime > before:  # again: now nobody can bring it up to date
+                continue
             for path in places.mirrors.glob(f"{mirror.name}*"):
                 remove(path)
             for suffix in (".busy", ".begun", ".done", ".used", ".lock"):

@@ -27,6 +27,8 @@ _LOOSE_FOLDER: Final = re.compile(r"[0-9a-f]{2}\Z")
 _LOOSE_FILE: Final = re.compile(r"(?:[0-9a-f]{38}|[0-9a-f]{62})\Z")
 _LARGE_FILE: Final = re.compile(r"[0-9a-f]{64}\Z")
 _PACK: Final = re.compile(r"pack-[0-9a-f]{40,64}\.pack\Z")
+_BLANKS: Final = " \t\r\n"
+"""What git takes for one; a ref may end with others."""
 _SMALL: Final = 4 * 1024
 _LARGE: Final = 64 * 1024**2
 _LONGEST_EXCLUDES: Final = 256 * 1024
@@ -85,10 +87,10 @@ class Workspace:
 
     def heads(self, branch: str) -> Heads:
         """Where HEAD and the branch are, and what is being merged."""
-        head = (self._small("HEAD") or "").strip()
-        if head.startswith("ref: "):
-            head = self._ref(head.removeprefix("ref: ").strip()) or ""
-        merging = (self._small("MERGE_HEAD") or "").split("\n")[0].strip()
+        head = (self._small("HEAD") or "").strip(_BLANKS)
+        if head.startswith("ref:"):
+            head = self._ref(head.removeprefix("ref:").strip(_BLANKS)) or ""
+        merging = (self._small("MERGE_HEAD") or "").split("\n")[0].strip(_BLANKS)
         return Heads(_id(head), self._ref(f"refs/heads/{branch}"), _id(merging))
 
     def excludes(self) -> bytes:
@@ -155,7 +157,7 @@ class Workspace:
 
     def _small(self, name: str) -> str | None:
         data = _read(self.git, name, _SMALL)
-        return None if data is None else data.decode("utf-8", "replace")
+        return None if data is None else os.fsdecode(data)
 
     def _ref(self, ref: str) -> str | None:
         parts = ref.split("/")
@@ -163,8 +165,8 @@ class Workspace:
             return None
         loose = self._small(ref)
         if loose is not None:
-            return _id(loose.strip())
-        ending = f" {ref}".encode()
+            return _id(loose.strip(_BLANKS))
+        ending = b" " + os.fsencode(ref)
         for line in (_read(self.git, "packed-refs", _LARGE) or b"").split(b"\n"):
             if line.endswith(ending):
                 return _id(line[: -len(ending)].decode("ascii", "replace"))

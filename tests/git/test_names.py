@@ -53,3 +53,19 @@ async def test_files_of_any_name_go_the_whole_way(bench: Bench) -> None:
     assert set(listed) - {""} == {*names, "README.md"}
     again = await bench.open()
     assert {name: (again.path / name).read_bytes() for name in names} == {name: os.fsencode(name) for name in names}
+
+
+async def test_a_worker_may_stand_on_a_branch_of_any_name(bench: Bench) -> None:
+    """Its commits are found there as on any other, in a file of the branch's own or packed among others."""
+    checkout = await bench.open()
+    blank_or_broken = (*ODD[:5], *ODD[-2:])
+    for number, odd in enumerate(blank_or_broken):
+        git("checkout", "-q", "-b", f"{BRANCH}{odd}", at=checkout.path)
+        git("commit", "-q", "--allow-empty", "-m", f"work {number}.", at=checkout.path)
+        if number % 2:
+            git("pack-refs", "--all", at=checkout.path)
+        await checkout.commit("the rest")
+        assert f"work {number}." in git("log", "--format=%s", at=checkout.path)
+    assert isinstance(await checkout.push(bench.begin_write), Pushed)
+    made = git("log", "--format=%s", BRANCH, at=bench.origin).split("\n")
+    assert set(made) - {"first"} == {f"work {number}." for number in range(len(blank_or_broken))}

@@ -6,7 +6,10 @@ import os
 import time
 from pathlib import Path
 
+import pytest
+
 from agentsmith.git import Pruned, prune
+from agentsmith.git.locks import FileLock
 from tests.support.git_bench import Bench, write_files
 
 DAY = 86_400.0
@@ -61,6 +64,23 @@ async def test_mirror_stays_while_a_workspace_needs_it(bench: Bench) -> None:
     used = next((bench.root / "mirrors").glob("*.used"))
     os.utime(used, (0, 0))
     assert prune(bench.root, older_than=7 * DAY, unsaved_older_than=30 * DAY).mirrors == ()
+
+
+async def test_a_mirror_that_was_brought_up_to_date_a_moment_ago_stays(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await _saved(bench)
+    used, take = next((bench.root / "mirrors").glob("*.used")), FileLock.try_take
+
+    def after_somebody_else(path: Path) -> FileLock | None:
+        if path == used.with_suffix(".lock"):
+            os.utime(used, (_later(8), _later(8)))
+        return take(path)
+
+    monkeypatch.setattr(FileLock, "try_take", after_somebody_else)
+    pruned = prune(bench.root, older_than=7 * DAY, unsaved_older_than=30 * DAY, now=_later(8))
+    assert (len(pruned.workspaces), pruned.mirrors) == (1, ())
+    assert used.with_suffix(".git").is_dir()
 
 
 async def test_a_vault_that_names_a_place_elsewhere_takes_nothing_there_with_it(bench: Bench, tmp_path: Path) -> None:

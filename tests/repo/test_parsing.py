@@ -17,8 +17,11 @@ FINE = {
     "agentsmith/domain/conversation.py": (2, "a person's words, separated by whatever people separate words with"),
     "agentsmith/guard/cgroups.py": (1, "what the kernel prints: words without blanks"),
     "agentsmith/guard/processes.py": (4, "what the kernel and ps print: numbers"),
-    "agentsmith/git/checkout.py": (1, "makes one line of any text"),
-    "agentsmith/git/scan.py": (1, "numbers that git puts between two blanks"),
+    "agentsmith/git/checkout.py": (3, "makes one line of any text"),
+    "agentsmith/git/command.py": (2, "ids and numbers, and words for people"),
+    "agentsmith/git/scan.py": (2, "numbers that git puts between two blanks, and whether a line is blank"),
+    "agentsmith/git/secrets.py": (3, "more spellings of a secret to look for"),
+    "agentsmith/git/vault.py": (1, "the message of a commit"),
     "agentsmith/guard/spawn.py": (1, "numbers, in bytes of our own"),
     "agentsmith/pipelines/worker.py": (1, "a worker's own words"),
     "agentsmith/trackers/http/paging.py": (1, "the relations of a link: words of ASCII"),
@@ -30,9 +33,10 @@ FINE = {
 
 
 def _text_helpers(path: Path) -> list[int]:
-    """The lines of calls that split by what Unicode calls a line or a blank."""
+    """The lines of calls that split by what Unicode calls a line or a blank, or, of what git says, strip it off."""
     named = [(call, call.func.attr) for call in _calls(path) if isinstance(call.func, ast.Attribute)]
-    return [call.lineno for call, name in named if name == "splitlines" or (name == "split" and not call.args)]
+    bare = {"split", "strip", "lstrip", "rstrip"} if path.parent.name == "git" else {"split"}
+    return [call.lineno for call, name in named if name == "splitlines" or (name in bare and not call.args)]
 
 
 def _calls(path: Path) -> list[ast.Call]:
