@@ -30,13 +30,14 @@ class Doing(StrEnum):
     LABELLING = "setting labels"
     COMMENTING = "writing comments"
     ASKING = "asking what people may"
+    ASKING_CIRCLES = "asking who is in a team or has a role"
 
 
 def remedy(tracker: Tracker, doing: Doing | None = None, *, signed_in: bool = True) -> str:
     """What a person can do about it."""
     if not signed_in:
         return f"make a new token and set trackers.{tracker.name}.token"
-    if doing is Doing.ASKING:
+    if doing in (Doing.ASKING, Doing.ASKING_CIRCLES):
         needs = tracker.needs_to_ask if isinstance(tracker, NamesPermissionToAsk) else "the right to read its members"
         elsewhere = "; or name people in allow.users"
     else:
