@@ -10,6 +10,7 @@ import structlog
 
 from agentsmith import logs
 from agentsmith.domain.errors import MachineTrouble, NotPermitted, TrackerError, Unauthorized
+from agentsmith.domain.ticket import TicketId
 from agentsmith.domain.tracker import Forbidden, NamesPermissions, NamesPermissionToAsk, Tracker
 from agentsmith.store import AWAY, Refusal, Store
 
@@ -20,6 +21,9 @@ LACKING: Final = (NotPermitted, Unauthorized)
 FAILS_ALL: Final = (*AWAY, OSError, MachineTrouble)
 """What ends the work on all tickets: Redis is away, or this machine fails us where another one may do better. Whatever
 else goes wrong with one tracker or one ticket is about that one alone."""
+
+_ALL: Final = TicketId("")
+"""It was about no one ticket."""
 
 
 class Doing(StrEnum):
@@ -46,17 +50,19 @@ def remedy(tracker: Tracker, doing: Doing | None = None, *, signed_in: bool = Tr
     return f"give the account of trackers.{tracker.name} what it needs: {needs}{elsewhere}"
 
 
-async def refused(store: Store, tracker: Tracker, doing: Doing, why: TrackerError | Forbidden) -> str:
+async def refused(
+    store: Store, tracker: Tracker, doing: Doing, why: TrackerError | Forbidden, *, ticket: TicketId = _ALL
+) -> str:
     """The tracker said no, and will again until somebody acts: warn once. Answers what it said with the remedy."""
     said = logs.redact(why.reason if isinstance(why, Forbidden) else str(why))
     signed_in = why.signed_in if isinstance(why, Forbidden) else not isinstance(why, Unauthorized)
     todo = remedy(tracker, doing, signed_in=signed_in)
-    if await store.refusals.noted(Refusal(tracker.name, doing.value, time.time(), said, todo)):
+    if await store.refusals.noted(Refusal(tracker.name, doing.value, time.time(), said, todo, ticket)):
         log.warning("the tracker refuses", tracker=tracker.name, doing=doing.value, why=said, remedy=todo)
     return f"{said}; {todo}"
 
 
-async def works(store: Store, tracker: Tracker, *doings: Doing) -> None:
+async def works(store: Store, tracker: Tracker, *doings: Doing, ticket: TicketId = _ALL) -> None:
     """The tracker let us."""
-    if await store.refusals.clear(tracker.name, *(doing.value for doing in doings)):
+    if await store.refusals.clear(tracker.name, *(doing.value for doing in doings), ticket=ticket):
         log.info("the tracker allows it again", tracker=tracker.name, doing=" and ".join(doings))

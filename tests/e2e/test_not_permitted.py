@@ -120,3 +120,36 @@ async def test_what_people_may_is_not_missed_where_those_who_may_are_named(tmp_p
             checks = (await asyncio.to_thread(cli.json, "doctor"))["checks"]
         (told,) = [check for check in checks if permission in check["remedy"]]
         assert (told["check"], told["state"]) == ("tracker web", "note")
+
+
+async def test_what_one_ticket_is_refused_stands_whatever_works_on_others(tmp_path: Path) -> None:
+    """Rights may differ from area to area: it is told once all the same, and other tickets do not make it forgotten."""
+    cli, stage = Cli(tmp_path), PLAYGROUNDS["azure-devops"]()
+    async with serve(stage.simulator):
+        key = stage.tickets.open("Where we may not write")
+        refused = Fault("status", method="PATCH", path=rf"/workitems/{key}$", status=403, body={}, times=None)
+        stage.simulator.inject(refused)
+        stage.tickets.add_label(key, TRIGGER)
+        tracker = {**stage.tracker(), "poll_interval": "1s"}
+        cli.configure(yaml.safe_dump({"trackers": {"web": tracker}}))
+
+        async def done(ticket: str) -> None:
+            ended = slowly(lambda: f"{TRIGGER}:done" in stage.tickets.labels(ticket))
+            await wait_until(ended, what=f"{ticket} to be done", within=SLOW)
+
+        with cli.up() as daemon:
+            await daemon.ready()
+            await refused.hit()
+            for title in ("Two", "Three"):
+                other = stage.tickets.open(title)
+                stage.tickets.add_label(other, TRIGGER)
+                await done(other)
+                struck = refused.struck
+                await wait_until(slowly(lambda s=struck: refused.struck > s + 1), what="another try", within=SLOW)  # type: ignore[misc]
+            assert len(warnings(daemon.log)) == 1
+            assert [found["doing"] for found in (await asyncio.to_thread(cli.json, "status"))["refused"]] == [
+                "setting labels"
+            ]
+            stage.simulator.clear_faults()
+            await done(key)
+            assert not (await asyncio.to_thread(cli.json, "status"))["refused"]
