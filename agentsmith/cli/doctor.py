@@ -51,6 +51,7 @@ from agentsmith.tickets import refusals
 _PATIENCE: Final = 15.0
 _LITTLE_ROOM: Final = 1024**3
 _NO_ROOM: Final = 16 * 1024**2
+_ABOUT_PEOPLE: Final = (refusals.Doing.ASKING, refusals.Doing.ASKING_CIRCLES)
 _SKEW: Final = 5.0
 """Seconds by which our clock and that of Redis may differ before due times are noticeably off."""
 
@@ -248,7 +249,7 @@ async def _refused(store: Store, config: Config) -> list[Check]:
     return [
         Check(
             f"tracker {it.tracker}",
-            _unasked(config, it.tracker) if it.doing == refusals.Doing.ASKING else State.WRONG,
+            _unasked(config, it.tracker) if it.doing in _ABOUT_PEOPLE else State.WRONG,
             f"refuses {it.doing}: {it.said}",
             it.remedy,
         )

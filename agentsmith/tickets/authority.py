@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from agentsmith.domain import gates
-from agentsmith.domain.errors import Refused
+from agentsmith.domain.errors import NotPermitted, Refused
 from agentsmith.domain.facts import RunNow
 from agentsmith.domain.gates import GateResult, Policy
 from agentsmith.domain.lifecycle import Status
@@ -39,25 +39,35 @@ class AccessCheck:
         try:
             who = Labelling(actor, await self.tracker.access_of(actor))
         except Refused as error:
-            return await self._untold(gates.may(Labelling(actor, Access.NONE), deed, policy), error)
-        if self.store is not None:
-            await works(self.store, self.tracker, Doing.ASKING)
+            return await self._untold(gates.may(Labelling(actor, Access.NONE), deed, policy), Doing.ASKING, error)
+        await self._told(Doing.ASKING)
         judged = gates.may(who, deed, policy)
-        return judged if judged.passed else gates.may(who, deed, policy, await self._circle(actor, policy))
-
-    async def _untold(self, judged: GateResult, error: Refused) -> GateResult:
-        """Fails closed; who is named in `allow.users` still may."""
-        said, todo = str(error), remedy(self.tracker, Doing.ASKING)
-        if not judged.passed and self.store is not None:
-            await refused(self.store, self.tracker, Doing.ASKING, error)
-        untold = f"{judged.saw}; what they may is not told to us: {said}"
-        return replace(judged, saw=untold, remedy="" if judged.passed else todo)
+        if judged.passed or not policy.circles or (actor.bot and not policy.bots):
+            return judged
+        try:
+            circle = await self._circle(actor, policy)
+        except Refused as error:
+            return await self._untold(judged, Doing.ASKING_CIRCLES, error)
+        await self._told(Doing.ASKING_CIRCLES)
+        return gates.may(who, deed, policy, circle)
 
     async def _circle(self, actor: Actor, policy: Policy) -> str:
         tracker = self.tracker
-        if not policy.circles or not isinstance(tracker, KnowsCircles) or (actor.bot and not policy.bots):
+        if not isinstance(tracker, KnowsCircles):
             return ""
         return await tracker.belongs_to(actor, teams=policy.teams, roles=policy.roles)
+
+    async def _told(self, doing: Doing) -> None:
+        if self.store is not None:
+            await works(self.store, self.tracker, doing)
+
+    async def _untold(self, judged: GateResult, doing: Doing, error: Refused) -> GateResult:
+        """Fails closed; who is named in `allow.users` still may."""
+        if not judged.passed and self.store is not None and isinstance(error, NotPermitted):
+            await refused(self.store, self.tracker, doing, error)
+        untold = "what they may" if doing is Doing.ASKING else "what they belong to"
+        todo = "" if judged.passed else remedy(self.tracker, doing)
+        return replace(judged, saw=f"{judged.saw}; {untold} is not told to us: {error}", remedy=todo)
 
 
 @dataclass(frozen=True, slots=True)

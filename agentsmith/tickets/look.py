@@ -98,14 +98,15 @@ class Looks:
         try:
             async with holding(self._store, tracker.platform, signal.ticket) as lock:
                 seen = await look(lock)
-            await works(self._store, tracker, Doing.READING)
+            await works(self._store, tracker, Doing.READING, ticket=signal.ticket)
             return seen
         except LockBusy:
             return Deferred("somebody else is looking at it", min(backoff, _WHILE_BUSY), failed=False, looked=False)
         except TicketNotFound as error:
             return NothingToDo(f"there is no such ticket: {error}")
         except LACKING as error:
-            return Deferred(await refused(self._store, tracker, Doing.READING, error), backoff, warned=True)
+            said = await refused(self._store, tracker, Doing.READING, error, ticket=signal.ticket)
+            return Deferred(said, backoff, warned=True)
         except TrackerError as error:
             wait = error.retry_at - time.time() if error.retry_at else backoff
             return Deferred(f"the tracker failed: {error}", max(wait, 0.0))

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from agentsmith.domain.gates import Gate
 from agentsmith.domain.outcomes import Claimed, Rejected
@@ -119,9 +120,12 @@ async def test_P7_where_gitlab_does_not_tell_nobody_has_set_anything(gitlab: Sim
     gitlab.issue(TRIGGER)
     gitlab.simulator.inject(fault)
     tracker = gitlab.tracker()
-    (deed,) = (await tracker.history(await tracker.get("1"), TRIGGER)).deeds
-    assert deed.actor is None
-    assert "GraphQL API is needed" in deed.doubt
+    with capture_logs() as logged:
+        for _ in range(2):
+            (deed,) = (await tracker.history(await tracker.get("1"), TRIGGER)).deeds
+            assert deed.actor is None
+            assert "GraphQL API is needed" in deed.doubt
+    assert len([line for line in logged if "GraphQL" in line["event"]]) == 1, "told once"
 
 
 async def test_P7_a_label_that_is_renamed_to_a_status_was_none_when_it_was_taken_off(world: RolesOnSimulator) -> None:

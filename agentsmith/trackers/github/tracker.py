@@ -42,7 +42,8 @@ class GitHubTracker(HostedTracker):
         "classic token), and the role Triage or more in the repository"
     )
     needs_to_ask: Final = (
-        'the permission "Metadata: Read" (a fine-grained token or an app) or the scope repo (a classic token)'
+        'the permission "Metadata: Read", for allow.teams also "Members: Read" of the organization (a '
+        "fine-grained token or an app), or the scopes repo and read:org (a classic token)"
     )
 
     def __init__(

@@ -74,27 +74,32 @@ class Renames:
 
     def __init__(self, api: ProjectApi[Site]) -> None:
         self._client, self._site, self._page_size = api.client, api.site, api.page_size
+        self._warned = False
 
     async def on_issue(self, issue: int) -> dict[int, Dates] | None:
         """The labels of an issue by their numbers; None where GitLab does not tell."""
-        return await self._told(_OF_ISSUE, {"issue": f"gid://gitlab/Issue/{issue}"})
+        return await self._dates(_OF_ISSUE, {"issue": f"gid://gitlab/Issue/{issue}"})
 
     async def in_project(self, name: str) -> dict[int, Dates]:
         """The labels of the project, and of the groups above it, that are called so or similarly."""
         project = self._site.called or self._site.id or (await self._number())
-        return await self._told(_OF_PROJECT, {"project": f"gid://gitlab/Project/{project}", "name": name}) or {}
+        return await self._dates(_OF_PROJECT, {"project": f"gid://gitlab/Project/{project}", "name": name}) or {}
 
     async def _number(self) -> str:
         answer = await self._client.get(self._site.path(), missing=Refused)
         project: Project = payloads.read(Project, answer.data, "a project")
         return str(project.id)
 
-    async def _told(self, query: str, about: dict[str, str]) -> dict[int, Dates] | None:
+    async def _dates(self, query: str, about: dict[str, str]) -> dict[int, Dates] | None:
         try:
-            return await self._asked(query, about)
+            found = await self._asked(query, about)
         except Refused as error:
-            log.warning("nobody counts as having set a trigger: GitLab's GraphQL API is needed", error=str(error))
+            if not self._warned:
+                log.warning("nobody counts as having set a trigger: GitLab's GraphQL API is needed", error=str(error))
+            self._warned = True
             return None
+        self._warned = False
+        return found
 
     async def _asked(self, query: str, about: dict[str, str]) -> dict[int, Dates]:
         found: dict[int, Dates] = {}

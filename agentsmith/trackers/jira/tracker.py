@@ -57,7 +57,10 @@ class JiraTracker(HostedTracker):
         '"Browse projects", "Edit issues", "Add comments" and "Edit own comments" in the project (a '
         "scoped token has the scopes read:jira-work and write:jira-work)"
     )
-    needs_to_ask: Final = '"Administer projects" in the project (a scoped token also has the scope read:jira-user)'
+    needs_to_ask: Final = (
+        '"Administer projects" in the project, for allow.teams also "Browse users and groups" (a scoped token also '
+        "has the scope read:jira-user)"
+    )
 
     def __init__(
         self, name: str, labels: LabelSet, site: Site, client: ApiClient, connection: Connection, options: Options
