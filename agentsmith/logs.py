@@ -15,21 +15,18 @@ import sys
 import time
 import traceback
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from math import isfinite
 from typing import Any, Final, Literal, NamedTuple, Protocol, TextIO
-from urllib.parse import quote
 
 import structlog
 from structlog.typing import EventDict, Processor
 
 from agentsmith.domain.lifecycle import Status
+from agentsmith.redaction import MASK, redact
 
-MASK: Final = "***"
 _DEEPEST: Final = 8
-_WHOLE_WORD_BELOW: Final = 4
-"""Shorter secrets are replaced only where they stand alone, or a careless `1` would blank out every log."""
 
 _NOISY: Final = ("uvicorn", "uvicorn.access", "uvicorn.error", "httpx", "httpcore", "apscheduler", "asyncio")
 MOST_ALIKE: Final = 60
@@ -43,84 +40,6 @@ _SENSITIVE_KEY: Final = re.compile(
     r"(?:^|[._-])(?:authorization|token|secrets?|password|passwd|api[_-]?key|private[_-]?key|cookie|credentials?)$",
     re.IGNORECASE,
 )
-_IN_TEXT: Final = (
-    # Credentials inside an address.
-    (re.compile(r"(://)[^\s/?#'\"<>]*@"), rf"\1{MASK}@"),
-    # `Authorization: Bearer x`, `token=x`, `'password': 'x'`; `tokens=12` is a count and stays, and so does what is
-    # said about a setting: `trackers.web.token: is missing`.
-    (
-        re.compile(
-            r"(?<!\w\.)\b(authorization|(?:access[_-]|private[_-]|api[_-]|x-)?token|client_secret|password|passwd|api[_-]?key)"
-            r"(['\"]?\s*[=:]\s*)(?:'[^']*'|\"[^\"]*\"|(?:(?:bearer|basic|token)\s+)?[^\s'\",;&}\])]+)",
-            re.IGNORECASE,
-        ),
-        rf"\1\2{MASK}",
-    ),
-    # The same without its key. Only with a digit or sign in it: `basic functionality` is plain text.
-    (re.compile(r"\b(bearer|basic)\s+(?=\S*[0-9=_+/])[A-Za-z0-9._~+/=-]{8,}", re.IGNORECASE), rf"\1 {MASK}"),
-)
-
-
-class _Secrets:
-    """The registered values, in every spelling in which they could turn up, as one pattern."""
-
-    def __init__(self) -> None:
-        self.given: set[str] = set()
-        self._values: set[str] = set()
-        self._pattern: re.Pattern[str] | None = None
-
-    def add(self, value: str) -> None:
-        self.given.add(value)
-        for spelling in _spellings(value):
-            self._values.add(spelling)
-        longest_first = sorted(self._values, key=lambda text: (-len(text), text))
-        parts = [
-            rf"(?<!\w){re.escape(text)}(?!\w)" if len(text) < _WHOLE_WORD_BELOW else re.escape(text)
-            for text in longest_first
-        ]
-        self._pattern = re.compile("|".join(parts)) if parts else None
-
-    def hide(self, text: str) -> str:
-        return self._pattern.sub(MASK, text) if self._pattern is not None else text
-
-    def clear(self) -> None:
-        self.given.clear()
-        self._values.clear()
-        self._pattern = None
-
-
-def _spellings(value: str) -> Iterator[str]:
-    # A key of many lines, also one whose line ends are written as \\n, shows up line by line.
-    lines = value.replace("\\n", "\n").splitlines()
-    for text in (value, value.strip(), *(line for line in lines if len(line) >= 16)):
-        if text.strip():
-            yield text
-            yield quote(text, safe="", errors="replace")
-            yield json.dumps(text)[1:-1]
-            yield repr(text)[1:-1]
-            yield repr(text.encode("utf-8", "surrogatepass"))[2:-1]
-
-
-_secrets: Final = _Secrets()
-"""Of the process, like logging itself: a value that was ever a secret stays one."""
-
-
-def register_secret(value: str) -> None:
-    """From now on the value appears in no log line, nor in what `redact` answers; blank values are ignored."""
-    _secrets.add(value)
-
-
-def registered() -> frozenset[str]:
-    """The values themselves, for those who must look for them elsewhere."""
-    return frozenset(_secrets.given)
-
-
-def redact(text: str) -> str:
-    """The text without registered secrets, credentials in addresses, and what looks like an Authorization header."""
-    text = _secrets.hide(text)
-    for pattern, replacement in _IN_TEXT:
-        text = pattern.sub(replacement, text)
-    return text
 
 
 class Log(Protocol):
@@ -238,9 +157,9 @@ class _Kind(NamedTuple):
 
 
 def _kind(record: logging.LogRecord) -> _Kind:
-    told = record.msg if isinstance(record.msg, Mapping) else {}
-    event = told.get("event", record.msg)
-    return _Kind(record.name, record.levelno, str(event), tuple(str(told.get(name, "")) for name in _ABOUT))
+    fields = record.msg if isinstance(record.msg, Mapping) else {}
+    event = fields.get("event", record.msg)
+    return _Kind(record.name, record.levelno, str(event), tuple(str(fields.get(name, "")) for name in _ABOUT))
 
 
 def _timestamp(_logger: Any, _method: str, event: EventDict) -> EventDict:

@@ -41,10 +41,10 @@ async def _on_local(ground: Ground) -> list[Reading]:
     config = working(ground, room, LOCAL, {"platform": LOCAL, "project": PROJECT}, _WORK)
     async with (
         daemon(room, config) as up,
-        LocalTickets(path=room / "data" / DEFAULT_FILE, project=PROJECT, name=LOCAL) as desk,
+        LocalTickets(path=room / "data" / DEFAULT_FILE, project=PROJECT, name=LOCAL) as local,
         Store(ground.url, times=TIMES, namespace=room.name) as store,
     ):
-        venue = LocalVenue(desk)
+        venue = LocalVenue(local)
 
         async def announce(key: str) -> None:
             ticket = TicketId(f"local/{PROJECT}#{key}")

@@ -44,7 +44,7 @@ def show(file: Path | None, name: str, *, as_json: bool) -> None:
         output.say(f"unreadable: {_why_unreadable(letter)}")
         output.say(output.clean(letter.payload))
         return
-    told = {
+    fields = {
         "ticket": request.ticket,
         "tracker": f"{request.tracker}:{request.key}",
         "title": request.pinned.title,
@@ -52,7 +52,7 @@ def show(file: Path | None, name: str, *, as_json: bool) -> None:
         "run": request.run,
         "attempts": str(request.attempt),
     }
-    for name, text in told.items():
+    for name, text in fields.items():
         output.say(f"{name:9} {output.clean(text)}")
     output.say(f"\nrun it again: agentsmith dead-letters retry {letter.id}")
 

@@ -218,11 +218,11 @@ async def _memory(store: Store, *, ours: bool) -> list[Check]:
 
 async def _replicas(store: Store, *, sentinel: bool) -> list[Check]:
     """Whether an old primary can go on taking writes after a failover, which would let a ticket run twice."""
-    replicas, guarded = await store.replication()
+    replicas, refuses_alone = await store.replication()
     if not sentinel and not replicas:
         return []
     follow = f"{replicas} {'replica follows' if replicas == 1 else 'replicas follow'}"
-    if not guarded:
+    if not refuses_alone:
         remedy = "set min-replicas-to-write 1 and min-replicas-max-lag 10 on all of its servers, with two replicas"
         return [Check("redis replicas", State.NOTE, f"{follow}; an old primary would go on taking writes", remedy)]
     if replicas < 2:

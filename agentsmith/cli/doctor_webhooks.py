@@ -63,15 +63,15 @@ def _taken(config: Config, lacks: Mapping[str, tuple[str, str] | None]) -> Itera
     for name, settings in config.trackers.items():
         if name in taken:
             saw, remedy = lacks[name] or ("", "")
-            state = f"taken at /webhooks/{name}{f', but {saw}' if saw else ''}; also polled {settings.rhythm}"
+            state = f"taken at /webhooks/{name}{f', but {saw}' if saw else ''}; also polled {settings.polled}"
             yield Check(f"webhooks {name}", State.NOTE if saw else State.OK, state, remedy)
             yield from _secrets(name, settings.webhook_secrets())
         elif known[settings.platform].takes_webhooks:
-            saw = f"refused, so tickets are found by polling only, {settings.rhythm}"
+            saw = f"refused, so tickets are found by polling only, {settings.polled}"
             remedy = f"set trackers.{name}.webhook_secret to have work start at once"
             yield Check(f"webhooks {name}", State.NOTE, saw, remedy)
         else:
-            yield Check(f"webhooks {name}", State.OK, f"there are none; polled {settings.rhythm}")
+            yield Check(f"webhooks {name}", State.OK, f"there are none; polled {settings.polled}")
     if not taken:
         return
     if server.host in ("127.0.0.1", "localhost", "::1"):

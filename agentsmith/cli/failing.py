@@ -64,8 +64,8 @@ def failed(error: Exception) -> Failure:
     # What fails beside ours fails because of it.
     ours = {str(cause): cause for cause in causes if _ours(cause)}
     if not ours:
-        told = "; ".join(dict.fromkeys(f"{type(cause).__name__}: {cause}" for cause in causes))
-        said = f"something broke inside agentsmith: {told}"
+        reasons = "; ".join(dict.fromkeys(f"{type(cause).__name__}: {cause}" for cause in causes))
+        said = f"something broke inside agentsmith: {reasons}"
         return Failure(said, _BUG, "bug", NO, [said])
     problems = [line for text in ours for line in text.splitlines()] or [""]
     first = next(iter(ours.values()))

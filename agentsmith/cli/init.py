@@ -33,7 +33,7 @@ def init(
     file: Path | None,
     *,
     platform: str | None,
-    told: Mapping[str, str],
+    given: Mapping[str, str],
     pipeline: str | None,
     run: str | None,
     code: str | None,
@@ -46,24 +46,24 @@ def init(
         raise ConfigError(f"{target} is there already; give another name with --config, or --force to replace it")
     if run is not None and pipeline is not None:
         raise ConfigError("--run is a pipeline of your own and --pipeline one that is there already; give one of them")
-    asks = sys.stdin.isatty() and not any((platform, told, pipeline, run, as_json))
+    asks = sys.stdin.isatty() and not any((platform, given, pipeline, run, as_json))
     known = registry.settings_models()
     chosen = platform or (_ask(f"Where are your tickets ({', '.join(known)})", _LOCAL) if asks else _LOCAL)
     if chosen not in known:
         raise ConfigError(f"there is no platform {chosen!r}; known: {', '.join(known)}")
-    tracker, variables = _tracker(chosen, known[chosen], told, asks=asks)
+    tracker, variables = _tracker(chosen, known[chosen], given, asks=asks)
     document = _with_code(_document(chosen, tracker, pipeline, run), chosen, code)
     text = _rendered(document)
     _check(target, text, variables)
-    _tell(target, variables, document, as_json=as_json)
+    _report(target, variables, document, as_json=as_json)
 
 
 def _tracker(
-    platform: str, model: type[TrackerSettings], told: Mapping[str, str], *, asks: bool
+    platform: str, model: type[TrackerSettings], given: Mapping[str, str], *, asks: bool
 ) -> tuple[dict[str, str], list[str]]:
     """The tracker's block, and the environment variables that it needs."""
     fields = model.model_fields
-    if unknown := [name for name in told if name not in fields]:
+    if unknown := [name for name in given if name not in fields]:
         raise ConfigError(f"a tracker on {platform} has no {unknown[0]}; leave out --{unknown[0].replace('_', '-')}")
     block, variables = {"platform": platform}, []
     for name, field in fields.items():
@@ -73,8 +73,8 @@ def _tracker(
             variable = f"{re.sub('[^A-Z]', '_', platform.upper())}_{name.upper()}"
             block[name] = f"${{{variable}}}"
             variables.append(variable)
-        elif name in told:
-            block[name] = told[name]
+        elif name in given:
+            block[name] = given[name]
         elif field.is_required():
             block[name] = _required(platform, name, descriptions(model).get(name, ""), asks=asks)
     return block, variables
@@ -151,7 +151,7 @@ def _check(target: Path, text: str, variables: list[str]) -> None:
         raise
 
 
-def _tell(target: Path, variables: list[str], document: Mapping[str, Any], *, as_json: bool) -> None:
+def _report(target: Path, variables: list[str], document: Mapping[str, Any], *, as_json: bool) -> None:
     missing = [variable for variable in variables if not os.environ.get(variable)]
     if as_json:
         output.json_result({"file": str(target), "config": document, "variables": variables, "unset": missing})

@@ -17,6 +17,8 @@ import time
 from collections.abc import Coroutine, Iterator, Sequence
 from typing import IO, TYPE_CHECKING, Any, Final, TypeVar
 
+from agentsmith import redaction
+
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
     from rich.table import Table
@@ -72,12 +74,9 @@ def json_result(data: Any) -> None:
 
 def redacted(value: Any) -> Any:
     """The value without secrets (P8): a text, or a list of them."""
-    # Imported late: help and shell completion should not wait for the logging library.
-    from agentsmith import logs
-
     if isinstance(value, list):
         return [redacted(item) for item in value]
-    return logs.redact(value) if isinstance(value, str) else value
+    return redaction.redact(value) if isinstance(value, str) else value
 
 
 def show(renderable: RenderableType) -> None:
@@ -169,16 +168,16 @@ async def patiently(work: Coroutine[Any, Any, T], text: str) -> T:
         task.cancel()
 
 
-class Progress:
+class WaitingNote:
     """Says what is being waited for, once it takes longer than a second."""
 
     def __init__(self, text: str) -> None:
-        self._text, self._since, self._told = text, time.monotonic(), False
+        self._text, self._since, self._shown = text, time.monotonic(), False
 
     def tick(self) -> None:
         """Call this while waiting."""
-        if not self._told and time.monotonic() - self._since > _AFTER:
-            self._told = True
+        if not self._shown and time.monotonic() - self._since > _AFTER:
+            self._shown = True
             note(f"{self._text} …")
 
 

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-from agentsmith import logs as logging
+from agentsmith import redaction
 from agentsmith.cli import finding, output, reach, session
 from agentsmith.config import Config
 from agentsmith.daemon.open import open_trackers
@@ -235,7 +235,7 @@ def _lines(chunks: Iterator[bytes], left: bytes = b"") -> Iterator[str]:
 
 
 def _fit_to_print(line: bytes) -> str:
-    text = logging.redact(line.decode("utf-8", "replace").rstrip("\r"))
+    text = redaction.redact(line.decode("utf-8", "replace").rstrip("\r"))
     return output.clean(text, lines=True) if sys.stdout.isatty() else text
 
 

@@ -24,11 +24,11 @@ def replay(file: Path | None, delivery: str | None, *, tracker: str | None, as_j
     if delivery is None:
         _list(asyncio.run(_kept(config, names)), as_json=as_json)
         return
-    told = asyncio.run(_again(config, names, delivery))
+    answer = asyncio.run(_again(config, names, delivery))
     if as_json:
-        output.json_result(told)
+        output.json_result(answer)
     else:
-        output.say(f"{told['ticket']}: {told['answer']}; see what came of it: agentsmith why {told['ticket']}")
+        output.say(f"{answer['ticket']}: {answer['answer']}; see what came of it: agentsmith why {answer['ticket']}")
 
 
 async def _kept(config: Config, names: list[str]) -> list[tuple[str, Kept]]:

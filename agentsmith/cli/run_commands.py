@@ -55,10 +55,10 @@ def run(
     """
     from agentsmith.cli import run_once
 
-    told = run_once.Wanted(
+    wanted = run_once.Wanted(
         ticket=ticket, command=tuple(command or ()), pipeline=pipeline, actor=actor, dry_run=dry_run, as_json=as_json
     )
-    if not run_once.run(config, told):
+    if not run_once.run(config, wanted):
         raise typer.Exit(1)
 
 

@@ -131,8 +131,8 @@ def _show(plan: dict[str, Any], gates: list[GateResult]) -> None:
     output.note("Nothing was changed." if plan["would_run"] else "It would not run: a gate is shut.")
 
 
-def _brief(told: dict[str, Any]) -> str:
-    return ", ".join(f"{key}={value}" for key, value in told.items()) or "-"
+def _brief(values: dict[str, Any]) -> str:
+    return ", ".join(f"{key}={value}" for key, value in values.items()) or "-"
 
 
 def _demand_code(config: Config, tracker: str, pipeline: Pipeline) -> None:
@@ -201,8 +201,8 @@ def _refused(ticket: Ticket, outcome: LookOutcome, *, as_json: bool) -> bool:
 def _tell(ticket: Ticket, status: Status, record: RunRecord | None, *, as_json: bool) -> bool:
     ok = status is Status.DONE
     if as_json:
-        told = asdict(record) if record is not None else {}
-        output.json_result({"ticket": ticket.id, "ok": ok, "status": status.value, "run": told})
+        fields = asdict(record) if record is not None else {}
+        output.json_result({"ticket": ticket.id, "ok": ok, "status": status.value, "run": fields})
         return ok
     if record is not None:
         output.title("Steps")

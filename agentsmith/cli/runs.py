@@ -24,7 +24,7 @@ from agentsmith.domain.stop import StopReason
 from agentsmith.domain.ticket import Ticket, TicketId
 from agentsmith.domain.tracker import Tracker
 from agentsmith.store import Store
-from agentsmith.store.looks import Look
+from agentsmith.store.looks import PastLook
 from agentsmith.tickets import explain
 from agentsmith.tickets.lock import holding
 
@@ -50,7 +50,7 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class TicketAtHand:
     """One ticket, and all that is needed to act on it."""
 
     config: Config
@@ -75,12 +75,12 @@ class Case:
 
 
 @contextlib.asynccontextmanager
-async def _case(config: Config, text: str, who: str) -> AsyncIterator[Case]:
+async def _case(config: Config, text: str, who: str) -> AsyncIterator[TicketAtHand]:
     async with open_trackers(config) as trackers:
         tracker, key = finding.find(text, trackers)
         ticket = await finding.read(tracker, key)
         async with open_store(config) as opened:
-            yield Case(config, opened.store, tracker, assemble(config, opened.store, trackers), ticket, who)
+            yield TicketAtHand(config, opened.store, tracker, assemble(config, opened.store, trackers), ticket, who)
 
 
 def cancel(file: Path | None, text: str, *, actor: str | None, as_json: bool) -> bool:
@@ -94,7 +94,7 @@ def cancel(file: Path | None, text: str, *, actor: str | None, as_json: bool) ->
     return tell(asyncio.run(work()), as_json=as_json)
 
 
-async def _cancel(case: Case) -> Answer:
+async def _cancel(case: TicketAtHand) -> Answer:
     store, reason = case.store, StopReason.cancelled_by(case.who)
     async with holding(store, case.tracker.platform, case.id, wait=store.times.lock) as lock:
         case = replace(case, ticket=await case.tracker.get(case.ticket.key))
@@ -107,7 +107,7 @@ async def _cancel(case: Case) -> Answer:
     return case.answer("not running", _nothing_to_cancel(case), ok=False)
 
 
-def _nothing_to_cancel(case: Case) -> str:
+def _nothing_to_cancel(case: TicketAtHand) -> str:
     if case.status is not Status.PENDING:
         return f"{case.id} is neither running nor queued: its label says {case.status.value}"
     if not case.ticket.open:
@@ -117,11 +117,11 @@ def _nothing_to_cancel(case: Case) -> str:
     return f"{case.id} is neither running nor queued: no label asks for it"
 
 
-async def _await_end(case: Case, reason: StopReason) -> Answer:
+async def _await_end(case: TicketAtHand, reason: StopReason) -> Answer:
     """Wait until the run has settled and its outcome is on the ticket."""
     consumer = case.config.consumer
     give_up = boottime() + consumer.stop_poll + consumer.kill_grace + _SLACK
-    progress = output.Progress(f"waiting for the run of {case.id} to end")
+    note = output.WaitingNote(f"waiting for the run of {case.id} to end")
     while True:
         pause = _LOOK_EVERY
         if not await _in_hand(case):
@@ -132,7 +132,7 @@ async def _await_end(case: Case, reason: StopReason) -> Answer:
         if boottime() > give_up:
             message = f"{case.id} has not ended yet; the request stands and takes effect once its consumer hears it"
             return case.answer("asked", message, ok=False)
-        progress.tick()
+        note.tick()
         await asyncio.sleep(pause)
     # Set a moment after the run had settled, it would stop the next one.
     await case.store.runs.withdraw_stop(case.id)
@@ -143,12 +143,12 @@ async def _await_end(case: Case, reason: StopReason) -> Answer:
     return case.answer("ended", message, ok=False)
 
 
-def _will_start(case: Case) -> bool:
+def _will_start(case: TicketAtHand) -> bool:
     """Whether it lies between two runs: a crashed one that was brought back, and the one that is to be stopped."""
     return case.status is Status.PENDING and case.ticket.open and bool(matching(case.ticket, case.parts.triggers))
 
 
-async def _in_hand(case: Case) -> bool:
+async def _in_hand(case: TicketAtHand) -> bool:
     """Whether somebody has the ticket, or its outcome is not on it yet."""
     store = case.store
     return (
@@ -170,7 +170,7 @@ async def retried(config: Config, text: str, who: str) -> Answer:
         return await _retry(case)
 
 
-async def _retry(case: Case) -> Answer:
+async def _retry(case: TicketAtHand) -> Answer:
     triggers = case.parts.triggers
     for gate in (is_open(case.ticket), is_triggered(case.ticket, triggers)):
         if not gate.passed:
@@ -189,16 +189,16 @@ async def _retry(case: Case) -> Answer:
     await store.signals.send([signal])
     if not reach.listening(await store.presence.alive()):
         return case.answer("sent", f"{case.id} will run again as soon as a daemon is up; start one: agentsmith up")
-    give_up, progress = boottime() + _RETRY_WAIT, output.Progress(f"waiting for {case.id} to be taken on")
+    give_up, note = boottime() + _RETRY_WAIT, output.WaitingNote(f"waiting for {case.id} to be taken on")
     while boottime() < give_up:
         if answer := await _taken_on(case, *before):
             return answer
-        progress.tick()
+        note.tick()
         await asyncio.sleep(_LOOK_EVERY)
     return case.answer("sent", f"{case.id}: the daemon was told, but has not come to it yet; see: agentsmith status")
 
 
-async def _taken_on(case: Case, ended: str | None, looks: list[Look]) -> Answer | None:
+async def _taken_on(case: TicketAtHand, ended: str | None, looks: list[PastLook]) -> Answer | None:
     """What the daemon made of the retry, as soon as Redis shows it; the rest is how things stood before."""
     store = case.store
     # Read first: whatever was claimed by now is found in hand below, or is over already.
@@ -214,8 +214,8 @@ async def _taken_on(case: Case, ended: str | None, looks: list[Look]) -> Answer 
         shut = next((gate for gate in look.gates if not gate.passed), None)
         # Whoever was stopped by the status looked before the retry was there, or after others had parked the ticket.
         if look.outcome in _TURNED_AWAY and shut is not None and shut.gate is not Gate.STATUS:
-            told = f"{case.id}: {explain.summary(look)}; {shut.remedy}"
-            return case.answer("not claimed", told, ok=look.outcome == OutcomeName.HELD)
+            message = f"{case.id}: {explain.summary(look)}; {shut.remedy}"
+            return case.answer("not claimed", message, ok=look.outcome == OutcomeName.HELD)
     # It may have run between two looks of ours, and to the same end as before: nothing passes by that is not counted.
     over = await store.intents.last_ended(case.id) not in (None, ended)
     if not (over and any(look.outcome == OutcomeName.CLAIMED for look in since)) or await _in_hand(case):

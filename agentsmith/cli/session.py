@@ -8,7 +8,7 @@ from pathlib import Path
 
 import structlog
 
-from agentsmith import logs, privacy
+from agentsmith import logs, privacy, redaction
 from agentsmith.config import Config, load
 from agentsmith.config.env_file import readable_by_others
 from agentsmith.config.loading import Secrets
@@ -25,7 +25,7 @@ def begin(file: Path | None, *, secrets: Secrets = "as needed") -> Config:
     logs.configure("console", "debug" if os.environ.get("AGENTSMITH_DEBUG") else "warning")
     config = read(file, secrets=secrets)
     for secret in config.secrets():
-        logs.register_secret(secret)
+        redaction.register_secret(secret)
     privacy.keep(config.variables)
     return config
 

@@ -56,16 +56,16 @@ def init(
     """
     from agentsmith.cli import init as command
 
-    given = {
+    options = {
         "repository": repository,
         "project": project,
         "organization": organization,
         "base_url": base_url,
         "email": email,
     }
-    told = {name: text for name, text in given.items() if text is not None}
+    given = {name: text for name, text in options.items() if text is not None}
     command.init(
-        config, platform=platform, told=told, pipeline=pipeline, run=run, code=code, force=force, as_json=as_json
+        config, platform=platform, given=given, pipeline=pipeline, run=run, code=code, force=force, as_json=as_json
     )
 
 

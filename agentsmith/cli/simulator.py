@@ -67,24 +67,24 @@ def _described(platform: str, stage: Playground) -> dict[str, Any]:
     }
 
 
-def _show(stage: Playground, told: dict[str, Any], *, as_json: bool) -> None:
+def _show(stage: Playground, described: dict[str, Any], *, as_json: bool) -> None:
     if as_json:
-        output.json_result(told)
+        output.json_result(described)
         return
     output.say(f"{stage.title} in memory; Ctrl-C ends it, and nothing is kept.")
-    people = ", ".join(f"{name} ({may})" for name, may in told["people"].items())
+    people = ", ".join(f"{name} ({may})" for name, may in described["people"].items())
     for name, value in (
-        ("API", told["base_url"]),
-        ("Token", told["token"]),
-        ("Control", f"{told['control']}  (what people do, faults, the request log)"),
-        ("Project", told["project"]),
-        ("Tickets", ", ".join(told["tickets"])),
+        ("API", described["base_url"]),
+        ("Token", described["token"]),
+        ("Control", f"{described['control']}  (what people do, faults, the request log)"),
+        ("Project", described["project"]),
+        ("Tickets", ", ".join(described["tickets"])),
         ("People", people),
     ):
         output.say(f"  {name:8} {value}")
     output.title("Try")
-    for about, command in told["examples"].items():
+    for about, command in described["examples"].items():
         output.say(f"  # {about}")
         output.say(f"  {command}")
     output.title("agentsmith.yaml, for agentsmith up in another terminal")
-    output.say(yaml.safe_dump(told["config"], sort_keys=False).rstrip())
+    output.say(yaml.safe_dump(described["config"], sort_keys=False).rstrip())

@@ -92,7 +92,7 @@ def label(
     tickets.change(
         config,
         ticket,
-        lambda desk, key: desk.label(key, *labels, actor=by),
+        lambda local, key: local.label(key, *labels, actor=by),
         tracker=tracker,
         did=tickets.LABELLED,
         as_json=as_json,
@@ -120,7 +120,7 @@ def unlabel(
     tickets.change(
         config,
         ticket,
-        lambda desk, key: desk.unlabel(key, *labels, actor=by),
+        lambda local, key: local.unlabel(key, *labels, actor=by),
         tracker=tracker,
         did="unlabelled",
         as_json=as_json,
@@ -166,7 +166,7 @@ def close(
 
     by = session.whoever(actor)
     tickets.change(
-        config, ticket, lambda desk, key: desk.close(key, actor=by), tracker=tracker, did="closed", as_json=as_json
+        config, ticket, lambda local, key: local.close(key, actor=by), tracker=tracker, did="closed", as_json=as_json
     )
 
 
@@ -188,5 +188,5 @@ def reopen(
 
     by = session.whoever(actor)
     tickets.change(
-        config, ticket, lambda desk, key: desk.reopen(key, actor=by), tracker=tracker, did="reopened", as_json=as_json
+        config, ticket, lambda local, key: local.reopen(key, actor=by), tracker=tracker, did="reopened", as_json=as_json
     )

@@ -42,8 +42,8 @@ def new(
 
     async def work() -> tuple[Ticket, Word]:
         name = _the_local(config, tracker)
-        async with _desk(config, name) as desk:
-            ticket = await desk.new(title=title, body=body, labels=labels, actor=session.whoever(actor))
+        async with _local_tickets(config, name) as local:
+            ticket = await local.new(title=title, body=body, labels=labels, actor=session.whoever(actor))
         return ticket, await reach.announce(config, ticket)
 
     ticket, heard = asyncio.run(work())
@@ -56,9 +56,9 @@ def change(file: Path | None, text: str, edit: Edit, *, tracker: str | None, did
 
     async def work() -> tuple[Ticket, Word]:
         name, key = await _which(config, text, tracker)
-        async with _desk(config, name) as desk:
+        async with _local_tickets(config, name) as local:
             try:
-                ticket = await edit(desk, key)
+                ticket = await edit(local, key)
             except TicketNotFound as error:
                 raise finding.unknown(error) from None
         return ticket, await reach.announce(config, ticket, labelled=did == LABELLED)
@@ -73,13 +73,13 @@ def comment(file: Path | None, text: str, body: str, *, tracker: str | None, act
 
     async def work() -> tuple[Ticket, Word, bool]:
         name, key = await _which(config, text, tracker)
-        async with _desk(config, name) as desk:
+        async with _local_tickets(config, name) as local:
             try:
-                ticket = await desk.comment(key, body, actor=session.whoever(actor))
+                ticket = await local.comment(key, body, actor=session.whoever(actor))
             except TicketNotFound as error:
                 raise finding.unknown(error) from None
             command = command_in(body, config.label_prefix) is not None
-            said = (await desk.show(key)).comments[-1] if command else None
+            said = (await local.show(key)).comments[-1] if command else None
         heard = await reach.announce(config, ticket, remark=str(said.id) if said else "")
         return ticket, heard, command
 
@@ -105,8 +105,8 @@ def list_them(
     async def work() -> list[Ticket]:
         found: list[Ticket] = []
         for name in [_the_local(config, tracker)] if tracker else _locals(config):
-            async with _desk(config, name) as desk:
-                found += await desk.tickets(labels=labels, state=state)
+            async with _local_tickets(config, name) as local:
+                found += await local.tickets(labels=labels, state=state)
         return found
 
     tickets = asyncio.run(work())
@@ -136,9 +136,9 @@ def show(file: Path | None, text: str, *, tracker: str | None, as_json: bool) ->
 
     async def work() -> TicketDetails:
         name, key = await _which(config, text, tracker)
-        async with _desk(config, name) as desk:
+        async with _local_tickets(config, name) as local:
             try:
-                return await desk.show(key)
+                return await local.show(key)
             except TicketNotFound as error:
                 raise finding.unknown(error) from None
 
@@ -241,8 +241,8 @@ async def _which(config: Config, text: str, tracker: str | None) -> tuple[str, s
 
 
 @contextlib.asynccontextmanager
-async def _desk(config: Config, name: str) -> AsyncIterator[LocalTickets]:
+async def _local_tickets(config: Config, name: str) -> AsyncIterator[LocalTickets]:
     settings: Any = config.trackers[name]
     assert isinstance(settings, LocalSettings)  # noqa: S101 - tells the type checker, _the_local made sure
-    async with LocalTickets(path=settings.file(config.data_dir), project=settings.project, name=name) as desk:
-        yield desk
+    async with LocalTickets(path=settings.file(config.data_dir), project=settings.project, name=name) as local:
+        yield local

@@ -96,7 +96,7 @@ def _describe(config: Config, trackers: Mapping[str, Tracker]) -> dict[str, dict
     """What people want to know of a daemon, by topic."""
     return {
         "trackers": {
-            name: f"{tracker.project}, looked at {config.trackers[name].rhythm}, {_hearing(config, name)}"
+            name: f"{tracker.project}, looked at {config.trackers[name].polled}, {_hearing(config, name)}"
             for name, tracker in trackers.items()
         },
         "triggers": {_ruled(trigger): trigger.pipeline for trigger in config.triggers},

@@ -28,7 +28,7 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class HookedTracker:
     """One tracker, and where its webhooks are to go."""
 
     tracker: Tracker
@@ -39,12 +39,12 @@ class Case:
         """What there is to say about this tracker."""
         return Found(self.tracker.name, ok, outcome, url, message)
 
-    async def ours(self, keeper: ManagesHooks) -> list[Hook]:
+    async def ours(self, tracker: ManagesHooks) -> list[Hook]:
         """The webhooks that call us about this tracker."""
-        return [hook for hook in await keeper.hooks() if is_ours(hook.url, self.tracker.name, self.public_url)]
+        return [hook for hook in await tracker.hooks() if is_ours(hook.url, self.tracker.name, self.public_url)]
 
 
-Work = Callable[[Case, ManagesHooks], Awaitable[Found]]
+Work = Callable[[HookedTracker, ManagesHooks], Awaitable[Found]]
 
 
 def install(file: Path | None, names: list[str], url: str | None, *, as_json: bool) -> bool:
@@ -65,42 +65,42 @@ def remove(file: Path | None, names: list[str], url: str | None, *, as_json: boo
     return _all(session.begin(file), names, url, _remove, as_json=as_json)
 
 
-async def _install(case: Case, keeper: ManagesHooks) -> Found:
+async def _install(case: HookedTracker, tracker: ManagesHooks) -> Found:
     secrets = case.settings.webhook_secrets()
     if not secrets:
         return case.found("no secret", f"set trackers.{case.tracker.name}.webhook_secret first", ok=False)
-    there = await case.ours(keeper)
+    there = await case.ours(tracker)
     if not there:
-        hook = await keeper.install_hook(address(case.public_url or "", case.tracker.name), secrets[0])
+        hook = await tracker.install_hook(address(case.public_url or "", case.tracker.name), secrets[0])
         return case.found("installed", "it is there now", ok=True, url=hook.url)
     first, *others = there
-    hook = await keeper.repair_hook(first, secrets[0])
+    hook = await tracker.repair_hook(first, secrets[0])
     for other in others:
-        await keeper.remove_hook(other)
+        await tracker.remove_hook(other)
     doubled = f"; {len(others)} more with the same address were removed" if others else ""
     return case.found("repaired", f"it was there, and was made right{doubled}", ok=True, url=hook.url)
 
 
-async def _check(case: Case, keeper: ManagesHooks) -> Found:
-    there = await case.ours(keeper)
+async def _check(case: HookedTracker, tracker: ManagesHooks) -> Found:
+    there = await case.ours(tracker)
     if not there:
-        told = "there is none; make it: agentsmith webhooks install"
-        return case.found("missing", told, ok=False)
+        message = "there is none; make it: agentsmith webhooks install"
+        return case.found("missing", message, ok=False)
     problems = list(there[0].problems)
     if len(there) > 1:
         problems.append(f"there are {len(there)} for the same tracker")
     if not case.settings.webhook_secrets() and not case.settings.insecure:
         problems.append(f"trackers.{case.tracker.name}.webhook_secret is not set, so what it sends is refused")
     if problems:
-        told = f"{'; '.join(problems)}; mend it: agentsmith webhooks install"
-        return case.found("broken", told, ok=False, url=there[0].url)
+        message = f"{'; '.join(problems)}; mend it: agentsmith webhooks install"
+        return case.found("broken", message, ok=False, url=there[0].url)
     return case.found("fine", "it is there and well", ok=True, url=there[0].url)
 
 
-async def _remove(case: Case, keeper: ManagesHooks) -> Found:
-    there = await case.ours(keeper)
+async def _remove(case: HookedTracker, tracker: ManagesHooks) -> Found:
+    there = await case.ours(tracker)
     for hook in there:
-        await keeper.remove_hook(hook)
+        await tracker.remove_hook(hook)
     url = there[0].url if there else None
     return case.found("removed" if there else "none", "it is gone" if there else "there was none", ok=True, url=url)
 
@@ -114,7 +114,7 @@ def _all(config: Config, names: list[str], url: str | None, work: Work, *, as_js
     async def each() -> list[Found]:
         async with open_trackers(config) as trackers:
             chosen = [tracker for name, tracker in trackers.items() if not names or name in names]
-            cases = [Case(tracker, config.trackers[tracker.name], public_url) for tracker in chosen]
+            cases = [HookedTracker(tracker, config.trackers[tracker.name], public_url) for tracker in chosen]
             return [await _one(case, work) for case in cases]
 
     found = asyncio.run(each())
@@ -126,17 +126,17 @@ def _all(config: Config, names: list[str], url: str | None, work: Work, *, as_js
     return all(one.ok for one in found)
 
 
-async def _one(case: Case, work: Work) -> Found:
-    keeper = case.tracker
-    if not isinstance(keeper, ManagesHooks):
+async def _one(case: HookedTracker, work: Work) -> Found:
+    tracker = case.tracker
+    if not isinstance(tracker, ManagesHooks):
         return case.found("not needed", f"{case.tracker.platform} sends no webhooks that we could manage", ok=True)
     try:
-        return await work(case, keeper)
+        return await work(case, tracker)
     except Refused as error:
         page = f"docs/trackers/{case.tracker.platform}.md"
-        told = (
+        message = (
             f"the credential may not look after webhooks ({error}); give it the right, or see {page} to do it by hand"
         )
-        return case.found("not allowed", told, ok=False)
+        return case.found("not allowed", message, ok=False)
     except TrackerError as error:
         return case.found("failed", str(error), ok=False)

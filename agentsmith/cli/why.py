@@ -17,7 +17,7 @@ from agentsmith.domain.gates import Gate
 from agentsmith.domain.lifecycle import Status
 from agentsmith.domain.outcomes import OutcomeName
 from agentsmith.domain.ticket import TicketId
-from agentsmith.store.looks import Look
+from agentsmith.store.looks import PastLook
 from agentsmith.tickets import explain
 from agentsmith.tickets.explain import Known
 
@@ -71,7 +71,7 @@ def _show(ticket: TicketId, known: Known | None, imagined: Known | None, config:
     if known.looks:
         _show_looks(known.looks)
     else:
-        every = ", ".join(f"{name} {settings.rhythm}" for name, settings in config.trackers.items())
+        every = ", ".join(f"{name} {settings.polled}" for name, settings in config.trackers.items())
         output.say(explain.NEVER_SEEN)
         output.say(f"It is looked at when its trigger label is found: {every}. Is a daemon up? agentsmith status")
     if imagined is not None:
@@ -79,14 +79,14 @@ def _show(ticket: TicketId, known: Known | None, imagined: Known | None, config:
         _show_looks(imagined.looks)
 
 
-def _show_looks(looks: list[Look]) -> None:
+def _show_looks(looks: list[PastLook]) -> None:
     *earlier, latest = looks
     _show_look(latest)
     for look in reversed(earlier):
         output.say(f"before, {explain.span(look)}: {output.clean(explain.summary(look))}")
 
 
-def _show_look(look: Look) -> None:
+def _show_look(look: PastLook) -> None:
     if look.outcome == OutcomeName.ENDED:
         output.say(
             f"{explain.summary(look)}, {explain.span(look)}; what was seen before is not kept for longer than an hour"

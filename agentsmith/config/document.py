@@ -78,10 +78,10 @@ def _plainly(problem: Problem) -> str:
     return problem.text
 
 
-def read_document(raw: bytes, environ: Mapping[str, str], *, told: Callable[[Problem], str] = _plainly) -> Document:
+def read_document(raw: bytes, environ: Mapping[str, str], *, worded: Callable[[Problem], str] = _plainly) -> Document:
     """The mapping in the file; raises BrokenDocument, and nothing else, for any input.
 
-    `told` is how a problem is told to people, for secrets that turn out to be needed, and missing, later.
+    `worded` is how a problem is put to people, for secrets that turn out to be needed, and missing, later.
     """
     text = _decoded(raw)
     try:
@@ -96,7 +96,7 @@ def read_document(raw: bytes, environ: Mapping[str, str], *, told: Callable[[Pro
         raise _broken(None, "is not valid YAML") from None
     if node is None:
         return Document()
-    build = _Build(environ, told)
+    build = _Build(environ, worded)
     data = build.value(node, ())
     if data is None and not build.problems:
         return Document()
@@ -169,13 +169,13 @@ class _Unusable(Exception):
 class _Build:
     """One walk over the nodes; keeps going after a problem, so that all are told at once."""
 
-    def __init__(self, environ: Mapping[str, str], told: Callable[[Problem], str]) -> None:
+    def __init__(self, environ: Mapping[str, str], worded: Callable[[Problem], str]) -> None:
         self.lines: dict[Path, int] = {}
         self.filled: dict[Path, frozenset[str]] = {}
         self.problems: list[Problem] = []
         self.lacking: list[Problem] = []
         self._environ = environ
-        self._told = told
+        self._worded = worded
         self._values = 0
 
     def value(self, node: Node, path: Path) -> object:
@@ -259,7 +259,7 @@ class _Build:
             if found is None and default is None:
                 lack = Problem(path, self.lines.get(path), _not_set(name))
                 self.lacking.append(lack)
-                return stand_in(self._told(lack))
+                return stand_in(self._worded(lack))
             return found or default or ""
 
         return _VARIABLE.sub(fill, text)

@@ -14,9 +14,9 @@ from agentsmith.domain.errors import SecretMissing
 _STAND_IN: Final = re.compile(r"agentsmith-lacks-([0-9a-f]+)-")
 
 
-def stand_in(told: str) -> str:
-    """The text in the place of a secret that is not there; `told` says which, where it is used, and what to do."""
-    return f"agentsmith-lacks-{told.encode('utf-8', 'replace').hex()}-"
+def stand_in(message: str) -> str:
+    """The text in the place of a secret that is not there; `message` says which, where it is used, and what to do."""
+    return f"agentsmith-lacks-{message.encode('utf-8', 'replace').hex()}-"
 
 
 def lacks_in(text: str) -> list[str]:
@@ -26,6 +26,6 @@ def lacks_in(text: str) -> list[str]:
 
 def demand(secret: str) -> str:
     """The secret as it is; SecretMissing when something only stands in for it."""
-    if told := lacks_in(secret):
-        raise SecretMissing("\n".join(told))
+    if messages := lacks_in(secret):
+        raise SecretMissing("\n".join(messages))
     return secret

@@ -21,14 +21,13 @@ from agentsmith.config.problems import Explainer, dotted, one_line, place, relev
 from agentsmith.config.sections import RepositorySettings, TrackerSettings
 from agentsmith.config.steps import AgentSettings, CommandSettings
 from agentsmith.domain.errors import ConfigError
+from agentsmith.redaction import without
 
 FILE_VARIABLE: Final = f"{ENV_PREFIX}CONFIG"
 DEFAULT_FILE: Final = Path("agentsmith.yaml")
 BUILT_IN_TRACKER: Final = "local"
 Secrets = Literal["all", "as needed"]
 """Which of the secrets that the file names have to be there."""
-_MASK: Final = "***"
-_SHORTEST_MASKED: Final = 4
 
 
 def find_file(path: Path | None, environ: Mapping[str, str] = os.environ) -> Path | None:
@@ -165,12 +164,12 @@ def _parsed(file: Path | None, raw: bytes, environ: Mapping[str, str]) -> Docume
     if file is None:
         return Document()
     try:
-        return read_document(raw, environ, told=lambda problem: _told(file, problem))
+        return read_document(raw, environ, worded=lambda problem: _worded(file, problem))
     except BrokenDocument as error:
-        raise ConfigError("\n".join(_told(file, problem) for problem in error.problems)) from None
+        raise ConfigError("\n".join(_worded(file, problem) for problem in error.problems)) from None
 
 
-def _told(file: Path, problem: Problem) -> str:
+def _worded(file: Path, problem: Problem) -> str:
     where = f"{file}:{problem.line}" if problem.line else str(file)
     return one_line(": ".join(part for part in (where, dotted(problem.path), problem.text) if part))
 
@@ -232,14 +231,14 @@ def _put(data: dict[str, Any], key: KeyPath, value: object) -> None:
 def _check_lacks(data: Mapping[str, Any], sources: _Sources, lenient: Explainer | None) -> None:
     """Refuse values whose variables are not set: all, or `lenient` only those that are no secrets."""
     found = [
-        (key, told)
+        (key, message)
         for key, text in _texts(data)
-        for told in lacks_in(text)
+        for message in lacks_in(text)
         if lenient is None or not lenient.is_secret(key)
     ]
     if found:
         found.sort(key=lambda lack: sources.position(lack[0]))
-        raise ConfigError("\n".join(dict.fromkeys(told for _, told in found)))
+        raise ConfigError("\n".join(dict.fromkeys(message for _, message in found)))
 
 
 def _texts(value: object, path: KeyPath = ()) -> Iterator[tuple[KeyPath, str]]:
@@ -257,7 +256,7 @@ def _texts(value: object, path: KeyPath = ()) -> Iterator[tuple[KeyPath, str]]:
 def _checked(data: dict[str, Any], model: type[Config], explainer: Explainer, sources: _Sources) -> Config:
     known = list(Config.model_fields)
     # Taken out first: BaseSettings would take a key like `_env_file` as an instruction to itself.
-    told: list[tuple[KeyPath, str]] = [
+    found: list[tuple[KeyPath, str]] = [
         ((key,), unknown_key(key, known)) for key in data if key not in Config.model_fields
     ]
     accepted = {key: value for key, value in data.items() if key in Config.model_fields}
@@ -267,15 +266,12 @@ def _checked(data: dict[str, Any], model: type[Config], explainer: Explainer, so
     except ValidationError as error:
         for detail in relevant(error.errors(include_url=False)):
             key = place(detail["loc"])
-            told.append((key, explainer.sentence(detail, quotable=sources.quotable(key))))
-    if config is not None and not told:
+            found.append((key, explainer.sentence(detail, quotable=sources.quotable(key))))
+    if config is not None and not found:
         return config
-    told.sort(key=lambda problem: sources.position(problem[0]))
-    message = "\n".join(dict.fromkeys(sources.line(key, text) for key, text in told))
-    for secret in sorted(set(explainer.secrets()), key=len, reverse=True):
-        if len(secret) >= _SHORTEST_MASKED:
-            message = message.replace(secret, _MASK)
-    raise ConfigError(message)
+    found.sort(key=lambda problem: sources.position(problem[0]))
+    message = "\n".join(dict.fromkeys(sources.line(key, text) for key, text in found))
+    raise ConfigError(without(message, explainer.secrets()))
 
 
 def _check_passed_on(config: Config, environ: Mapping[str, str], sources: _Sources) -> None:

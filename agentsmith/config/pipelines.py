@@ -110,7 +110,7 @@ def read_step(value: object) -> object:
     if not isinstance(value, Mapping):
         return value
     kind, settings = _kind(value)
-    told = settings.model_validate(_told(kind, settings, value))
+    read = settings.model_validate(_given(kind, settings, value))
     name = value.get("name")
     if isinstance(name, str) and not (name.strip() and name.isprintable()):
         raise ValueError("`name` must be one line of text")
@@ -127,9 +127,9 @@ def read_step(value: object) -> object:
         raise ValueError("`if` must be a text; put it in quotation marks")
     return {
         "kind": kind,
-        "settings": told,
+        "settings": read,
         "id": identity or "",
-        "name": (told.called() or kind) if name is None else name,
+        "name": (read.called() or kind) if name is None else name,
         "condition": condition or "success",
         "timeout": value.get("timeout"),
         "retries": value.get("retries", 0),
@@ -152,7 +152,7 @@ def _kind(value: Mapping[str, Any]) -> tuple[str, type[StepSettings]]:
     return right[0], known[right[0]]
 
 
-def _told(kind: str, settings: type[StepSettings], value: Mapping[str, Any]) -> dict[str, Any]:
+def _given(kind: str, settings: type[StepSettings], value: Mapping[str, Any]) -> dict[str, Any]:
     """The settings of the step, from wherever they may stand; none may stand twice."""
     argument, beside = value[kind], value.get("with")
     places: list[dict[str, Any]] = [{key: value[key] for key in _SHORTCUTS if value.get(key) is not None}]
@@ -166,18 +166,18 @@ def _told(kind: str, settings: type[StepSettings], value: Mapping[str, Any]) -> 
         places.append({settings.short: argument})
     elif argument is not None:
         raise ValueError(f"`{kind}` takes no value; write `- {kind}`")
-    told: dict[str, Any] = {}
+    given: dict[str, Any] = {}
     for place in places:
-        if twice := sorted(told.keys() & place.keys()):
+        if twice := sorted(given.keys() & place.keys()):
             raise ValueError(f"`{twice[0]}` is given twice; keep one")
-        told |= {key: item for key, item in place.items() if item is not None}
+        given |= {key: item for key, item in place.items() if item is not None}
     if (
         settings.short is not None
-        and settings.short not in told
+        and settings.short not in given
         and settings.model_fields[settings.short].is_required()
     ):
         raise ValueError(f"`{kind}` needs a {settings.short}; write `- {kind}: …`")
-    return told
+    return given
 
 
 class Pipeline(Section):

@@ -235,7 +235,7 @@ class TrackerSettings(Section):
         return Duration(max(self.poll_interval, self.poll_interval * self.idle_stretch if idle is None else idle))
 
     @property
-    def rhythm(self) -> str:
+    def polled(self) -> str:
         """How often the tracker is looked at, for people: `every 1m, or 4m while nothing changes`."""
         seldom = (
             f", or {self.slowest_poll.text} while nothing changes" if self.slowest_poll > self.poll_interval else ""

@@ -12,7 +12,7 @@ from typing import Final
 from agentsmith.config import Config, Pipeline
 from agentsmith.daemon.build import assemble, run_context, this_process
 from agentsmith.daemon.open import open_forges, open_store, open_trackers
-from agentsmith.daemon.services import PRESENCE, REDIS, STRAYS, Node, Started
+from agentsmith.daemon.services import PRESENCE, REDIS, STRAYS, Node, StartedServices
 from agentsmith.domain.facts import RunNow
 from agentsmith.domain.lifecycle import Status, resolve
 from agentsmith.domain.outcomes import Deferred, LookOutcome
@@ -69,7 +69,7 @@ async def open_foreground(config: Config, pipelines: Mapping[str, Pipeline]) -> 
         limit = config.consumer.max_deliveries
         consumer = Consumer(context, process, slots=1, max_deliveries=limit, take_wait=1.0)
         node = Node(config, process, opened, trackers, parts, consumer)
-        beside = Started((REDIS, PRESENCE, STRAYS), node, asyncio.create_task)
+        beside = StartedServices((REDIS, PRESENCE, STRAYS), node, asyncio.create_task)
         try:
             yield Foreground(node, consumer)
         finally:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from agentsmith import logs
+from agentsmith import redaction
 from agentsmith.config import Config
 from agentsmith.config.lacking import demand
 from agentsmith.domain.errors import StoreRefused, StoreUnavailable
@@ -65,7 +65,7 @@ async def open_store(config: Config, *, until: asyncio.Event | None = None) -> A
     One that is there, but refuses or has no room for now, is waited for until the event is set; without one it is not.
     """
     for secret in config.secrets():
-        logs.register_secret(secret)
+        redaction.register_secret(secret)
     async with contextlib.AsyncExitStack() as stack:
         server: EmbeddedServer | None = None
         if config.redis.url is not None:

@@ -17,7 +17,7 @@ from agentsmith.config import Config
 from agentsmith.daemon.build import Role, assemble, run_context, this_process
 from agentsmith.daemon.open import Opened, open_forges, open_store, open_trackers, webhook_readers
 from agentsmith.daemon.reload import ConfigFile
-from agentsmith.daemon.services import Node, Started, services_of
+from agentsmith.daemon.services import Node, StartedServices, services_of
 from agentsmith.domain.forge import Forge
 from agentsmith.domain.tracker import Tracker
 from agentsmith.intake.signals import Intake
@@ -102,7 +102,7 @@ class Daemon:
     async def serve(self, node: Node, on_ready: Callable[[Up], None] = lambda _: None) -> None:
         """Run the services until stopped; the first that fails ends the others."""
         async with asyncio.TaskGroup() as group:
-            started = Started(services_of(self._roles), node, group.create_task)
+            started = StartedServices(services_of(self._roles), node, group.create_task)
             redis, presence = node.opened.version, node.opened.store.presence
             with contextlib.suppress(*AWAY):  # whoever hears that we are up, and looks, is to find us
                 await presence.tick(node.about(), ttl=self._config.lease.renew_every, running={})

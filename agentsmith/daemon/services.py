@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from typing import Any, Final
 
-from agentsmith import logs, privacy
+from agentsmith import privacy, redaction
 from agentsmith.config import Config
 from agentsmith.daemon.build import Parts, Role
 from agentsmith.daemon.leader import lead
@@ -109,7 +109,7 @@ class Service:
     """What is left to do once all of its stage have ended."""
 
 
-class Started:
+class StartedServices:
     """Services at work, in tasks that `start` makes."""
 
     def __init__(self, services: Iterable[Service], node: Node, start: Callable[..., asyncio.Task[None]]) -> None:
@@ -196,7 +196,7 @@ async def _reload(node: Node, file: ConfigFile) -> None:
 
     def apply(config: Config) -> list[str]:
         for secret in config.secrets():
-            logs.register_secret(secret)
+            redaction.register_secret(secret)
         waiting = node.parts.rules.replace(config)
         privacy.keep(config.variables)
         return waiting

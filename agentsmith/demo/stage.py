@@ -188,16 +188,16 @@ class Stage:
 @contextlib.asynccontextmanager
 async def set_up(folder: Path, factor: float, platform: str, troupe: Troupe) -> AsyncIterator[Stage]:
     """A stage in `folder`, with all durations multiplied by `factor`; cleared away at the end."""
-    async with contextlib.AsyncExitStack() as opening:
-        venue = await opening.enter_async_context(_venue(folder, platform))
+    async with contextlib.AsyncExitStack() as stack:
+        venue = await stack.enter_async_context(_venue(folder, platform))
         config = write_config(folder, factor, platform, venue.settings, coding=venue.code is not None)
-        opened = await opening.enter_async_context(open_store(config))
+        opened = await stack.enter_async_context(open_store(config))
         # A new Redis is not trusted for a while; the sooner it is met, the sooner that is over.
         await opened.store.presence.settling()
-        trackers = await opening.enter_async_context(open_trackers(config))
-        forges = await opening.enter_async_context(open_forges(config))
+        trackers = await stack.enter_async_context(open_trackers(config))
+        forges = await stack.enter_async_context(open_forges(config))
         stage = Stage(folder, config, opened.store, trackers[platform], venue, troupe, forges)
-        opening.push_async_callback(stage.clear)
+        stack.push_async_callback(stage.clear)
         yield stage
 
 

@@ -58,8 +58,8 @@ class Played:
 
     def _ended(self, key: str, ticket: Seen) -> bool:
         statuses = LabelSet().statuses(ticket.labels)
-        told = {move.to for move in self.timeline.moves(key)}
-        return len(statuses) == 1 and all(status.final and status.value in told for status in statuses)
+        shown = {move.to for move in self.timeline.moves(key)}
+        return len(statuses) == 1 and all(status.final and status.value in shown for status in statuses)
 
 
 Tell = Callable[[Played, str], None]

@@ -79,8 +79,8 @@ class LocalVenue:
     settings: Final[Mapping[str, Any]] = {"platform": LOCAL, "project": PROJECT}
     code: Final = None
 
-    def __init__(self, desk: LocalTickets) -> None:
-        self._desk = desk
+    def __init__(self, tickets: LocalTickets) -> None:
+        self._tickets = tickets
         self._engine: Engine | None = None
 
     def connect(self, engine: Engine) -> None:
@@ -89,22 +89,22 @@ class LocalVenue:
 
     async def open(self, title: str, labels: Sequence[str]) -> Seen:
         """See Venue."""
-        return _seen(await self._desk.new(title=title, labels=labels, actor=_ACTOR))
+        return _seen(await self._tickets.new(title=title, labels=labels, actor=_ACTOR))
 
     async def label(self, key: str, label: str) -> Seen:
         """See Venue."""
-        ticket = await self._desk.label(key, label, actor=_ACTOR)
+        ticket = await self._tickets.label(key, label, actor=_ACTOR)
         if self._engine is not None:
             await self._engine.announce(key)
         return _seen(ticket)
 
     async def tickets(self) -> list[Seen]:
         """See Venue."""
-        return [_seen(ticket) for ticket in await self._desk.tickets()]
+        return [_seen(ticket) for ticket in await self._tickets.tickets()]
 
     async def comments(self, key: str) -> list[str]:
         """See Venue."""
-        return [comment.body for comment in (await self._desk.show(key)).comments]
+        return [comment.body for comment in (await self._tickets.show(key)).comments]
 
     def complaints(self) -> None:
         """See Venue."""
@@ -117,5 +117,5 @@ def _seen(ticket: Ticket) -> Seen:
 @contextlib.asynccontextmanager
 async def open_local(file: Path) -> AsyncIterator[Venue]:
     """The built-in tracker with its tickets in `file`."""
-    async with LocalTickets(path=file, project=PROJECT, name=LOCAL) as desk:
-        yield LocalVenue(desk)
+    async with LocalTickets(path=file, project=PROJECT, name=LOCAL) as tickets:
+        yield LocalVenue(tickets)

@@ -1,3 +1,3 @@
-"""The pure heart: statuses, edges, gates, requests and recovery decisions. No clock, no I/O."""
+"""The pure core: statuses, edges, gates, requests and recovery decisions. No clock, no I/O."""
 
 from __future__ import annotations

@@ -83,7 +83,7 @@ class RunAgain:
 
 
 @dataclass(frozen=True, slots=True)
-class Wake:
+class EndWait:
     """What it waited for has come."""
 
     edge: Edge
@@ -162,7 +162,7 @@ Action = (
     | StopAsCancelled
     | Unqueue
     | RunAgain
-    | Wake
+    | EndWait
     | ForgetDue
     | Tidy
     | PutEndBack

@@ -70,7 +70,7 @@ KNOWN_VERBS: Final = ", ".join(Verb)
 
 
 @dataclass(frozen=True, slots=True)
-class Command:
+class CommentCommand:
     """A comment's first line, read; `verb` is None where it names nothing that we know."""
 
     verb: Verb | None
@@ -93,7 +93,7 @@ def unspoken(text: str, labels: LabelSet) -> str:
     return text
 
 
-def command_in(text: str, prefix: str) -> Command | None:
+def command_in(text: str, prefix: str) -> CommentCommand | None:
     """The command that a comment is, if its first line begins with `/agent-smith`; one word says what to do.
 
     Behind `answer`, and only there, more may follow.
@@ -104,6 +104,6 @@ def command_in(text: str, prefix: str) -> Command | None:
         return None
     if words and words[0].casefold() == Verb.ANSWER:
         said = first.split(maxsplit=2)[2] if len(words) > 1 else ""
-        return Command(Verb.ANSWER, Verb.ANSWER.value, f"{said}\n{below}".strip())
+        return CommentCommand(Verb.ANSWER, Verb.ANSWER.value, f"{said}\n{below}".strip())
     word = " ".join(words).casefold()
-    return Command(next((verb for verb in Verb if verb == word), None), word, below.strip())
+    return CommentCommand(next((verb for verb in Verb if verb == word), None), word, below.strip())

@@ -10,6 +10,7 @@ from agentsmith.domain.actions import (
     Action,
     BackToPending,
     Claim,
+    EndWait,
     Fail,
     FinishIntent,
     FollowUp,
@@ -27,7 +28,6 @@ from agentsmith.domain.actions import (
     Tidy,
     TurnAway,
     Unqueue,
-    Wake,
     Withdraw,
 )
 from agentsmith.domain.facts import (
@@ -55,7 +55,7 @@ def decide(facts: Facts, wish: Wish) -> Action | Need:
         case Repair():
             return FinishIntent() if facts.recorded.decided else _repair(facts)
         case Due() if facts.status is Status.WAITING:
-            return Wake(edge(Status.WAITING, Status.PENDING, Owner.HOUSEKEEPING))
+            return EndWait(edge(Status.WAITING, Status.PENDING, Owner.HOUSEKEEPING))
         case Due():
             return ForgetDue()
         case Cancel(reason=reason):

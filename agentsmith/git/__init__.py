@@ -21,7 +21,7 @@ from agentsmith.git.outcomes import (
 )
 from agentsmith.git.pruning import Pruned, prune
 from agentsmith.git.repository import remove
-from agentsmith.git.shell import Ended, GitShell, GuardShell
+from agentsmith.git.shell import EndedCommand, GitShell, GuardShell
 
 __all__ = [
     "Author",
@@ -32,7 +32,7 @@ __all__ = [
     "CheckoutPlan",
     "Conflicted",
     "Diverged",
-    "Ended",
+    "EndedCommand",
     "Finding",
     "GitError",
     "GitShell",

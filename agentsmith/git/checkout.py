@@ -27,7 +27,7 @@ from agentsmith.git.mirror import Mirror
 from agentsmith.git.outcomes import BaseMerge, Diverged, Pushed, PushOutcome, SecretsFound
 from agentsmith.git.secrets import BASELINE, search
 from agentsmith.git.shell import GitShell
-from agentsmith.git.taking import Look, look
+from agentsmith.git.taking import WorkspaceState, workspace_state
 from agentsmith.git.vault import MERGING, PUSHED, TIP, Vault
 from agentsmith.git.workspace import Handover, Workspace
 
@@ -87,8 +87,8 @@ class Bounds:
 
 
 @dataclass(frozen=True, slots=True)
-class Ground:
-    """What an open checkout stands on; `open_checkout` lays it."""
+class CheckoutParts:
+    """What an open checkout stands on; `open_checkout` makes them."""
 
     git: Git
     mirror: Mirror
@@ -104,12 +104,12 @@ class Ground:
 class Checkout:
     """An open workspace on its branch. Its operations follow each other; `close` when the run ends."""
 
-    def __init__(self, ground: Ground, *, resumed: bool, merge: BaseMerge, notes: tuple[str, ...]) -> None:
-        self._ground = ground
+    def __init__(self, parts: CheckoutParts, *, resumed: bool, merge: BaseMerge, notes: tuple[str, ...]) -> None:
+        self._parts = parts
         self._turn = asyncio.Lock()
-        self.path: Path = ground.workspace.path
-        self.branch: str = ground.handover.branch
-        self.base: str = ground.handover.base
+        self.path: Path = parts.workspace.path
+        self.branch: str = parts.handover.branch
+        self.base: str = parts.handover.base
         self.resumed = resumed
         """The branch was there before: on the server, or left by a run that crashed here."""
         self.merge = merge
@@ -120,16 +120,16 @@ class Checkout:
     async def changed(self) -> bool:
         """Whether the branch, uncommitted work included, differs from its base."""
         async with self._turn:
-            vault = self._ground.vault
+            vault = self._parts.vault
             seen = await self._look(vault)
-            base = self._ground.base_commit
+            base = self._parts.base_commit
             met = await vault.meeting(base, seen.parents[0]) or base
             return seen.tree != await vault.tree_of(met)
 
     async def conflicts(self) -> tuple[str, ...]:
         """The files that the merge of the base left in conflict and that still hold its markers."""
         paths = getattr(self.merge, "paths", ())
-        return await asyncio.to_thread(self._ground.workspace.unresolved, paths)
+        return await asyncio.to_thread(self._parts.workspace.unresolved, paths)
 
     async def commit(self, message: str, *, trailers: Mapping[str, str] | None = None) -> str | None:
         """Commit all that is in the workspace; the new head of the branch, or None when there was nothing new.
@@ -138,7 +138,7 @@ class Checkout:
         a fresh one that shows the new head.
         """
         async with self._turn:
-            return await self._commit(self._ground.vault, with_trailers(message, trailers or {}), present=True)
+            return await self._commit(self._parts.vault, with_trailers(message, trailers or {}), present=True)
 
     async def push(self, begin_write: BeginWrite) -> PushOutcome:
         """Push what was committed, never by force, if no new commit holds a secret.
@@ -146,20 +146,20 @@ class Checkout:
         Where a secret stands only in unpushed commits and is gone from the result, those commits are made one.
         """
         async with self._turn:
-            return await self._push(self._ground.git, self._ground.vault, begin_write, present=True)
+            return await self._push(self._parts.git, self._parts.vault, begin_write, present=True)
 
     async def save_wip(self, *, run: str, pipeline: str, step: str, begin_write: BeginWrite) -> PushOutcome | None:
         """Commit what is there as `[wip]`, with the trailers of the run, and push it; None when there is nothing."""
-        ground = self._ground
+        parts = self._parts
         async with self._turn:
-            return await self._save(ground.git, ground.vault, _wip(run, pipeline, step), begin_write, present=True)
+            return await self._save(parts.git, parts.vault, _wip(run, pipeline, step), begin_write, present=True)
 
     async def checkpoint(
         self, *, run: str, pipeline: str, step: str, begin_write: BeginWrite, shell: GitShell
     ) -> PushOutcome | None:
         """Like `save_wip`, while the worker works on: it needs a `shell` of its own, and leaves the workspace alone."""
-        git = replace(self._ground.git, shell=shell)
-        vault = self._ground.vault.with_git(git)
+        git = replace(self._parts.git, shell=shell)
+        vault = self._parts.vault.with_git(git)
         async with self._turn:
             return await self._save(git, vault, _wip(run, pipeline, step), begin_write, present=False)
 
@@ -169,17 +169,17 @@ class Checkout:
         No other ref can be named, on purpose: what steers a run must not come from a branch that a run can write.
         """
         async with self._turn:
-            return await self._show(self._ground.git, path, limit)
+            return await self._show(self._parts.git, path, limit)
 
     async def close(self) -> None:
         """Release the workspace, which stays as it is."""
-        self._ground.lock.release()
+        self._parts.lock.release()
 
     async def _show(self, git: Git, path: str, limit: int) -> bytes | None:
-        return await self._ground.mirror.with_git(git).file(self._ground.default_commit, path, limit=limit)
+        return await self._parts.mirror.with_git(git).file(self._parts.default_commit, path, limit=limit)
 
-    async def _look(self, vault: Vault) -> Look:
-        seen = await look(vault, self.branch, limit=self._ground.bounds.taken_over)
+    async def _look(self, vault: Vault) -> WorkspaceState:
+        seen = await workspace_state(vault, self.branch, limit=self._parts.bounds.taken_over)
         if seen.left_out:
             log.warning("left out of the commit", paths=list(seen.left_out[:20]), count=len(seen.left_out))
         return seen
@@ -199,7 +199,7 @@ class Checkout:
     ) -> PushOutcome | None:
         await self._commit(vault, message, present=present)
         tip, pushed = await vault.resolve(TIP, PUSHED)
-        if tip is None or await vault.contains(pushed or self._ground.base_commit, tip):
+        if tip is None or await vault.contains(pushed or self._parts.base_commit, tip):
             return None
         return await self._push(git, vault, begin_write, present=present)
 
@@ -234,7 +234,7 @@ class Checkout:
             (tip, *_ON_SERVER),
             credential=credential.password if credential else None,
             baseline=await self._show(git, BASELINE, _LARGEST_BASELINE),
-            limit=self._ground.bounds.scanned,
+            limit=self._parts.bounds.scanned,
         )
         return SecretsFound(findings) if findings else None
 
@@ -263,10 +263,10 @@ class Checkout:
 
     async def _present(self, vault: Vault, commit: str) -> None:
         """Give the worker a `.git` that shows where the branch is now."""
-        merging = None if await vault.contains(commit, self._ground.base_commit) else await vault.ref(MERGING)
-        what = replace(self._ground.handover, commit=commit, index=vault.path / "index", merging=merging)
+        merging = None if await vault.contains(commit, self._parts.base_commit) else await vault.ref(MERGING)
+        what = replace(self._parts.handover, commit=commit, index=vault.path / "index", merging=merging)
         await asyncio.to_thread(
-            self._ground.workspace.hand_over, what, build_in=vault.path, former_to=vault.path / "former.git"
+            self._parts.workspace.hand_over, what, build_in=vault.path, former_to=vault.path / "former.git"
         )
 
 

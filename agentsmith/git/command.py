@@ -32,7 +32,7 @@ from agentsmith.git.errors import (
     TooLarge,
 )
 from agentsmith.git.locks import HOLD
-from agentsmith.git.shell import CommandNotStarted, Ended, GitShell
+from agentsmith.git.shell import CommandNotStarted, EndedCommand, GitShell
 
 OLDEST: Final = (2, 38)
 """`merge-tree --write-tree`, which merges without a work tree, came with this."""
@@ -139,7 +139,7 @@ _counter = itertools.count(1)
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class GitOutput:
     """The output of a command."""
 
     code: int
@@ -163,7 +163,7 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class TimeLimits:
     """Seconds for one command, with and without network, and for a transfer that stalls."""
 
     network: float
@@ -178,7 +178,7 @@ class Git:
     shell: GitShell
     url: str
     credential: Callable[[], Awaitable[GitCredential | None]]
-    limits: Limits
+    limits: TimeLimits
     author: Mapping[str, str] = field(default_factory=dict)
     config: tuple[tuple[str, str], ...] = ()
     """More pinned configuration, for all commands."""
@@ -194,7 +194,7 @@ class Git:
         allow: str = _NOTHING,
         config: Sequence[tuple[str, str]] = (),
         fine: Sequence[int] = (0,),
-    ) -> Answer:
+    ) -> GitOutput:
         """Run a command that needs no network. Exit codes that are not `fine` raise.
 
         `into` sends the output to a file. `allow` names the one protocol that may be spoken (`file`).
@@ -213,7 +213,7 @@ class Git:
         config: Sequence[tuple[str, str]] = (),
         env: Mapping[str, str] | None = None,
         fine: Sequence[int] = (0,),
-    ) -> Answer:
+    ) -> GitOutput:
         """Run a command that may speak to the server, and to nobody else, with a credential for this one command.
 
         `busy` is a lock file that the command itself holds for as long as any process of it lives.
@@ -231,7 +231,7 @@ class Git:
                 argv, whole, work_tree or repo, stdin, into, self.limits.network, fine, secrets=secrets
             )
 
-    async def program(self, argv: Sequence[str], *, stdin: bytes = b"", into: Path | None = None) -> Answer:
+    async def program(self, argv: Sequence[str], *, stdin: bytes = b"", into: Path | None = None) -> GitOutput:
         """Run a program of ours in the same way: offline, and without any repository."""
         env = self._env(None, None, None, _NOTHING, ())
         return await self._run(tuple(argv), env, None, stdin, into, self.limits.local, (0,))
@@ -275,7 +275,7 @@ class Git:
         timeout: float,
         fine: Sequence[int],
         secrets: Sequence[str] | None = None,
-    ) -> Answer:
+    ) -> GitOutput:
         async with _files(self.shell.scratch, stdin) as (given, out, err):
             try:
                 ended = await self.shell.run(
@@ -293,10 +293,10 @@ class Git:
             if ended.code is None or ended.code not in fine:
                 raise trouble(argv, ended, said, timeout=timeout, online=secrets is not None)
             if into is not None:
-                return Answer(ended.code, b"", said)
+                return GitOutput(ended.code, b"", said)
             if out.stat().st_size > _LARGEST_ANSWER:
                 raise TooLarge(f"git's answer is larger than {_LARGEST_ANSWER} bytes")
-            return Answer(ended.code, out.read_bytes(), said)
+            return GitOutput(ended.code, out.read_bytes(), said)
 
 
 @contextlib.asynccontextmanager
@@ -321,7 +321,9 @@ def search_path(environ: Mapping[str, str] = os.environ) -> str:
     return os.pathsep.join(entries) or os.defpath
 
 
-def trouble(argv: Sequence[str], ended: Ended, said: str, *, timeout: float, online: bool) -> GitError | MachineTrouble:
+def trouble(
+    argv: Sequence[str], ended: EndedCommand, said: str, *, timeout: float, online: bool
+) -> GitError | MachineTrouble:
     """The error for what happened, from git's messages where the exit code is not specific."""
     words = [arg for arg in argv[argv.index("git") + 1 :] if not arg.startswith("-")] if "git" in argv else []
     what = f"git {words[0]}" if words else Path(argv[-1] if len(argv) < 3 else argv[2]).stem

@@ -16,8 +16,8 @@ import structlog
 from agentsmith.domain.forge import Forge
 from agentsmith.git import lfs as large_files
 from agentsmith.git import submodules as submodule
-from agentsmith.git.checkout import Author, Bounds, Checkout, Ground, with_trailers
-from agentsmith.git.command import Git, Limits, check_version
+from agentsmith.git.checkout import Author, Bounds, Checkout, CheckoutParts, with_trailers
+from agentsmith.git.command import Git, TimeLimits, check_version
 from agentsmith.git.errors import BaseMissing, BranchRefused
 from agentsmith.git.locks import FileLock
 from agentsmith.git.mirror import Mirror
@@ -25,7 +25,7 @@ from agentsmith.git.outcomes import BaseMerge, Conflicted, Merged, UpToDate
 from agentsmith.git.places import Places, check_beside, check_branch
 from agentsmith.git.repository import make_passage, remove, set_aside
 from agentsmith.git.shell import GitShell
-from agentsmith.git.taking import look
+from agentsmith.git.taking import workspace_state
 from agentsmith.git.vault import CONFLICT, MERGING, PUSHED, TIP, Conflict, Vault
 from agentsmith.git.workspace import Handover, Workspace
 
@@ -77,7 +77,7 @@ async def open_checkout(forge: Forge, shell: GitShell, plan: CheckoutPlan) -> Ch
         raise BranchRefused(
             f"`{plan.branch}` is where the work is to be merged, so it cannot be the branch of the work"
         )
-    limits = Limits(network=bounds.network, local=bounds.local, stall=bounds.stall)
+    limits = TimeLimits(network=bounds.network, local=bounds.local, stall=bounds.stall)
     git = Git(shell, forge.clone_url, forge.credential, limits, author=plan.author.environment())
     await check_version(git)
     if plan.lfs:
@@ -150,7 +150,7 @@ class _Opening:
             merge = await self._markers(merge, base_commit, commit)
         for note in self.notes:
             log.warning("found on opening the checkout", note=note, branch=self.branch)
-        ground = Ground(
+        parts = CheckoutParts(
             git=self.git,
             mirror=self.mirror,
             vault=self.vault,
@@ -161,7 +161,7 @@ class _Opening:
             base_commit=base_commit,
             bounds=self.plan.bounds,
         )
-        return Checkout(ground, resumed=resumed, merge=merge, notes=tuple(self.notes))
+        return Checkout(parts, resumed=resumed, merge=merge, notes=tuple(self.notes))
 
     async def _spelled(self, refs: dict[str, str]) -> str:
         """The branch as the server has it: by its other name only if that is ours for sure, or what we pushed last."""
@@ -200,7 +200,7 @@ class _Opening:
         tip = await self.vault.ref(TIP)
         if tip is None or not self.vault.ready or self.workspace.empty():
             return tip
-        seen = await look(self.vault, self.branch, limit=self.plan.bounds.taken_over)
+        seen = await workspace_state(self.vault, self.branch, limit=self.plan.bounds.taken_over)
         left = await seen.record(self.vault, _LEFT)
         if left != tip:
             self.notes.append(f"an earlier run left work that it had not committed; it is kept as {left[:12]}")

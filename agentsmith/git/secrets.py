@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import quote
 
-from agentsmith import logs
+from agentsmith import redaction
 from agentsmith.git import scan
 from agentsmith.git.command import Git
 from agentsmith.git.errors import GitStopped, TooLarge
@@ -53,7 +53,7 @@ async def search(
             raise TooLarge(
                 f"the changes are larger than what is searched for secrets ({limit} bytes); push them yourself"
             )
-        known = {value: GIVEN for value in logs.registered() if len(value) >= _SHORTEST and "://" not in value}
+        known = {value: GIVEN for value in redaction.registered() if len(value) >= _SHORTEST and "://" not in value}
         if credential:
             known[credential] = OURS
         if literal := await asyncio.to_thread(_literal, log, known):

@@ -16,7 +16,7 @@ _LOG_LIMIT: Final = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class EndedCommand:
     """How a command ended. `code` is None when it was killed, by its time limit or otherwise."""
 
     code: int | None
@@ -45,7 +45,7 @@ class GitShell(Protocol):
         stdout: Path,
         stderr: Path,
         timeout: float,
-    ) -> Ended:
+    ) -> EndedCommand:
         """Run `argv` with `env` as its whole environment; CommandNotStarted when it cannot be started.
 
         If cancelled, the command is stopped before this returns.
@@ -81,7 +81,7 @@ class GuardShell:
         stdout: Path,
         stderr: Path,
         timeout: float,
-    ) -> Ended:
+    ) -> EndedCommand:
         """See GitShell."""
         command = Command(
             tuple(argv),
@@ -95,7 +95,7 @@ class GuardShell:
             stderr=stderr,
         )
         ended = await self._guard.run(command)
-        return Ended(ended.code, timed_out=ended.timed_out, stopped=ended.stopped)
+        return EndedCommand(ended.code, timed_out=ended.timed_out, stopped=ended.stopped)
 
 
-__all__ = ["CommandNotStarted", "Ended", "GitShell", "GuardShell"]
+__all__ = ["CommandNotStarted", "EndedCommand", "GitShell", "GuardShell"]

@@ -33,7 +33,7 @@ from agentsmith.git.workspace import Handover, Workspace
 log = structlog.get_logger()
 
 _DEEPEST: Final = 5
-_MOST_TOLD: Final = 5
+_MOST_NAMED: Final = 5
 _LARGEST_LIST: Final = 1024 * 1024
 
 
@@ -122,8 +122,10 @@ async def _check_out(git: Git, vault: Vault, handover: Handover, mirror: Mirror,
 def warning_about(left_empty: Sequence[str], base: str, default: str) -> str:
     """What to say about submodules that were left empty; their names are a worker's."""
     where = f"`{base}` does not name" if base == default else f"neither `{base}` nor `{default}` names"
-    names = ["".join(c if c.isprintable() and c != "`" else "?" for c in path[:80]) for path in left_empty[:_MOST_TOLD]]
-    more = f" and {len(left_empty) - _MOST_TOLD} more" if len(left_empty) > _MOST_TOLD else ""
+    names = [
+        "".join(c if c.isprintable() and c != "`" else "?" for c in path[:80]) for path in left_empty[:_MOST_NAMED]
+    ]
+    more = f" and {len(left_empty) - _MOST_NAMED} more" if len(left_empty) > _MOST_NAMED else ""
     shown = ", ".join(f"`{name}`" for name in names) + more
     return f"submodules that {where} with the same path and address are left empty until they are merged: {shown}"
 

@@ -14,7 +14,7 @@ from agentsmith.git.workspace import Heads
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class WorkspaceState:
     """The work as it is now: `tree`, to be committed on `parents`, of which the first may already be that."""
 
     parents: tuple[str, ...]
@@ -32,7 +32,7 @@ class Look:
         return commit
 
 
-async def look(vault: Vault, branch: str, *, limit: int) -> Look:
+async def workspace_state(vault: Vault, branch: str, *, limit: int) -> WorkspaceState:
     """See what is in the workspace, without moving anything."""
     heads = await asyncio.to_thread(vault.workspace.heads, branch)
     found = {commit for commit in (heads.head, heads.branch) if commit is not None}
@@ -42,7 +42,7 @@ async def look(vault: Vault, branch: str, *, limit: int) -> Look:
     assert tip is not None, "a vault in use has a tip"  # noqa: S101
     parents = await _onto(vault, tip, head)
     staged = await vault.stage(parents[-1])
-    seen = Look(parents, staged.tree, heads, staged.left_out)
+    seen = WorkspaceState(parents, staged.tree, heads, staged.left_out)
     if staged.tree == untouched:
         return replace(seen, parents=(tip,), tree=await vault.tree_of(tip))  # nobody has begun to resolve the conflict
     if head is not None and staged.tree == tree_of_head and await vault.contains(tip, head):

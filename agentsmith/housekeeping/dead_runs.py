@@ -5,11 +5,11 @@ from __future__ import annotations
 from functools import partial
 
 from agentsmith.domain.facts import Life
-from agentsmith.housekeeping.passes import Result, Shared
+from agentsmith.housekeeping.passes import PassTools, Result
 from agentsmith.housekeeping.side_by_side import Task
 
 
-async def recover_dead_runs(shared: Shared, result: Result) -> None:
+async def recover_dead_runs(shared: PassTools, result: Result) -> None:
     """Bring their tickets back. A consumer that merely fell silent costs no request to a tracker."""
     store = shared.store
     found: dict[str, list[Task]] = {}

@@ -8,11 +8,11 @@ from functools import partial
 from agentsmith.domain.lifecycle import Status
 from agentsmith.domain.ticket import Ticket, TicketId
 from agentsmith.domain.tracker import Tracker
-from agentsmith.housekeeping.passes import Result, Shared, labelled
+from agentsmith.housekeeping.passes import PassTools, Result, labelled
 from agentsmith.housekeeping.side_by_side import Task
 
 
-async def wake_due(shared: Shared, result: Result) -> None:
+async def wake_due(shared: PassTools, result: Result) -> None:
     """Wake the tickets whose time has come."""
     store = shared.store
     found: dict[str, list[Task]] = {}
@@ -31,7 +31,7 @@ async def wake_due(shared: Shared, result: Result) -> None:
 class DueTimes:
     """Reads the times that waiting tickets wait for off the tickets, where Redis forgot them."""
 
-    shared: Shared
+    shared: PassTools
 
     async def run_once(self) -> Result:
         """Look at every waiting ticket."""

@@ -6,11 +6,11 @@ from functools import partial
 
 from agentsmith.domain.ticket import TicketId
 from agentsmith.domain.tracker import Tracker
-from agentsmith.housekeeping.passes import Result, Shared
+from agentsmith.housekeeping.passes import PassTools, Result
 from agentsmith.housekeeping.side_by_side import Task
 
 
-async def finish_intents(shared: Shared, result: Result, *, postpone: float) -> None:
+async def finish_intents(shared: PassTools, result: Result, *, postpone: float) -> None:
     """Finish what can be published; what is about a tracker that we do not know is looked at again much later."""
     intents = shared.store.intents
     found: dict[str, list[Task]] = {}

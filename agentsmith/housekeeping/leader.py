@@ -10,7 +10,7 @@ from agentsmith.domain.lifecycle import Status
 from agentsmith.domain.tracker import Tracker
 from agentsmith.housekeeping.dead_processes import Leftovers
 from agentsmith.housekeeping.due import DueTimes
-from agentsmith.housekeeping.passes import Shared
+from agentsmith.housekeeping.passes import PassTools
 from agentsmith.housekeeping.stuck import Stuck
 from agentsmith.housekeeping.sweep import Sweep
 from agentsmith.store import LeaderLease, Store
@@ -44,13 +44,13 @@ class Housekeeping:
     ) -> None:
         """`lease` is the leadership under which cycles are noted; without one nobody contends."""
         self.intervals, self._store, self._was_settling = intervals, store, False
-        self._shared = shared = Shared(store, trackers, looks)
+        self._shared = shared = PassTools(store, trackers, looks)
         self.sweep = Sweep(shared, intervals.stale, lease)
         self.stuck = {status: Stuck(shared, status) for status in (Status.IN_PROGRESS, Status.ENQUEUED)}
         self.leftovers, self.due = Leftovers(store), DueTimes(shared)
 
     async def work(self) -> None:
-        """Keep house for ever; the leader's work."""
+        """Run every pass in its interval, for ever; the leader's work."""
         self._shared.at_once.patience = _PATIENCE
         try:
             with spending_for("housekeeping"):

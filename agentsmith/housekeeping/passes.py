@@ -48,7 +48,7 @@ class Result:
 
 
 @dataclass(slots=True)
-class Shared:
+class PassTools:
     """What the passes of one leader share."""
 
     store: Store

@@ -8,7 +8,7 @@ from functools import partial
 from agentsmith.domain.lifecycle import Status
 from agentsmith.domain.ticket import Ticket
 from agentsmith.domain.tracker import Tracker
-from agentsmith.housekeeping.passes import Result, Shared, labelled
+from agentsmith.housekeeping.passes import PassTools, Result, labelled
 from agentsmith.housekeeping.side_by_side import share
 
 
@@ -16,7 +16,7 @@ from agentsmith.housekeeping.side_by_side import share
 class Stuck:
     """Reads every ticket whose label says `status`, and brings back those that nobody has in hand."""
 
-    shared: Shared
+    shared: PassTools
     status: Status
 
     async def run_once(self) -> Result:

@@ -8,7 +8,7 @@ from agentsmith.housekeeping.dead_processes import put_back
 from agentsmith.housekeeping.dead_runs import recover_dead_runs
 from agentsmith.housekeeping.due import wake_due
 from agentsmith.housekeeping.intents import finish_intents
-from agentsmith.housekeeping.passes import Result, Shared
+from agentsmith.housekeeping.passes import PassTools, Result
 from agentsmith.store import LeaderLease
 
 
@@ -16,7 +16,7 @@ from agentsmith.store import LeaderLease
 class Sweep:
     """Trackers are asked only about tickets that Redis shows to be stuck."""
 
-    shared: Shared
+    shared: PassTools
     postpone: float
     """Seconds until an intent is looked at again that is about a tracker we do not know."""
     lease: LeaderLease | None = None

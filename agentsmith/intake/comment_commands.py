@@ -12,7 +12,7 @@ from typing import Final
 import structlog
 
 from agentsmith.domain import gates
-from agentsmith.domain.conversation import KNOWN_VERBS, Acknowledged, Command, TakesCommands, Verb, command_in
+from agentsmith.domain.conversation import KNOWN_VERBS, Acknowledged, CommentCommand, TakesCommands, Verb, command_in
 from agentsmith.domain.errors import Refused, Unauthorized
 from agentsmith.domain.lifecycle import Status, resolve
 from agentsmith.domain.outcomes import Cancelled, LookOutcome, NothingToDo, Rejected, Stopping, WouldClaim
@@ -98,7 +98,7 @@ class CommentCommands:
             return None
 
     async def _do(
-        self, tracker: Tracker, ticket: Ticket, command: Command, remark: Remark, lock: Lease
+        self, tracker: Tracker, ticket: Ticket, command: CommentCommand, remark: Remark, lock: Lease
     ) -> tuple[str, str]:
         """Do it; answers what was done, and what is to be said on the ticket, if anything."""
         match command.verb:
@@ -120,7 +120,9 @@ class CommentCommands:
                 prefix = tracker.labels.prefix
                 return "not understood", f"**agentsmith**: write `/{prefix}` and one of: {KNOWN_VERBS}."
 
-    async def _answer(self, tracker: Tracker, ticket: Ticket, command: Command, remark: Remark) -> tuple[str, str]:
+    async def _answer(
+        self, tracker: Tracker, ticket: Ticket, command: CommentCommand, remark: Remark
+    ) -> tuple[str, str]:
         """The answer itself is read off the ticket when the run begins; here it only has to begin."""
         shown, status = f"`/{tracker.labels.prefix} answer`", resolve(tracker.labels.statuses(ticket.labels))
         if not command.text:

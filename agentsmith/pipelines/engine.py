@@ -79,10 +79,10 @@ async def carry_out(context: StepContext) -> Outcome:
             break
     if decided is None and pipeline.needs_changes and context.checkout is not None and not await context.changed():
         decided = Outcome(Status.FAILED, OutcomeKind.NOTHING_CHANGED, _NO_CHANGES)
-    return decided or Outcome(Status.DONE, OutcomeKind.SUCCEEDED, " ".join(_told(context)))
+    return decided or Outcome(Status.DONE, OutcomeKind.SUCCEEDED, " ".join(_summaries(context)))
 
 
-def _told(context: StepContext) -> list[str]:
+def _summaries(context: StepContext) -> list[str]:
     if context.pull_request is None:
         return []
     made = context.pull_request

@@ -21,7 +21,7 @@ from agentsmith.boottime import boottime
 from agentsmith.config import RunLimits
 from agentsmith.domain.errors import MachineTrouble, describe
 from agentsmith.git import GuardShell
-from agentsmith.git.command import Git, Limits, check_version
+from agentsmith.git.command import Git, TimeLimits, check_version
 from agentsmith.guard import cgroups
 from agentsmith.guard.client import Command, CommandNotStarted, Guard, User
 from agentsmith.pipelines.disk import check_room
@@ -131,7 +131,7 @@ async def _run_something(
         if ended.code != 0:
             raise MachineTrouble("a shell that has nothing to do fails here")
         if git:
-            limit = Limits(network=_WITHIN, local=_WITHIN, stall=_WITHIN)
+            limit = TimeLimits(network=_WITHIN, local=_WITHIN, stall=_WITHIN)
             await check_version(Git(GuardShell(guard, place / "git"), "", _no_credential, limit))
     except CommandNotStarted as error:
         raise MachineTrouble(f"commands cannot be started: {error}") from None

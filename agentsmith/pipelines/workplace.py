@@ -198,7 +198,7 @@ def environment(
         "attempt": request.attempt,
     }
     place.write(place.ticket_file, json.dumps(text, indent=2))
-    place.write(place.wake_file, json.dumps(_told(wake), indent=2))
+    place.write(place.wake_file, json.dumps(_as_data(wake), indent=2))
     return {
         "AGENTSMITH_TICKET_ID": request.ticket,
         "AGENTSMITH_TICKET_KEY": request.key,
@@ -219,7 +219,7 @@ def environment(
     }
 
 
-def _told(wake: Wake) -> dict[str, object]:
+def _as_data(wake: Wake) -> dict[str, object]:
     """The wake file. What people wrote says nothing to us if a worker prints it."""
     return {
         "reason": wake.reason,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from agentsmith import logs
+from agentsmith import redaction
 from agentsmith.domain.lifecycle import Status
 from agentsmith.domain.report import TEXT_CHANGED, StepLine, account
 from agentsmith.domain.request import PipelineRequest, text_hash
@@ -45,4 +45,4 @@ def account_of(
         hints.append(_ANSWER.format(prefix=context.trackers[request.tracker].labels.prefix, key=request.key))
     if text_changed:
         hints.append(TEXT_CHANGED)
-    return logs.redact(account(note=outcome.note, steps=steps, output=outcome.output, links=links, hints=hints))
+    return redaction.redact(account(note=outcome.note, steps=steps, output=outcome.output, links=links, hints=hints))

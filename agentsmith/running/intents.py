@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 
-from agentsmith import logs
+from agentsmith import redaction
 from agentsmith.domain.intent import Intent
 from agentsmith.domain.lifecycle import Owner, Status, edge, resolve
 from agentsmith.domain.request import PipelineRequest
@@ -44,6 +44,6 @@ def intent_of(run: LeasedRun, at: Progress, outcome: Outcome, note: str) -> Inte
         attempt=at.attempt,
         text=request.pinned.sha256,
         trigger=request.wanted.trigger,
-        question=at.wake.carried_on(logs.redact(outcome.question), at=time.time(), attempt=request.attempt),
+        question=at.wake.carried_on(redaction.redact(outcome.question), at=time.time(), attempt=request.attempt),
         before=at.wake.before,
     )

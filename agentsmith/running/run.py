@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 from dataclasses import replace
 
-from agentsmith import logs
+from agentsmith import redaction
 from agentsmith.domain.errors import LeaseLost, MachineTrouble, describe
 from agentsmith.guard.client import GuardDied
 from agentsmith.pipelines.outcome import Outcome
@@ -78,7 +78,7 @@ def _judge(live: LiveRun, end: Dropped | Ended) -> Dropped | Decided:
 
 def _broken(live: LiveRun, at: Progress, error: Exception) -> Outcome:
     """Something of ours broke; this machine takes no work before it has passed a check."""
-    why, foreseen = logs.redact(describe(error)), isinstance(error, MachineTrouble | OSError)
+    why, foreseen = redaction.redact(describe(error)), isinstance(error, MachineTrouble | OSError)
     live.run.log.error("the run broke", why=why, exc_info=None if foreseen else error)
     live.run.context.machine.broke(why)
     most = live.run.context.limits.max_attempts
@@ -92,4 +92,4 @@ async def _wind_up(live: LiveRun, decided: Decided) -> None:
         await decided.at.pipeline_run.wind_up(decided.outcome)
     except Exception as error:  # the outcome stands, also when its clean-up fails
         live.run.log.error("what a run left could not be cleared away", exc_info=error)
-        live.run.context.machine.broke(logs.redact(describe(error)))
+        live.run.context.machine.broke(redaction.redact(describe(error)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
 
-from agentsmith import logs
+from agentsmith import redaction
 from agentsmith.domain.errors import TrackerUnavailable
 from agentsmith.running.live_run import LiveRun
 from agentsmith.running.stages import Started
@@ -23,7 +23,7 @@ class LockedTicketWriter:
     async def say(self, text: str) -> None:
         """Post a comment."""
         async with self._writing() as deadline:
-            await self._tracker.say(self.ticket, logs.redact(text), deadline=deadline)
+            await self._tracker.say(self.ticket, redaction.redact(text), deadline=deadline)
 
     async def relabel(self, *, add: Collection[str] = (), remove: Collection[str] = ()) -> None:
         """Add and remove labels of people's."""

@@ -11,7 +11,7 @@ from typing import Final
 
 import structlog
 
-from agentsmith import logs
+from agentsmith import redaction
 from agentsmith.domain.errors import LeaseLost, MachineTrouble, describe
 from agentsmith.domain.lifecycle import Status
 from agentsmith.domain.ticket import Ticket
@@ -147,7 +147,9 @@ class PipelineRun:
             if self._second is not None:
                 await self._second.close()
             self._remember(outcome)
-            self._recorder.conclude(outcome.to.value if outcome.to else None, outcome.word, logs.redact(outcome.note))
+            self._recorder.conclude(
+                outcome.to.value if outcome.to else None, outcome.word, redaction.redact(outcome.note)
+            )
             self._place.clear_temporary()
             cgroups.clear(self._context.settings.limits)
 
@@ -250,6 +252,6 @@ class PipelineRun:
     def _remember(self, outcome: Outcome) -> None:
         if outcome.give_back:
             return
-        error = "" if outcome.to is Status.DONE else logs.redact(f"{outcome.note}\n{outcome.output}").strip()
+        error = "" if outcome.to is Status.DONE else redaction.redact(f"{outcome.note}\n{outcome.output}").strip()
         memory = replace(self._steps.memory, previous_error=error[-_LONGEST_ERROR:])
         self._place.remember(memory)

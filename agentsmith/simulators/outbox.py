@@ -35,7 +35,6 @@ class Delivery:
     body: bytes
     id: int = 0
     redelivery: bool = False
-    queued_at: float = 0.0
     due: float | None = 0.0
     """Simulated time before which it does not leave; None: when released."""
     delivered_at: float | None = None
@@ -151,7 +150,6 @@ class Outbox:
 
     def _number(self, delivery: Delivery) -> Delivery:
         delivery.id = next(self._numbers)
-        delivery.queued_at = self._clock.now()
         return delivery
 
     async def _drain(self) -> None:

@@ -23,7 +23,7 @@ class Place:
     limit: int | None = None
 
 
-class Capacity:
+class Occupancy:
     """Who takes up room."""
 
     def __init__(self, redis: Commands, keys: Keys) -> None:

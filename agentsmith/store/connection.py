@@ -324,7 +324,7 @@ class Outage:
 
 
 def _log() -> Any:
-    # Late: a third of what a farewell has to import, which people wait for, and it says nothing.
+    # Late: a third of what releasing a lease has to import, which somebody waits for, and it says nothing.
     import structlog
 
     return structlog.get_logger()

@@ -27,7 +27,7 @@ class Means(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
+class ErrorReply:
     """One kind of error reply."""
 
     means: Means
@@ -38,15 +38,15 @@ class Reply:
     """Whether redis.url itself is wrong: a process that starts ends with this instead of waiting."""
 
 
-_AWAY: Final = Reply(Means.AWAY)
-_ELSEWHERE: Final = Reply(Means.AWAY, reconnect=True)
-_OURS: Final = Reply(Means.OURS)
-_CLUSTER: Final = Reply(
+_AWAY: Final = ErrorReply(Means.AWAY)
+_ELSEWHERE: Final = ErrorReply(Means.AWAY, reconnect=True)
+_OURS: Final = ErrorReply(Means.OURS)
+_CLUSTER: Final = ErrorReply(
     Means.OPERATOR, "use a server without cluster mode: agentsmith's scripts touch several keys at once"
 )
-_PASSWORD: Final = Reply(Means.OPERATOR, "correct user and password in redis.url", settings=True)
+_PASSWORD: Final = ErrorReply(Means.OPERATOR, "correct user and password in redis.url", settings=True)
 
-REPLIES: Final[dict[str, Reply]] = {
+REPLIES: Final[dict[str, ErrorReply]] = {
     # It comes back by itself.
     "LOADING": _AWAY,
     "BUSY": _AWAY,
@@ -61,15 +61,17 @@ REPLIES: Final[dict[str, Reply]] = {
     "UNBLOCKED": _ELSEWHERE,
     "REDIRECT": _ELSEWHERE,
     # Somebody has to do something.
-    "NOREPLICAS": Reply(Means.OPERATOR, "bring the replicas of Redis back, or lower its min-replicas-to-write"),
-    "MISCONF": Reply(Means.OPERATOR, "make room on the disk of Redis, and see in its log why it cannot write there"),
-    "OOM": Reply(Means.OPERATOR, "raise maxmemory of Redis, or free memory there"),
+    "NOREPLICAS": ErrorReply(Means.OPERATOR, "bring the replicas of Redis back, or lower its min-replicas-to-write"),
+    "MISCONF": ErrorReply(
+        Means.OPERATOR, "make room on the disk of Redis, and see in its log why it cannot write there"
+    ),
+    "OOM": ErrorReply(Means.OPERATOR, "raise maxmemory of Redis, or free memory there"),
     "NOAUTH": _PASSWORD,
     "WRONGPASS": _PASSWORD,
-    "NOPERM": Reply(
+    "NOPERM": ErrorReply(
         Means.OPERATOR, "let the Redis user do this (ACL SETUSER; scripts and INFO are needed)", settings=True
     ),
-    "DENIED": Reply(
+    "DENIED": ErrorReply(
         Means.OPERATOR, "set a password on Redis and in redis.url, or turn its protected-mode off", settings=True
     ),
     "MOVED": _CLUSTER,
@@ -93,19 +95,19 @@ REPLIES: Final[dict[str, Reply]] = {
 }
 """By code, the first word of the reply. `ERR` says nothing by itself: see `PLAIN`."""
 
-PLAIN: Final[tuple[tuple[re.Pattern[str], Reply], ...]] = tuple(
+PLAIN: Final[tuple[tuple[re.Pattern[str], ErrorReply], ...]] = tuple(
     (re.compile(text, re.IGNORECASE), reply)
     for text, reply in {
-        r"max number of clients": Reply(Means.OPERATOR, "raise maxclients of Redis, or close other clients"),
+        r"max number of clients": ErrorReply(Means.OPERATOR, "raise maxclients of Redis, or close other clients"),
         r"invalid password|AUTH .*without any password|sent AUTH, but no password": _PASSWORD,
-        r"DB index is out of range": Reply(Means.OPERATOR, "correct the database in redis.url", settings=True),
+        r"DB index is out of range": ErrorReply(Means.OPERATOR, "correct the database in redis.url", settings=True),
         r"script killed by user": _AWAY,
         r"accepting a client connection|problem with LDAP service": _AWAY,
     }.items()
 )
 """What comes as a plain `ERR`, by its text; everything else that does is ours."""
 
-_UNKNOWN: Final = Reply(Means.OPERATOR, "see what this reply means for your kind of Redis, and mend it there")
+_UNKNOWN: Final = ErrorReply(Means.OPERATOR, "see what this reply means for your kind of Redis, and mend it there")
 """A code that nobody documents: a proxy, a managed service, a newer server. To die of it would help nobody."""
 
 _INSIDE: Final = re.compile(r"-([A-Z]{2,}) ")
@@ -113,7 +115,7 @@ _INSIDE: Final = re.compile(r"-([A-Z]{2,}) ")
 _LONGEST: Final = 300
 
 
-def meaning(code: str, text: str) -> Reply:
+def meaning(code: str, text: str) -> ErrorReply:
     """What an error reply with this code, and this text behind it, means."""
     if code != "ERR":
         return REPLIES.get(code, _UNKNOWN)
@@ -121,7 +123,7 @@ def meaning(code: str, text: str) -> Reply:
     return inside or next((reply for pattern, reply in PLAIN if pattern.search(text)), _OURS)
 
 
-def read(error: RedisError) -> tuple[Reply, str] | None:
+def read(error: RedisError) -> tuple[ErrorReply, str] | None:
     """What the reply behind redis-py's error means, and its words; None when no reply is behind it."""
     while error.status_code is None and isinstance(error.__cause__, RedisError):
         error = error.__cause__  # what happens while it connects is wrapped

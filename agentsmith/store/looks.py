@@ -20,7 +20,7 @@ from agentsmith.store.scripts import looks as scripts
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class PastLook:
     """What one look at a ticket saw, when it first saw it and when last, and what came of it."""
 
     first: float
@@ -32,7 +32,7 @@ class Look:
     gates: tuple[GateResult, ...]
 
 
-class Looks:
+class LookLedger:
     """A bounded ledger of looks, per ticket."""
 
     def __init__(self, redis: Commands, keys: Keys) -> None:
@@ -57,14 +57,14 @@ class Looks:
             claimed=claimed,
         ).on(self._redis)
 
-    async def of(self, ticket: TicketId) -> list[Look]:
+    async def of(self, ticket: TicketId) -> list[PastLook]:
         """What is remembered about the ticket, oldest first."""
         entries = [json.loads(entry) for entry in await self._redis.lrange(self._keys.reasons(ticket), 0, -1)]
         if not entries and (word := await self._redis.get(self._keys.last_word(ticket))):
             status, _, at = word.partition(" ")
-            return [Look(float(at), float(at), cause="its end", outcome=OutcomeName.ENDED, why=status, gates=())]
+            return [PastLook(float(at), float(at), cause="its end", outcome=OutcomeName.ENDED, why=status, gates=())]
         return [
-            Look(
+            PastLook(
                 first=entry.get("first", 0.0),
                 last=entry.get("last", 0.0),
                 cause=entry.get("cause", ""),

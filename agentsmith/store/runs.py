@@ -162,7 +162,7 @@ class Runs:
         ).on(self._redis)
 
     async def release_dead(self, lease: RunLease, *, lock_key: Key) -> bool:
-        """The guard's farewell: the run is over and its children are gone; housekeeping may have the ticket."""
+        """The run is over and its children are gone, the guard says: housekeeping may have the ticket."""
         k, t = self._keys, lease.ticket
         return await scripts.ReleaseDead(
             heartbeat=k.heartbeat(t),

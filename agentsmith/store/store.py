@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from agentsmith.domain.ticket import TicketId
-from agentsmith.store.capacity import Capacity
+from agentsmith.store.capacity import Occupancy
 from agentsmith.store.connection import Outage, check_requirements, connect
 from agentsmith.store.intents import Intents
 from agentsmith.store.keys import LABEL_LOCK_MS, PROBE_MS, STICKY_MS, Keys
 from agentsmith.store.leases import LeaderLease, Lease
-from agentsmith.store.looks import Looks
+from agentsmith.store.looks import LookLedger
 from agentsmith.store.pins import Pins
 from agentsmith.store.presence import Presence
 from agentsmith.store.questions import Questions
@@ -55,11 +55,11 @@ class Store:
         lapse_ms = round((times.ttl + times.renew_every) * 1000)
         self.runs = Runs(self.redis, self.keys, settle_ms=settle_ms, renew_ms=renew_ms, lapse_ms=lapse_ms)
         self.intents = Intents(self.redis, self.keys, settle_ms=settle_ms)
-        self.capacity = Capacity(self.redis, self.keys)
+        self.capacity = Occupancy(self.redis, self.keys)
         self.seen_commands = SeenCommands(self.redis, self.keys)
         self.pins = Pins(self.redis, self.keys)
         self.questions = Questions(self.redis, self.keys)
-        self.looks = Looks(self.redis, self.keys)
+        self.looks = LookLedger(self.redis, self.keys)
         self.refusals = Refusals(self.redis, self.keys)
         self.quotas = Quotas(self.redis, self.keys)
         self.presence = Presence(self.redis, self.keys, settle_ms=settle_ms)

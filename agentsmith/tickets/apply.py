@@ -13,6 +13,7 @@ from agentsmith.domain.actions import (
     Action,
     BackToPending,
     Claim,
+    EndWait,
     Fail,
     FinishIntent,
     FollowUp,
@@ -29,7 +30,6 @@ from agentsmith.domain.actions import (
     Tidy,
     TurnAway,
     Unqueue,
-    Wake,
     Withdraw,
 )
 from agentsmith.domain.errors import TrackerError
@@ -95,7 +95,7 @@ class Applying:
                 return await self._unqueue(case, wish, action)
             case RunAgain():
                 return await self._run_again(case, action, taken)
-            case Wake():
+            case EndWait():
                 return await self._wake(case, action)
             case ForgetDue():
                 await self.store.intents.forget_due(ticket.id)
@@ -176,7 +176,7 @@ class Applying:
             return NothingToDo(action.outcome if word == "decided" else "somebody else was given the signal meanwhile")
         return Deferred(f"not retried yet: {word}", self.rules.in_force.retry_backoff)
 
-    async def _wake(self, case: Case, action: Wake) -> LookOutcome:
+    async def _wake(self, case: Case, action: EndWait) -> LookOutcome:
         intent = self.recording.intent(case, action.edge, "its time has come")
         word = await self.recording.record_and_publish(intent, case)
         return NothingToDo(intent.outcome if word == "decided" else f"not woken yet: {word}")

@@ -30,7 +30,7 @@ _BEFORE: Final = "it is the text that was vetted before"
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class Judgement:
     """What the gates said; `labelled` names the event by which the trigger was set, where it is known."""
 
     gates: tuple[GateResult, ...]
@@ -56,7 +56,7 @@ async def judge(
     *,
     pin: Pin | None = None,
     remembered: Remembered | None = None,
-) -> Judged:
+) -> Judgement:
     """Hold the ticket against the gates that only need reading; who asked for it comes last: it costs most.
 
     `pin` is the text that was vetted, as Redis knows it; `remembered` reads it off the ticket, should Redis have
@@ -69,27 +69,27 @@ async def judge(
     )
     text = text_hash(ticket.title, ticket.body)
     if asked is not None or not all(result.passed for result in results):
-        return Judged(results, pin=Pin(text, by=asked.by) if asked is not None else None)
+        return Judgement(results, pin=Pin(text, by=asked.by) if asked is not None else None)
     label, policy = gates.chosen(ticket, rules.triggers)[0].label, rules.policies[tracker.name]
     history = await tracker.history(ticket, label)
     ask = await _last_ask(tracker, history)
     if ask is None:
-        return Judged((*results, gates.is_allowed(None, f"set {label!r}", policy)))
+        return Judgement((*results, gates.is_allowed(None, f"set {label!r}", policy)))
     labelled = event_and_label(history.deeds[0].event, label)
     held = pin if pin is not None and pin.holds(ask, text) else None
     who = gates.is_retried(held.by) if held is not None and held.by else await _may(tracker, ask, policy)
     if not who.passed:
-        return Judged((*results, who), labelled)
+        return Judgement((*results, who), labelled)
     vetted = gates.is_vetted(_BEFORE) if held is not None else await _vetted(tracker, ticket, history, ask, policy)
     if not vetted.passed and remembered is not None:
         pin = await remembered()
         if pin is not None and pin.holds(ask, text):
             held, vetted = pin, gates.is_vetted(_BEFORE)
     if not vetted.passed:
-        return Judged((*results, who, vetted), labelled, changed=history.tells_edits)
+        return Judgement((*results, who, vetted), labelled, changed=history.tells_edits)
     waited = any(ends_rest(deed, tracker.labels, Status.WAITING) for deed in history.deeds)
     kept = Pin(text, ask.event, held.by if held is not None else "")
-    return Judged((*results, who, vetted), labelled, kept, waited=waited)
+    return Judgement((*results, who, vetted), labelled, kept, waited=waited)
 
 
 async def set_again(tracker: Tracker, ticket: Ticket, labelled: str, rules: ClaimRules) -> Actor | None:

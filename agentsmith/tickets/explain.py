@@ -15,7 +15,7 @@ from agentsmith.domain.lifecycle import Status
 from agentsmith.domain.outcomes import OutcomeName
 from agentsmith.domain.ticket import TicketId
 from agentsmith.store import Refusal, Store
-from agentsmith.store.looks import Look
+from agentsmith.store.looks import PastLook
 
 NEVER_SEEN: Final = "It was not looked at within the last 30 days, so what the gates would say is unknown."
 _SAID: Final[Mapping[str, str]] = {
@@ -41,7 +41,7 @@ class Known:
     where: str
     published: Status | None
     """What we wrote onto the ticket last; None where nothing was within the last hour."""
-    looks: list[Look]
+    looks: list[PastLook]
     unpublished: str | None
     stop: str | None
     refused: tuple[Refusal, ...] = ()
@@ -135,13 +135,13 @@ def as_comment(known: Known) -> str:
     return "\n".join(lines)
 
 
-def summary(look: Look) -> str:
+def summary(look: PastLook) -> str:
     """What came of a look, in a few words."""
     shut = next((result.saw for result in look.gates if not result.passed), "")
     return ": ".join(part for part in (_SAID.get(look.outcome, look.outcome), look.why or shut) if part)
 
 
-def span(look: Look) -> str:
+def span(look: PastLook) -> str:
     """When it was so."""
     return when(look.last) if look.first == look.last else f"{when(look.first)} to {when(look.last)}"
 

@@ -30,7 +30,7 @@ class Case:
     facts: Facts
     intent: Intent | None = None
     lease: RunLease | None = None
-    judged: authority.Judged | None = None
+    judged: authority.Judgement | None = None
     run: str = NO_RUN
     """The run that its remains are about."""
     cause: str = ""

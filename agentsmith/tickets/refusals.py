@@ -8,7 +8,7 @@ from typing import Final
 
 import structlog
 
-from agentsmith import logs
+from agentsmith import redaction
 from agentsmith.domain.errors import MachineTrouble, NotPermitted, TrackerError, Unauthorized
 from agentsmith.domain.tracker import Forbidden, NamesPermissions, Tracker
 from agentsmith.store import AWAY, Refusal, Store
@@ -41,7 +41,7 @@ def remedy(tracker: Tracker, *, signed_in: bool = True) -> str:
 
 async def refused(store: Store, tracker: Tracker, doing: Doing, why: TrackerError | Forbidden) -> str:
     """The tracker said no, and will again until somebody acts: warn once. Answers what it said with the remedy."""
-    said = logs.redact(why.reason if isinstance(why, Forbidden) else str(why))
+    said = redaction.redact(why.reason if isinstance(why, Forbidden) else str(why))
     signed_in = why.signed_in if isinstance(why, Forbidden) else not isinstance(why, Unauthorized)
     todo = remedy(tracker, signed_in=signed_in)
     if await store.refusals.noted(Refusal(tracker.name, doing.value, time.time(), said, todo)):

@@ -32,7 +32,7 @@ class CodeHost:
     """Takes the repository's name, its settings (an instance of `settings`) and what replicas share about an API."""
 
 
-class Described(Protocol):
+class HostedCode(Protocol):
     """The settings of a repository that know how to make what they describe."""
 
     pace: ClassVar[Pace]
@@ -42,7 +42,7 @@ class Described(Protocol):
         """The forge; nothing is asked of it yet."""
 
 
-def _open(name: str, settings: Described, shared: Shared) -> Forge:
+def _open(name: str, settings: HostedCode, shared: Shared) -> Forge:
     from agentsmith.trackers.http.connection import connect
 
     return settings.open(name, connect(shared, settings.pace))

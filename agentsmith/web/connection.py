@@ -23,7 +23,7 @@ _READ_AT_ONCE: Final = 32 * 1024
 """Bytes: what comes in at once on every connection is in memory before anybody can say no."""
 
 
-class Stage(Enum):
+class Awaited(Enum):
     """What a connection is waiting for."""
 
     HEAD = "the head of a request"
@@ -33,13 +33,18 @@ class Stage(Enum):
     ANSWER = "the answer to be made and taken"
 
 
-class Connection(H11Protocol):
+class IncomingConnection(H11Protocol):
     """See above. Seconds per stage; bodies of webhooks have a shorter deadline, which is answered."""
 
-    within: ClassVar[dict[Stage, float]] = {Stage.HEAD: 10.0, Stage.BODY: 20.0, Stage.REST: 2.0, Stage.ANSWER: 60.0}
+    within: ClassVar[dict[Awaited, float]] = {
+        Awaited.HEAD: 10.0,
+        Awaited.BODY: 20.0,
+        Awaited.REST: 2.0,
+        Awaited.ANSWER: 60.0,
+    }
     most: ClassVar[int] = min(200, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 4)
     """Connections at a time; files that the rest of the process needs are left to it."""
-    _stage: Stage | None = None
+    _stage: Awaited | None = None
     _deadline: asyncio.TimerHandle | None = None
     _since: float = 0.0
     """When we began to wait for the request."""
@@ -51,7 +56,9 @@ class Connection(H11Protocol):
         super().connection_made(transport)
         self._set_deadline()
         if len(self.connections) > self.most:
-            waiting = [c for c in self.connections if isinstance(c, Connection) and c._stage is not Stage.ANSWER]
+            waiting = [
+                c for c in self.connections if isinstance(c, IncomingConnection) and c._stage is not Awaited.ANSWER
+            ]
             min(waiting, key=lambda connection: connection._since).cut_off("there are too many connections")
 
     def data_received(self, data: bytes) -> None:
@@ -83,16 +90,16 @@ class Connection(H11Protocol):
         if stage is self._stage:
             return
         self._stage = stage
-        if stage is Stage.HEAD:
+        if stage is Awaited.HEAD:
             self._since = self.loop.time()
         if self._deadline is not None:
             self._deadline.cancel()
         why = f"it took too long for {stage.value}"
         self._deadline = self.loop.call_later(self.within[stage], self.cut_off, why)
 
-    def _waiting_for(self) -> Stage:
+    def _waiting_for(self) -> Awaited:
         if self.conn.their_state is h11.IDLE:
-            return Stage.HEAD
+            return Awaited.HEAD
         if self.conn.their_state is not h11.SEND_BODY:
-            return Stage.ANSWER
-        return Stage.REST if self.conn.our_state is h11.DONE else Stage.BODY
+            return Awaited.ANSWER
+        return Awaited.REST if self.conn.our_state is h11.DONE else Awaited.BODY

@@ -11,7 +11,7 @@ import uvicorn
 from starlette.applications import Starlette
 
 from agentsmith.domain.errors import ConfigError
-from agentsmith.web.connection import Connection
+from agentsmith.web.connection import IncomingConnection
 
 _BACKLOG: Final = 128
 _LARGEST_HEAD: Final = 16 * 1024
@@ -51,7 +51,7 @@ class WebServer:
         self._listener = listener
         config = uvicorn.Config(
             app,
-            http=Connection,
+            http=IncomingConnection,
             ws="none",
             backlog=_BACKLOG,
             h11_max_incomplete_event_size=_LARGEST_HEAD,

@@ -8,7 +8,7 @@ from agentsmith.boottime import boottime
 from agentsmith.domain.conversation import (
     CLOCKS_DIFFER,
     Acknowledged,
-    Command,
+    CommentCommand,
     KeepsRemarks,
     TakesCommands,
     Verb,
@@ -157,7 +157,7 @@ async def test_T22_everything_said_since_a_moment_is_told_with_author_and_time(
     told = await tracker.remarks(ticket, since=0)
     assert [remark.author.name for remark in told[:2]] == ["alice", "bob"]
     assert told[0].text.split() == ["first", "and", "more"]
-    assert command_in(told[1].text, "agent-smith") == Command(Verb.ANSWER, "answer", "second")
+    assert command_in(told[1].text, "agent-smith") == CommentCommand(Verb.ANSWER, "answer", "second")
     assert told[2].author.id == (await tracker.me()).id
     assert all(remark.at is not None for remark in told)
     ref = await voice(platform).remark(ticket, told[1].id)

@@ -51,7 +51,7 @@ def allow(platform: Any, name: str) -> None:
             platform.simulator.make_administrator("agentsmith")
 
 
-def keeper(platform: Platform) -> ManagesHooks:
+def managed(platform: Platform) -> ManagesHooks:
     assert isinstance(platform.tracker, ManagesHooks)
     return platform.tracker
 
@@ -68,9 +68,9 @@ def read(reader: WebhookReader, received: Received) -> Any:
 async def test_what_we_install_tells_everything_and_is_verified(platform: Any, platform_name: str) -> None:
     allow(platform, platform_name)
     async with receiving() as receiver:
-        hook = await keeper(platform).install_hook(where(receiver), SECRET)
+        hook = await managed(platform).install_hook(where(receiver), SECRET)
         assert hook.problems == ()
-        [found] = [one for one in await keeper(platform).hooks() if is_ours(one.url, "web", None)]
+        [found] = [one for one in await managed(platform).hooks() if is_ours(one.url, "web", None)]
         assert (found.url, found.problems) == (where(receiver), ())
         assert SECRET not in repr(found) + repr(hook)
         key = await platform.open_ticket(labels=("bug",))
@@ -117,22 +117,22 @@ async def test_a_hook_that_is_broken_is_named_and_mended(platform: Any, platform
         case _:
             hook_id = simulator.register_webhook(url, events=("jira:issue_created",), projects=["WEB"])
             simulator.hooks.hooks[hook_id].enabled = False
-    [broken] = await keeper(platform).hooks()
+    [broken] = await managed(platform).hooks()
     told = "; ".join(broken.problems)
     assert "does not tell of" in told
-    mended = await keeper(platform).repair_hook(broken, SECRET)
+    mended = await managed(platform).repair_hook(broken, SECRET)
     assert mended.problems == ()
-    [after] = await keeper(platform).hooks()
+    [after] = await managed(platform).hooks()
     assert (after.url, after.problems) == (url, ())
 
 
 @pytest.mark.needs("hooks")
 async def test_H4_removing_is_final_and_may_be_repeated(platform: Any, platform_name: str) -> None:
     allow(platform, platform_name)
-    hook = await keeper(platform).install_hook("https://agentsmith.example/webhooks/web", SECRET)
-    await keeper(platform).remove_hook(hook)
-    await keeper(platform).remove_hook(hook)
-    assert await keeper(platform).hooks() == ()
+    hook = await managed(platform).install_hook("https://agentsmith.example/webhooks/web", SECRET)
+    await managed(platform).remove_hook(hook)
+    await managed(platform).remove_hook(hook)
+    assert await managed(platform).hooks() == ()
 
 
 @pytest.mark.needs("hooks")
@@ -140,17 +140,17 @@ async def test_H1_whoever_may_not_is_refused(platform: Any, platform_name: str) 
     if platform_name == "azure-devops":
         platform.simulator.deny_hooks("agentsmith")  # everybody else has to be given the right
     with pytest.raises(Refused) as told:
-        await keeper(platform).hooks()
+        await managed(platform).hooks()
     assert not any(secret in str(told.value) for secret in platform.secrets)
     with pytest.raises(Refused):
-        await keeper(platform).install_hook("https://agentsmith.example/webhooks/web", SECRET)
+        await managed(platform).install_hook("https://agentsmith.example/webhooks/web", SECRET)
 
 
 @pytest.mark.needs("signing_tokens")
 async def test_gitlab_signs_where_the_secret_is_a_signing_token(platform: Any, platform_name: str) -> None:
     allow(platform, platform_name)
     async with receiving() as receiver:
-        await keeper(platform).install_hook(where(receiver), SIGNING)
+        await managed(platform).install_hook(where(receiver), SIGNING)
         await platform.open_ticket(labels=(TRIGGER,))
         await wait_until(lambda: bool(receiver.requests), what="a delivery")
         [delivered] = receiver.requests

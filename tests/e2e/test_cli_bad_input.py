@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import socket
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -11,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from agentsmith.cli import app
-from tests.support.cli import Cli, quiet_logs
+from tests.support.cli import Cli, run_here
 from tests.support.json_answers import parsed
 from tests.support.redis_server import RedisServer
 from tests.support.stores import PrivateServer
@@ -71,12 +70,7 @@ def cli(tmp_path: Path) -> Cli:
 @pytest.fixture
 def in_process(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cli]:
     """The same folder for commands that are run right here, which takes a tenth of the time."""
-    monkeypatch.chdir(cli.folder)
-    for name in [name for name in os.environ if name.startswith("AGENTSMITH_")]:
-        monkeypatch.delenv(name)
-    for name, value in cli.environ.items():
-        monkeypatch.setenv(name, value)
-    with quiet_logs():
+    with run_here(cli, monkeypatch):
         yield cli
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ import pytest
 
 from agentsmith.cli import app
 from agentsmith.store import DeadLetter, Store
-from tests.support.cli import Cli, quiet_logs
+from tests.support.cli import Cli, run_here
 from tests.support.json_answers import parsed
 from tests.support.stores import TIMES, a_request
 
@@ -22,12 +21,7 @@ from tests.support.stores import TIMES, a_request
 def cli(tmp_path: Path, redis_url: str, namespace: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cli]:
     cli = Cli(tmp_path)
     cli.configure(f"redis: {{url: '{redis_url}', namespace: {namespace}}}\n")
-    monkeypatch.chdir(cli.folder)
-    for name in [name for name in os.environ if name.startswith("AGENTSMITH_")]:
-        monkeypatch.delenv(name)
-    for name, value in cli.environ.items():
-        monkeypatch.setenv(name, value)
-    with quiet_logs():
+    with run_here(cli, monkeypatch):
         yield cli
 
 

@@ -6,7 +6,6 @@ The commands run in a thread of this process, because the loop serves what they 
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,7 +23,7 @@ from agentsmith.simulators.playgrounds import PLAYGROUNDS
 from agentsmith.store import Store
 from agentsmith.web.app import make_app
 from agentsmith.web.receiver import Endpoint, Receiver
-from tests.support.cli import Cli, quiet_logs
+from tests.support.cli import Cli, run_here
 from tests.support.json_answers import parsed
 from tests.support.senders import SECRET, SENDERS, Sender
 
@@ -36,12 +35,7 @@ HOSTED: Final = sorted(PLAYGROUNDS)
 @pytest.fixture
 def cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cli]:
     cli = Cli(tmp_path)
-    monkeypatch.chdir(cli.folder)
-    for name in [name for name in os.environ if name.startswith("AGENTSMITH_")]:
-        monkeypatch.delenv(name)
-    for name, value in cli.environ.items():
-        monkeypatch.setenv(name, value)
-    with quiet_logs():
+    with run_here(cli, monkeypatch):
         yield cli
 
 

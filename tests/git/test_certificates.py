@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from agentsmith.git.command import Git, Limits
+from agentsmith.git.command import Git, TimeLimits
 from tests.support.git_bench import PlainShell
 
 
@@ -30,6 +30,6 @@ async def test_what_we_trust_git_trusts(
     async def nobody() -> None:
         return None
 
-    git = Git(PlainShell(tmp_path / "scratch"), "https://git.example.org/web.git", nobody, Limits(60, 60, 60))
+    git = Git(PlainShell(tmp_path / "scratch"), "https://git.example.org/web.git", nobody, TimeLimits(60, 60, 60))
     told = dict(line.split("=", 1) for line in (await git.program(["env"])).text.splitlines())
     assert {name: value for name, value in told.items() if name.startswith("GIT_SSL")} == seen

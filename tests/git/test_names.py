@@ -32,7 +32,7 @@ async def test_P7_no_name_passes_itself_off_as_another_branch(bench: Bench) -> N
     git("push", "-q", "origin", "HEAD:refs/heads/stranger", at=stranger.at)
     names = _push_names_beside(bench.origin, "main", evil) + _push_names_beside(bench.origin, BRANCH, evil)
     checkout = await bench.open()
-    refs = await checkout._ground.mirror.refs()
+    refs = await checkout._parts.mirror.refs()
     assert refs["refs/heads/main"] == right
     assert f"refs/heads/{BRANCH}" not in refs, "nobody has pushed the branch itself"
     assert {ref for ref, commit in refs.items() if commit == evil} == {*names, "refs/heads/stranger"}

@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 import pytest
 
-from agentsmith import logs
+from agentsmith import redaction
 from agentsmith.git import Finding, Pushed, SecretsFound
 from agentsmith.git.errors import TooLarge
 from agentsmith.git.scan import SHAPES, added, fresh, scan, text_lines
@@ -285,7 +285,7 @@ def test_lock_files_and_placeholders_stop_nothing() -> None:
 
 @pytest.mark.parametrize("secret", ["plain-but-ours", "p4ss w0rd: with/odd&signs+ü"])
 async def test_every_secret_that_we_know_is_found_however_it_is_written(bench: Bench, secret: str) -> None:
-    logs.register_secret(secret)
+    redaction.register_secret(secret)
     raw = secret.encode()
     wrapped = base64.encodebytes(b"x" * 52 + raw + b"y" * 60)
     contents = {
@@ -307,7 +307,7 @@ async def test_every_secret_that_we_know_is_found_however_it_is_written(bench: B
 
 
 async def test_a_secret_that_the_work_takes_away_stops_nothing(bench: Bench) -> None:
-    logs.register_secret("stood-here-before")
+    redaction.register_secret("stood-here-before")
     bench.person().commit("long ago", {"old.py": "stood-here-before\na = 1\n"})
     bench.person().push()
     assert isinstance(await _push(bench, {"old.py": "a = 1\n"}), Pushed)

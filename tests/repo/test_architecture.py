@@ -24,9 +24,13 @@ def test_every_file_that_the_map_names_is_there() -> None:
     assert sorted(name for name in named if not (ROOT / name).exists()) == []
 
 
-def test_every_room_is_on_the_map() -> None:
+def test_every_file_is_named_in_full() -> None:
+    assert re.findall(r"`[\w.]+\.py`", MAP) == []
+
+
+def test_every_room_is_on_the_map_with_a_file_to_begin_with() -> None:
     rooms = {path.parent.name for path in (ROOT / "agentsmith").glob("*/__init__.py")}
-    assert {room for room in rooms if room not in section("The rooms")} == set()
+    assert set(re.findall(r"<br/>agentsmith/(\w+)/\w+\.py", section("The rooms"))) == rooms
 
 
 def test_the_glossary_is_short_sorted_and_says_each_word_once() -> None:

@@ -14,7 +14,6 @@ FOR_PEOPLE = ("bench", "cli", "demo", "simulators")
 """What is shown to people, and what only plays a platform."""
 FINE = {
     "agentsmith/config/steps.py": "makes one line of a command",
-    "agentsmith/logs.py": "more spellings of a secret to look for",
     "agentsmith/domain/conversation.py": "a person's words, separated by whatever people separate words with",
     "agentsmith/guard/cgroups.py": "what the kernel prints: words without blanks",
     "agentsmith/guard/processes.py": "what the kernel and ps print: numbers",
@@ -24,7 +23,7 @@ FINE = {
     "agentsmith/pipelines/worker.py": "a worker's own words",
     "agentsmith/trackers/http/paging.py": "the relations of a link: words of ASCII",
     "agentsmith/trackers/shared/proposals.py": "makes one line of any text",
-    "agentsmith/trackers/http/redaction.py": "makes one line of any text",
+    "agentsmith/redaction.py": "more spellings of a secret to look for, and one line of any text",
     "agentsmith/trackers/jira/webhook.py": "only whether a label may have changed; the ticket is read again",
 }
 """Where text helpers are right, and why."""

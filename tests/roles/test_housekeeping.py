@@ -96,8 +96,8 @@ async def test_P6_the_fence_is_raised_and_the_old_run_told_to_stop_before_the_la
             return await move(seen, to)
 
         monkeypatch.setattr(world.trackers["local"], "move", watched)
-        keeper = Housekeeping(store, world.trackers, parts.looks, world.housekeeping.intervals)
-        await wait_until(lambda: _recovers(keeper), what="it to be declared dead")
+        housekeeping = Housekeeping(store, world.trackers, parts.looks, world.housekeeping.intervals)
+        await wait_until(lambda: _recovers(housekeeping), what="it to be declared dead")
         assert order == ["somebody took the ticket over, then pending"]
         tick = await slow.presence.tick(world.process, ttl=60, running=world.consumer.running)
         world.consumer.stop_runs(tick.stops, asked=world.consumer.running)
@@ -108,8 +108,8 @@ async def test_P6_the_fence_is_raised_and_the_old_run_told_to_stop_before_the_la
         await serving
 
 
-async def _recovers(keeper: Housekeeping) -> bool:
-    return (await keeper.sweep.run_once()).recovered == 1
+async def _recovers(housekeeping: Housekeeping) -> bool:
+    return (await housekeeping.sweep.run_once()).recovered == 1
 
 
 async def test_a_silent_consumer_with_a_live_lease_costs_no_request_to_its_tracker(
@@ -286,9 +286,9 @@ async def test_an_orphan_under_a_former_prefix_is_found(tmp_path: Path, store: S
 
 async def test_the_reconciler_works_at_start_and_right_after_settling(world: World, flush: Flush) -> None:
     # Sweeps notice the end of the settling period; the next regular pass would be ten minutes away.
-    keeper = Housekeeping(world.store, world.trackers, world.parts.looks, Intervals(0.02, 600.0, 600.0))
+    housekeeping = Housekeeping(world.store, world.trackers, world.parts.looks, Intervals(0.02, 600.0, 600.0))
     first = await orphan(world)
-    keeping = asyncio.create_task(keeper.work())
+    keeping = asyncio.create_task(housekeeping.work())
     await wait_until(lambda: _queues(world, first), what="the first orphan, at start")
     await flush()
     assert await world.store.presence.settling()
@@ -305,8 +305,8 @@ async def _queues(world: World, *keys: str) -> bool:
 
 
 async def test_every_pass_comes_again_at_its_interval(world: World) -> None:
-    keeper = Housekeeping(world.store, world.trackers, world.parts.looks, Intervals(0.02, 0.02, 0.02))
-    keeping = asyncio.create_task(keeper.work())
+    housekeeping = Housekeeping(world.store, world.trackers, world.parts.looks, Intervals(0.02, 0.02, 0.02))
+    keeping = asyncio.create_task(housekeeping.work())
     for _ in range(2):
         key = await orphan(world)
         await wait_until(partial(_queues, world, key), what="an orphan that came later")
@@ -553,8 +553,8 @@ async def test_P5_a_tracker_that_never_answers_does_not_delay_the_recovery_of_ot
     monkeypatch.setattr("agentsmith.housekeeping.leader._PATIENCE", 0.05)
     trackers = {"silent": silent, "local": local}
     looks = assemble(world.config, store, trackers).looks
-    keeper = Housekeeping(store, trackers, looks, Intervals(sweep=0.05, stale=3600, reconcile=3600))
-    working = asyncio.create_task(keeper.work())
+    housekeeping = Housekeeping(store, trackers, looks, Intervals(sweep=0.05, stale=3600, reconcile=3600))
+    working = asyncio.create_task(housekeeping.work())
     try:
         async with asyncio.timeout(30):
             await asked.wait()

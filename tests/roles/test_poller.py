@@ -218,7 +218,7 @@ async def test_an_idle_tracker_is_asked_more_rarely_and_a_busy_one_is_not(world:
 )
 def test_how_rare_polls_may_become_is_configured(settings: dict[str, str], seconds: float, text: str) -> None:
     made = TrackerSettings.model_validate({"platform": "x", **settings})
-    assert (made.slowest_poll, made.rhythm) == (seconds, text)
+    assert (made.slowest_poll, made.polled) == (seconds, text)
     assert LocalSettings().slowest_poll == LocalSettings().poll_interval
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from agentsmith.store import Store
 from agentsmith.web.app import make_app
-from agentsmith.web.connection import Connection, Stage
+from agentsmith.web.connection import Awaited, IncomingConnection
 from agentsmith.web.receiver import Endpoint, Receiver
 from agentsmith.web.room import Crowded, Reading, Room
 from agentsmith.web.server import WebServer, listen
@@ -71,7 +71,7 @@ async def served(store: Store) -> AsyncIterator[Served]:
 @pytest.fixture
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     """Deadlines that a test can wait for."""
-    monkeypatch.setattr(Connection, "within", dict.fromkeys(Stage, 0.3) | {Stage.ANSWER: 60.0})
+    monkeypatch.setattr(IncomingConnection, "within", dict.fromkeys(Awaited, 0.3) | {Awaited.ANSWER: 60.0})
 
 
 def head(path: str, length: int, **headers: str) -> bytes:
@@ -126,7 +126,7 @@ async def test_who_sends_a_byte_now_and_then_is_hung_up_on_too(served: Served) -
 
 @pytest.mark.usefixtures("hasty")
 async def test_who_does_not_fetch_the_answers_is_hung_up_on(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(Connection.within, Stage.ANSWER, 0.3)
+    monkeypatch.setitem(IncomingConnection.within, Awaited.ANSWER, 0.3)
     stingy = socket.socket()
     stingy.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1)
     stingy.connect(("127.0.0.1", served.web.port))
@@ -147,7 +147,7 @@ async def test_who_does_not_fetch_the_answers_is_hung_up_on(served: Served, monk
 
 async def test_the_many_never_keep_a_platform_out(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     """With deadlines that do not help: silent ones take every place, and whoever comes next gets one of theirs."""
-    monkeypatch.setattr(Connection, "most", 20)
+    monkeypatch.setattr(IncomingConnection, "most", 20)
     halves = [b"", b"POST /webhooks/github HTTP/1.1\r\n", GUESSED]
     clients = [await served.client(halves[number % 3]) for number in range(70)]
     for number in range(5):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from agentsmith.cli.runs import Answer, Case, _taken_on
+from agentsmith.cli.runs import Answer, TicketAtHand, _taken_on
 from agentsmith.domain.lifecycle import Status
 from agentsmith.domain.signal import SignalKind
 from agentsmith.store import Store
@@ -28,7 +28,7 @@ async def test_a_run_that_began_and_ended_between_two_looks_is_told_of(
         assert await world.statuses(key) == {Status.FAILED}
 
         tracker = world.trackers["local"]
-        case = Case(world.config, store, tracker, world.parts, await tracker.get(key), "ann")
+        case = TicketAtHand(world.config, store, tracker, world.parts, await tracker.get(key), "ann")
         before = await store.intents.last_ended(case.id), await store.looks.of(case.id)
 
         async def told() -> Answer | None:

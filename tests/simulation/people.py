@@ -16,7 +16,7 @@ from agentsmith.store import AWAY, Store
 from tests.simulation.faults import Fault
 from tests.simulation.tracker import BODY, NAME, PERSON, STRANGER, TRIGGER, Page, Write
 from tests.simulation.weather import Kind
-from tests.simulation.world import World
+from tests.simulation.world import SimulatedWorld
 
 _FOREIGN: Final = ("urgent", "agent-smith:bug")
 
@@ -43,7 +43,7 @@ _OFTEN: Final = (Act.TRIGGER, Act.TRIGGER, Act.REOPEN, Act.RETRY, Act.UNLABEL)
 class People:
     """Everybody outside of agentsmith who has a hand in the tickets."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: SimulatedWorld) -> None:
         self._world, self._board, self._promises = world, world.board, world.promises
         self._deliveries = itertools.count(1)
         world.changed = self._changed

@@ -19,7 +19,7 @@ from tests.simulation.people import People
 from tests.simulation.played import Played
 from tests.simulation.setting import bound
 from tests.simulation.troubles import Troubles
-from tests.simulation.world import World
+from tests.simulation.world import SimulatedWorld
 
 _STARTED: Final = 100_000.0
 _LOOK_EVERY: Final = 1.0
@@ -33,7 +33,7 @@ def play(seed: int, *, whole_trace: bool = False) -> Played:
     _keep_modules()
     folder = Path(tempfile.mkdtemp(prefix="as-sim-", dir=_fastest_folder()))
     try:
-        world = World(seed, folder / "data", whole_trace=whole_trace)
+        world = SimulatedWorld(seed, folder / "data", whole_trace=whole_trace)
         with _log_goes_to(world), _nothing_collected():
             with world.inside():
                 played = _play(seed, world)
@@ -43,7 +43,7 @@ def play(seed: int, *, whole_trace: bool = False) -> Played:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _play(seed: int, world: World) -> Played:
+def _play(seed: int, world: SimulatedWorld) -> Played:
     people, troubles, promises = People(world), Troubles(world, seed), world.promises
     rough = _ROUGH_IF_SILENT if world.weather.silent else world.chance.choice((10.0, 20.0, 40.0))
     world.trace.say(f"seed {seed}: {', '.join(world.topology)}; {world.board.flavour}")
@@ -80,7 +80,7 @@ def _play(seed: int, world: World) -> Played:
 
 
 @contextmanager
-def _log_goes_to(world: World) -> Iterator[None]:
+def _log_goes_to(world: SimulatedWorld) -> Iterator[None]:
     before = structlog.get_config()
     if world.trace.whole:
         structlog.configure(processors=[world.trace.log])

@@ -9,7 +9,7 @@ from tests.simulation.faults import PERSONS
 from tests.simulation.processes import Link, Process
 from tests.simulation.server import Snapshot
 from tests.simulation.weather import FORGETFUL, Kind
-from tests.simulation.world import Agent, World
+from tests.simulation.world import Agent, SimulatedWorld
 
 _PLANNED: Final = tuple(kind for kind in Kind if not kind.name.startswith("WEBHOOK"))
 _SPELLS: Final = (0.5, 3.0, 11.0, 23.0, 35.0)
@@ -30,7 +30,7 @@ _SELDOM_ALONE: Final = 0.4
 class Troubles:
     """Plans and brings about what `Weather` allows."""
 
-    def __init__(self, world: World, seed: int) -> None:
+    def __init__(self, world: SimulatedWorld, seed: int) -> None:
         self._world = world
         self._snapshot: Snapshot | None = None
         # Drawn apart: what happens in all other seeds stays what it was.

@@ -71,7 +71,7 @@ class Agent:
 class LiveBoard(Board):
     """A board whose late requests land by themselves, and whose people's labels are looked after at every write."""
 
-    world: World
+    world: SimulatedWorld
 
     def write(self, write: Write) -> bool:
         """Carry a request out, and see that only our labels changed by ours (P3)."""
@@ -92,7 +92,7 @@ class LiveBoard(Board):
             self.world.promises.lands(write)
 
 
-class World:
+class SimulatedWorld:
     """Everything in one seed."""
 
     def __init__(self, seed: int, folder: Path, *, whole_trace: bool) -> None:
@@ -132,7 +132,7 @@ class World:
         self.topology = self.chance.choice(TOPOLOGIES)
         self._hands = self.chance.choice((1, 2))
         self._incarnations = itertools.count(1)
-        self._outside = Process("outside", Host("outside"), self.loop, _Calm(), self.network)
+        self._outside = Process("outside", Host("outside"), self.loop, _NoFaults(), self.network)
 
     # ---- the machinery
 
@@ -265,7 +265,7 @@ class World:
         await consumer.checkpoint("guard.open")
         await asyncio.sleep(self.between(0.02, 0.1))
         number = len(self.guards) + 1
-        process = Process(f"guard-{number}", consumer.host, self.loop, _Calm(), self.network)
+        process = Process(f"guard-{number}", consumer.host, self.loop, _NoFaults(), self.network)
         process.is_guard = True
         guard = SimulatedGuard(
             process, consumer, listener, self.floor, self.chance, self._release, long_work=self.weather.silent
@@ -313,7 +313,7 @@ class World:
         self._outside.spawn(work)
 
 
-class _Calm:
+class _NoFaults:
     """Nothing ever happens."""
 
     def at_step(self, process: Process) -> None:

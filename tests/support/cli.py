@@ -14,6 +14,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+import pytest
 import structlog
 
 from agentsmith.domain.ticket import Ticket
@@ -149,6 +150,18 @@ def quiet_logs() -> Iterator[None]:
         logging.root.handlers[:] = handlers
         logging.root.setLevel(level)
         structlog.reset_defaults()
+
+
+@contextmanager
+def run_here(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Let commands run in this very process as they would in the folder of `cli`, in a tenth of the time."""
+    monkeypatch.chdir(cli.folder)
+    for name in [name for name in os.environ if name.startswith("AGENTSMITH_")]:
+        monkeypatch.delenv(name)
+    for name, value in cli.environ.items():
+        monkeypatch.setenv(name, value)
+    with quiet_logs():
+        yield
 
 
 def command(*arguments: str) -> list[str]:

@@ -14,7 +14,7 @@ from typing import Any
 
 from agentsmith.domain.forge import GitCredential, PullRequest, WantedPullRequest
 from agentsmith.domain.ticket import Ticket
-from agentsmith.git import Bounds, Checkout, CheckoutPlan, Ended, GitShell, open_checkout
+from agentsmith.git import Bounds, Checkout, CheckoutPlan, EndedCommand, GitShell, open_checkout
 from agentsmith.git.shell import CommandNotStarted
 
 BRANCH = "agent-smith/12"
@@ -118,7 +118,7 @@ class PlainShell:
         stdout: Path,
         stderr: Path,
         timeout: float,
-    ) -> Ended:
+    ) -> EndedCommand:
         self.argvs.append(tuple(argv))
         self.envs.append(dict(env))
         with stdin.open("rb") as given, stdout.open("wb") as out, stderr.open("wb") as err:
@@ -136,9 +136,9 @@ class PlainShell:
                 os.killpg(process.pid, signal.SIGKILL)
             await process.wait()
             if isinstance(trouble, TimeoutError):
-                return Ended(None, timed_out=True)
+                return EndedCommand(None, timed_out=True)
             raise
-        return Ended(code if code >= 0 else None)
+        return EndedCommand(code if code >= 0 else None)
 
 
 @dataclass

@@ -10,13 +10,14 @@ from agentsmith.boottime import boottime
 from agentsmith.domain.lifecycle import LabelSet
 from agentsmith.domain.ticket import Ticket
 from agentsmith.domain.tracker import Sticky
-from agentsmith.simulators import Fault, Recorded, Running, serve
+from agentsmith.simulators import serve
 from agentsmith.simulators.azuredevops import AzureDevOpsSimulator
 from agentsmith.trackers.azuredevops.settings import AzureDevOpsSettings
 from agentsmith.trackers.azuredevops.tracker import AzureDevOpsTracker
 from agentsmith.trackers.http import Pace, Shared
 from tests.support.edges import LABELS, MEMO
 from tests.support.loopback import FAST, to_loopback
+from tests.support.simulated import Simulated
 
 PROJECT: Final = "Web"
 BOT: Final = "smith-bot@example.com"
@@ -24,13 +25,8 @@ MONA: Final = "mona@example.com"
 TOKEN: Final = "benchbenchbenchbenchbenchbenchbenchbenchbenchbench52"
 
 
-class SimulatedAzureDevOps:
+class SimulatedAzureDevOps(Simulated[AzureDevOpsSimulator]):
     """One project `Web` of the organization `acme`, in which mona and the tracker's account may write."""
-
-    def __init__(self, running: Running, simulator: AzureDevOpsSimulator, stack: AsyncExitStack) -> None:
-        self.running = running
-        self.simulator = simulator
-        self._stack = stack
 
     def tracker(
         self,
@@ -54,8 +50,7 @@ class SimulatedAzureDevOps:
                 **more,
             }
         ).open("web", labels, to_loopback(shared, pace, page_size))
-        self._stack.push_async_callback(tracker.aclose)
-        return tracker
+        return self.closing(tracker)
 
     def item(self, *tags: str, **more: Any) -> str:
         """A new work item; answers its id."""
@@ -65,21 +60,9 @@ class SimulatedAzureDevOps:
         """What stands on the work item."""
         return set(self.simulator.tags(int(number)))
 
-    def fail(self, kind: str, **more: Any) -> Fault:
-        """Arm a fault."""
-        return self.simulator.inject(Fault(kind, **more))
-
-    def sent(self) -> list[str]:
-        """The requests since the last look, as `METHOD path-below-_apis status`, and forget them."""
-        lines = [f"{r.method} {r.path.partition('/_apis')[2]} {r.status}" for r in self.simulator.requests]
-        self.simulator.forget_requests()
-        return lines
-
-    def recorded(self) -> list[Recorded]:
-        """The requests since the last look, whole."""
-        found = list(self.simulator.requests)
-        self.simulator.forget_requests()
-        return found
+    def shortened(self, path: str) -> str:
+        """Below `_apis`."""
+        return path.partition("/_apis")[2]
 
 
 @asynccontextmanager

@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any, Final
 
 from agentsmith.domain.lifecycle import LabelSet
-from agentsmith.simulators import Fault, Recorded, Running, serve
+from agentsmith.simulators import Recorded, serve
 from agentsmith.simulators.github import GitHubSimulator
 from agentsmith.trackers.github.login import AppLogin, log_in
 from agentsmith.trackers.github.site import Site
@@ -16,18 +16,14 @@ from agentsmith.trackers.github.tracker import GitHubTracker
 from agentsmith.trackers.http import Pace, Shared
 from tests.support.edges import LABELS
 from tests.support.loopback import FAST, to_loopback
+from tests.support.simulated import Simulated
 
 REPOSITORY: Final = "acme/web"
 TOKEN: Final = "github_pat_11BENCH0000_benchbenchbenchbench"
 
 
-class SimulatedGitHub:
+class SimulatedGitHub(Simulated[GitHubSimulator]):
     """One repository `acme/web`, in which mona and the tracker's account may write."""
-
-    def __init__(self, running: Running, simulator: GitHubSimulator, stack: AsyncExitStack) -> None:
-        self.running = running
-        self.simulator = simulator
-        self._stack = stack
 
     def tracker(
         self,
@@ -44,8 +40,7 @@ class SimulatedGitHub:
         site, connection = Site(REPOSITORY, self.running.api_url), to_loopback(shared, pace, page_size)
         clients = log_in(site, login, connection, write_spacing=write_spacing)
         tracker = GitHubTracker("web", labels, site, clients, connection, strict=strict)
-        self._stack.push_async_callback(tracker.aclose)
-        return tracker
+        return self.closing(tracker)
 
     def issue(self, *labels: str, **more: Any) -> str:
         """A new issue; answers its number."""
@@ -54,22 +49,6 @@ class SimulatedGitHub:
     def labels(self, number: str) -> set[str]:
         """What stands on the issue."""
         return set(self.simulator.labels(REPOSITORY, int(number)))
-
-    def fail(self, kind: str, **more: Any) -> Fault:
-        """Arm a fault."""
-        return self.simulator.inject(Fault(kind, **more))
-
-    def sent(self) -> list[str]:
-        """The requests since the last look, as `METHOD /path status`, and forget them."""
-        lines = [f"{r.method} {r.path} {r.status}" for r in self.simulator.requests]
-        self.simulator.forget_requests()
-        return lines
-
-    def recorded(self) -> list[Recorded]:
-        """The requests since the last look, whole."""
-        found = list(self.simulator.requests)
-        self.simulator.forget_requests()
-        return found
 
 
 @asynccontextmanager

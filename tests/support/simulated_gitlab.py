@@ -7,7 +7,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any, Final
 
 from agentsmith.domain.lifecycle import LabelSet
-from agentsmith.simulators import Fault, Recorded, Running, serve
+from agentsmith.simulators import serve
 from agentsmith.simulators.gitlab import GitLabSimulator
 from agentsmith.trackers.gitlab.auth import TokenHeader
 from agentsmith.trackers.gitlab.settings import GitLabSettings
@@ -16,18 +16,14 @@ from agentsmith.trackers.gitlab.tracker import TRUST_READS, GitLabTracker
 from agentsmith.trackers.http import Pace, Shared
 from tests.support.edges import LABELS
 from tests.support.loopback import FAST, to_loopback
+from tests.support.simulated import Simulated
 
 PROJECT: Final = "acme/apps/web"
 TOKEN: Final = "glpat-BENCHBENCHBENCHBENCH00"
 
 
-class SimulatedGitLab:
+class SimulatedGitLab(Simulated[GitLabSimulator]):
     """One project `acme/apps/web`, of which mona and the tracker's account are members."""
-
-    def __init__(self, running: Running, simulator: GitLabSimulator, stack: AsyncExitStack) -> None:
-        self.running = running
-        self.simulator = simulator
-        self._stack = stack
 
     def tracker(
         self,
@@ -54,8 +50,7 @@ class SimulatedGitLab:
                 "trust_reads": trust_reads,
             }
         ).open("web", labels, to_loopback(shared, pace, page_size))
-        self._stack.push_async_callback(tracker.aclose)
-        return tracker
+        return self.closing(tracker)
 
     def issue(self, *labels: str, **more: Any) -> str:
         """A new issue; answers its number."""
@@ -69,22 +64,9 @@ class SimulatedGitLab:
         """The texts of the comments, without their first line."""
         return [note["body"].partition("\n")[2] for note in self.simulator.comments(PROJECT, int(iid))]
 
-    def fail(self, kind: str, **more: Any) -> Fault:
-        """Arm a fault."""
-        return self.simulator.inject(Fault(kind, **more))
-
-    def sent(self) -> list[str]:
-        """The requests since the last look, as `METHOD /path status` within the project, and forget them."""
-        root = f"/projects/{PROJECT}"
-        lines = [f"{r.method} {r.path.removeprefix(root) or '/'} {r.status}" for r in self.simulator.requests]
-        self.simulator.forget_requests()
-        return lines
-
-    def recorded(self) -> list[Recorded]:
-        """The requests since the last look, whole."""
-        found = list(self.simulator.requests)
-        self.simulator.forget_requests()
-        return found
+    def shortened(self, path: str) -> str:
+        """Within the project."""
+        return path.removeprefix(f"/projects/{PROJECT}") or "/"
 
 
 @asynccontextmanager

@@ -7,13 +7,14 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any, Final
 
 from agentsmith.domain.lifecycle import LabelSet, Status
-from agentsmith.simulators import Fault, Recorded, Running, serve
+from agentsmith.simulators import Running, serve
 from agentsmith.simulators.jira import JiraSimulator
 from agentsmith.trackers.http import Pace, Shared
 from agentsmith.trackers.jira.settings import JiraSettings
 from agentsmith.trackers.jira.tracker import TRUST_READS, JiraTracker
 from tests.support.edges import LABELS
 from tests.support.loopback import FAST, to_loopback
+from tests.support.simulated import Simulated
 
 PROJECT: Final = "WEB"
 TOKEN: Final = "ATATT3xBENCHBENCHBENCHBENCH00"
@@ -33,14 +34,12 @@ def jira_settings(*, email: str | None, statuses: Mapping[Status, str] | None, *
     )
 
 
-class SimulatedJira:
+class SimulatedJira(Simulated[JiraSimulator]):
     """One project `WEB`, which the tracker's account administers and in which mona may edit."""
 
     def __init__(self, running: Running, simulator: JiraSimulator, email: str, stack: AsyncExitStack) -> None:
-        self.running = running
-        self.simulator = simulator
+        super().__init__(running, simulator, stack)
         self.email = email
-        self._stack = stack
 
     @property
     def api(self) -> str:
@@ -70,8 +69,7 @@ class SimulatedJira:
             quiet=quiet,
             trust_reads=trust_reads,
         ).open("web", labels, to_loopback(shared, pace, page_size))
-        self._stack.push_async_callback(tracker.aclose)
-        return tracker
+        return self.closing(tracker)
 
     def issue(self, *labels: str, **more: Any) -> str:
         """A new issue; answers its key."""
@@ -81,21 +79,9 @@ class SimulatedJira:
         """What stands on the issue."""
         return set(self.simulator.labels(key))
 
-    def fail(self, kind: str, **more: Any) -> Fault:
-        """Arm a fault."""
-        return self.simulator.inject(Fault(kind, **more))
-
-    def sent(self) -> list[str]:
-        """The requests since the last look, as `METHOD /path status` under the API root, and forget them."""
-        lines = [f"{r.method} {r.path.removeprefix(self.api)} {r.status}" for r in self.simulator.requests]
-        self.simulator.forget_requests()
-        return lines
-
-    def recorded(self) -> list[Recorded]:
-        """The requests since the last look, whole."""
-        found = list(self.simulator.requests)
-        self.simulator.forget_requests()
-        return found
+    def shortened(self, path: str) -> str:
+        """Under the API root."""
+        return path.removeprefix(self.api)
 
 
 @asynccontextmanager

@@ -1,4 +1,4 @@
-"""The small parts of the HTTP layer: ETags, pages, redaction, header dates."""
+"""The small parts of the HTTP layer: ETags, pages, header dates."""
 
 from __future__ import annotations
 
@@ -18,9 +18,8 @@ from agentsmith.trackers.gitlab.dialect import DIALECT as GITLAB
 from agentsmith.trackers.http import Answer, LocalEtags, link_header
 from agentsmith.trackers.http.dialect import http_date, retry_after, whole_number
 from agentsmith.trackers.http.paging import Page, links
-from agentsmith.trackers.http.redaction import excerpt, redact
 from agentsmith.trackers.jira.dialect import DIALECT as JIRA
-from tests.support.http_rig import BASE, EPOCH, SECRET, Login, Rig
+from tests.support.http_rig import BASE, EPOCH, Login, Rig
 
 PATH = "/repos/acme/web/issues"
 URL = f"{BASE}{PATH}"
@@ -133,49 +132,6 @@ def test_link_headers_in_all_their_forms() -> None:
 @given(st.text())
 def test_any_link_header_can_be_read(text: str) -> None:
     links(text)
-
-
-# --- redaction --------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "secret",
-    [
-        SECRET,
-        "github_pat_11ABCDEFG0_abcdefghijklmnop",
-        "ghs_12345_eyJhbGciOi.eyJpc3MiOi.c2lnbmF0dXJl",
-        "eyJhbGciOiJSUzI1NiJ9.eyJpc3MiOiIxIn0.c2lnbmF0dXJlMTIz",
-        "glpat-abcdefghij0123456789",
-        "-----BEGIN RSA PRIVATE KEY-----\nMIIEow\nIBAAKC\n-----END RSA PRIVATE KEY-----",
-        "-----BEGIN PRIVATE KEY-----\nMIIEowIBAAKC",
-    ],
-)
-def test_what_looks_like_a_credential_is_masked(secret: str) -> None:
-    for text in (f"before {secret} after", f'{{"x": "{secret}"}}', f"token={secret}&a=b"):
-        shown = redact(text)
-        assert secret not in shown
-        assert "***" in shown
-        assert "MIIEow" not in shown
-
-
-def test_credentials_in_headers_addresses_and_parameters_are_masked() -> None:
-    text = "Authorization: Bearer abcdefgh12 / Basic dXNlcjpwYXNz https://me:pw@host/x?access_token=abcd1234&n=1"
-    shown = redact(text)
-    assert not any(word in shown for word in ("abcdefgh12", "dXNlcjpwYXNz", "me:pw", "abcd1234"))
-    assert "host/x" in shown
-    assert "n=1" in shown
-
-
-def test_given_secrets_are_masked_longest_first_and_short_ones_are_left() -> None:
-    assert redact("my secret-long and secret", ["secret", "secret-long", "my", ""]) == "my *** and ***"
-
-
-@given(st.text(), st.text(min_size=4, max_size=60, alphabet=st.characters(exclude_characters="*")))
-def test_an_excerpt_is_one_short_line_without_the_secret(text: str, secret: str) -> None:
-    shown = excerpt(f"{text}{secret}{text}", [secret])
-    assert secret not in shown
-    assert len(shown) <= 200
-    assert shown.isprintable() or not shown
 
 
 # --- headers ----------------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import agentsmith
-from agentsmith.git.shell import Ended
+from agentsmith.git.shell import EndedCommand
 from agentsmith.pipelines import apart
 
 ROOT = Path(agentsmith.__file__).parent
@@ -53,16 +53,16 @@ class Shell:
         stdout: Path,
         stderr: Path,
         timeout: float,
-    ) -> Ended:
+    ) -> EndedCommand:
         with stdin.open() as i, stdout.open("w") as o, stderr.open("w") as e:
             process = await asyncio.create_subprocess_exec(*argv, env=dict(env), cwd=cwd, stdin=i, stdout=o, stderr=e)
             try:
                 async with asyncio.timeout(timeout):
-                    return Ended(await process.wait())
+                    return EndedCommand(await process.wait())
             except TimeoutError:
                 process.kill()
                 await process.wait()
-                return Ended(None, timed_out=True)
+                return EndedCommand(None, timed_out=True)
 
 
 def given(tmp_path: Path, pattern: str, line: str) -> dict[str, object]:

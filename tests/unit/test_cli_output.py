@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 from rich.text import Text
 
-from agentsmith import logs
+from agentsmith import redaction
 from agentsmith.cli import output
 from agentsmith.cli.status_view import view
 from tests.support.wait import wait_until
@@ -150,7 +150,7 @@ def test_status_with_nothing_up_says_what_to_do() -> None:
 
 
 def test_an_error_shows_no_secret_and_no_markup(capsys: pytest.CaptureFixture[str]) -> None:
-    logs.register_secret("s3cr3t-value")
+    redaction.register_secret("s3cr3t-value")
     output.error("refused: s3cr3t-value at redis://me:hush@host/0 [bold]\x1b[1m")
     shown = capsys.readouterr().err
     assert shown == "error: refused: *** at redis://***@host/0 [bold]�[1m\n"
@@ -169,7 +169,7 @@ def test_json_is_one_document(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_progress_is_told_only_after_a_second(capsys: pytest.CaptureFixture[str]) -> None:
-    progress = output.Progress("waiting")
+    progress = output.WaitingNote("waiting")
     progress.tick()
     assert capsys.readouterr().err == ""
     progress._since -= 2

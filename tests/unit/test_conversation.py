@@ -6,23 +6,26 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentsmith.domain.conversation import Command, Verb, command_in
+from agentsmith.domain.conversation import CommentCommand, Verb, command_in
 
 
 @pytest.mark.parametrize(
     ("text", "command"),
     [
-        ("/agent-smith retry", Command(Verb.RETRY, "retry")),
-        ("  /Agent-Smith   CANCEL  \nbecause I say so", Command(Verb.CANCEL, "cancel", "because I say so")),
-        ("/agent-smith why\r\n", Command(Verb.WHY, "why")),
-        ("\u200b/agent-smith why", Command(Verb.WHY, "why")),
-        ("/agent-smith", Command(None, "")),
-        ("/agent-smith dance", Command(None, "dance")),
-        ("/agent-smith retry please", Command(None, "retry please")),
-        ("/agent-smith answer  Use  Postgres\n\nand this", Command(Verb.ANSWER, "answer", "Use  Postgres\n\nand this")),
-        ("/agent-smith ANSWER\r\nbelow", Command(Verb.ANSWER, "answer", "below")),
-        ("/agent-smith answer", Command(Verb.ANSWER, "answer")),
-        ("/agent-smith answers", Command(None, "answers")),
+        ("/agent-smith retry", CommentCommand(Verb.RETRY, "retry")),
+        ("  /Agent-Smith   CANCEL  \nbecause I say so", CommentCommand(Verb.CANCEL, "cancel", "because I say so")),
+        ("/agent-smith why\r\n", CommentCommand(Verb.WHY, "why")),
+        ("\u200b/agent-smith why", CommentCommand(Verb.WHY, "why")),
+        ("/agent-smith", CommentCommand(None, "")),
+        ("/agent-smith dance", CommentCommand(None, "dance")),
+        ("/agent-smith retry please", CommentCommand(None, "retry please")),
+        (
+            "/agent-smith answer  Use  Postgres\n\nand this",
+            CommentCommand(Verb.ANSWER, "answer", "Use  Postgres\n\nand this"),
+        ),
+        ("/agent-smith ANSWER\r\nbelow", CommentCommand(Verb.ANSWER, "answer", "below")),
+        ("/agent-smith answer", CommentCommand(Verb.ANSWER, "answer")),
+        ("/agent-smith answers", CommentCommand(None, "answers")),
         ("/agent-smithy retry", None),
         ("agent-smith retry", None),
         ("Please say\n/agent-smith retry", None),
@@ -32,12 +35,12 @@ from agentsmith.domain.conversation import Command, Verb, command_in
         ("\n/agent-smith retry", None),
     ],
 )
-def test_only_the_first_line_counts(text: str, command: Command | None) -> None:
+def test_only_the_first_line_counts(text: str, command: CommentCommand | None) -> None:
     assert command_in(text, "agent-smith") == command
 
 
 def test_another_prefix_is_another_name() -> None:
-    assert command_in("/bot retry", "bot") == Command(Verb.RETRY, "retry")
+    assert command_in("/bot retry", "bot") == CommentCommand(Verb.RETRY, "retry")
     assert command_in("/agent-smith retry", "bot") is None
 
 

@@ -9,6 +9,7 @@ from agentsmith.domain.actions import (
     Action,
     BackToPending,
     Claim,
+    EndWait,
     Fail,
     FinishIntent,
     FollowUp,
@@ -25,7 +26,6 @@ from agentsmith.domain.actions import (
     Tidy,
     TurnAway,
     Unqueue,
-    Wake,
     Withdraw,
 )
 from agentsmith.domain.facts import AT_REST, IN_HAND, Cancel, Due, Fact, Life, Look, Recorded, Repair, Retry, RunNow
@@ -34,7 +34,7 @@ from tests.repo.decisions_page import PAGE, page
 from tests.support.decisions import Way, every_way
 
 BRINGING_BACK = (BackToPending, PushAgain, Fail, Withdraw)
-MOVING = (Unqueue, RunAgain, Wake, BackToPending, Fail, Withdraw)
+MOVING = (Unqueue, RunAgain, EndWait, BackToPending, Fail, Withdraw)
 
 
 @cache
@@ -226,7 +226,7 @@ def test_a_time_that_has_come_wakes_who_waits_and_nobody_else() -> None:
     for way in ways():
         if isinstance(way.wish, Due):
             waits = way.facts.status is Status.WAITING
-            assert isinstance(way.action, Wake if waits else ForgetDue), way
+            assert isinstance(way.action, EndWait if waits else ForgetDue), way
 
 
 def test_whoever_only_looks_asks_no_more_than_it_turns_on() -> None:

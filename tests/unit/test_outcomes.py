@@ -18,7 +18,7 @@ from agentsmith.domain.outcomes import (
     WouldClaim,
     recorded_as,
 )
-from agentsmith.store.looks import Look
+from agentsmith.store.looks import PastLook
 from agentsmith.tickets.explain import summary
 
 SHUT = GateResult(Gate.TRIGGER, False, "it has no trigger", "")
@@ -46,10 +46,10 @@ def test_there_is_no_other() -> None:
 
 @pytest.mark.parametrize("name", OutcomeName)
 def test_P10_each_is_told_in_words(name: OutcomeName) -> None:
-    told = summary(Look(1.0, 2.0, "a poll", str(name), "", ()))
+    told = summary(PastLook(1.0, 2.0, "a poll", str(name), "", ()))
     assert told
     assert str(name) not in told
 
 
 def test_a_name_that_only_another_release_knows_is_told_as_it_is() -> None:
-    assert summary(Look(1.0, 2.0, "a poll", "Admitted", "there was room", ())) == "Admitted: there was room"
+    assert summary(PastLook(1.0, 2.0, "a poll", "Admitted", "there was room", ())) == "Admitted: there was room"

@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 
 from agentsmith.daemon.build import Role
-from agentsmith.daemon.services import SERVICES, Node, Service, Stage, Started, services_of
+from agentsmith.daemon.services import SERVICES, Node, Service, Stage, StartedServices, services_of
 
 OPERATIONS = Path(__file__).parents[2] / "docs" / "operations.md"
 NODE = cast(Node, None)
@@ -57,7 +57,7 @@ async def test_services_start_in_the_order_of_the_list_and_end_stage_by_stage() 
         story.service("receiver", Stage.RECEIVING, asked=True, slow=True),
         story.service("consumer", Stage.RUNNING, asked=True, slow=True),
     ]
-    started = Started(services, NODE, asyncio.create_task)
+    started = StartedServices(services, NODE, asyncio.create_task)
     await asyncio.sleep(0)
     assert story.told == [f"{service.name} starts" for service in services]
     story.told.clear()
@@ -74,7 +74,7 @@ async def test_services_start_in_the_order_of_the_list_and_end_stage_by_stage() 
 
 
 async def test_what_has_nothing_to_do_here_is_neither_started_nor_waited_for() -> None:
-    started = Started([Service("web", ALL, Stage.RECEIVING, lambda _: None)], NODE, asyncio.create_task)
+    started = StartedServices([Service("web", ALL, Stage.RECEIVING, lambda _: None)], NODE, asyncio.create_task)
     await started.stop()
 
 
@@ -84,7 +84,7 @@ async def test_a_service_that_ended_by_itself_keeps_nobody_waiting() -> None:
 
     story = Story()
     services = [Service("once", ALL, Stage.FINDING, lambda _: once()), story.service("redis", Stage.REDIS)]
-    started = Started(services, NODE, asyncio.create_task)
+    started = StartedServices(services, NODE, asyncio.create_task)
     await asyncio.sleep(0)
     await started.stop()
     assert story.told == ["redis starts", "redis ends"]
@@ -98,7 +98,7 @@ async def test_a_service_that_fails_ends_the_others_with_its_cause() -> None:
     services = [story.service("redis", Stage.REDIS), Service("broken", ALL, Stage.FINDING, lambda _: fail())]
     with pytest.raises(ExceptionGroup) as failed:
         async with asyncio.TaskGroup() as group:
-            Started(services, NODE, group.create_task)
+            StartedServices(services, NODE, group.create_task)
     assert isinstance(failed.value.exceptions[0], RuntimeError)
     assert story.told == ["redis starts", "redis ends"]
 

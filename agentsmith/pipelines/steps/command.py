@@ -13,7 +13,7 @@ from urllib.parse import unquote, urlsplit
 
 import structlog
 
-from agentsmith import logs
+from agentsmith import redaction
 from agentsmith.config.presets import VERIFY
 from agentsmith.config.steps import Argument, CommandSettings, RunSettings, ScriptSettings, VerifySettings
 from agentsmith.domain.errors import pass_over
@@ -214,7 +214,7 @@ def _keep_quiet_about(env: dict[str, str]) -> None:
         for secret in credentials_in(name, value):
             if secret not in _known:
                 _known.add(secret)
-                logs.register_secret(secret)
+                redaction.register_secret(secret)
 
 
 def credentials_in(name: str, value: str) -> Iterator[str]:

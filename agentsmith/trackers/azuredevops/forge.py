@@ -23,6 +23,7 @@ from agentsmith.domain.forge import (
     WantedPullRequest,
 )
 from agentsmith.domain.ticket import Ticket, TicketId
+from agentsmith.redaction import excerpt
 from agentsmith.trackers.azuredevops import payloads
 from agentsmith.trackers.azuredevops.auth import Token
 from agentsmith.trackers.azuredevops.dialect import API_VERSION, AZURE_DEVOPS, JSON_PATCH, message, type_key
@@ -32,8 +33,7 @@ from agentsmith.trackers.azuredevops.site import Site
 from agentsmith.trackers.http import Answer, spending_for
 from agentsmith.trackers.http.connection import Connection
 from agentsmith.trackers.http.paging import Page
-from agentsmith.trackers.http.redaction import excerpt
-from agentsmith.trackers.shared.forge import AlreadyThere, HostedForge, NotYet, OtherFields
+from agentsmith.trackers.shared.forge import AlreadyThere, HostedForge, OtherFields, StillMissing
 from agentsmith.trackers.shared.proposals import PURPOSE, fitted, one_line, plain_mention, unified
 
 log = structlog.get_logger()
@@ -159,14 +159,14 @@ class AzureForge(HostedForge[Pull]):
         answer: Answer,
         wanted: WantedPullRequest,
         fields: Mapping[str, Any],  # noqa: ARG002
-    ) -> AlreadyThere | NotYet | OtherFields:
+    ) -> AlreadyThere | StillMissing | OtherFields:
         """See HostedForge."""
         refusal, kind = excerpt(message(answer.data)), type_key(answer.data)
         if _is(_EXISTS, refusal, kind):
             return AlreadyThere(refusal)
         if _is(_NO_BRANCH, refusal, kind):
             names = f"{excerpt(wanted.branch)} or {excerpt(wanted.base)}"
-            return NotYet(NothingToPropose(f"Azure DevOps: there is no branch {names} in {self._repository}"))
+            return StillMissing(NothingToPropose(f"Azure DevOps: there is no branch {names} in {self._repository}"))
         raise Refused(f"Azure DevOps: the pull request was not made: {refusal or kind or 'no reason'}")
 
     async def brought_up_to_date(self, there: Pull, wanted: WantedPullRequest, deadline: float) -> Pull:

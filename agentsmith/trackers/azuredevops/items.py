@@ -9,6 +9,7 @@ import structlog
 from agentsmith.domain.errors import BadAnswer, Refused, TicketNotFound, TrackerError
 from agentsmith.domain.ticket import Ticket
 from agentsmith.domain.tracker import Sticky
+from agentsmith.redaction import excerpt
 from agentsmith.trackers.azuredevops import payloads, tags
 from agentsmith.trackers.azuredevops.comment_format import CommentInMove
 from agentsmith.trackers.azuredevops.dialect import API_VERSION, JSON_PATCH, message, type_key
@@ -17,7 +18,6 @@ from agentsmith.trackers.azuredevops.payloads import Project, Snapshot, WorkItem
 from agentsmith.trackers.azuredevops.site import Site
 from agentsmith.trackers.azuredevops.states import States
 from agentsmith.trackers.http import WITHHELD, Answer
-from agentsmith.trackers.http.redaction import excerpt
 from agentsmith.trackers.shared.api import ProjectApi
 from agentsmith.trackers.shared.outcomes import IgnoredWrite
 
@@ -150,7 +150,7 @@ class Items:
         return self._site.here(name)
 
     async def learn_project(self, *, deadline: float | None = None) -> bool:
-        """Ask for the project: its id, by which its webhooks are known, and what it is called today. False: untold."""
+        """Ask for the project: its id, by which its webhooks are known, and its name today. False where not told."""
         path = self._site.above(f"/projects/{self._site.id or self._site.path('').split('/')[2]}")
         params = {"api-version": API_VERSION}
         answer = await self._client.get(path, params=params, deadline=deadline, allow=WITHHELD)

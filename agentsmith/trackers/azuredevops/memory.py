@@ -15,11 +15,11 @@ from dataclasses import dataclass
 from agentsmith.domain.tracker import Sticky
 from agentsmith.trackers.azuredevops.payloads import Snapshot
 from agentsmith.trackers.shared import memory
-from agentsmith.trackers.shared.memory import Remembered, TicketMemory
+from agentsmith.trackers.shared.memory import RememberedTicket, TicketMemory
 
 
 @dataclass(slots=True)
-class RememberedItem(Remembered):
+class RememberedItem(RememberedTicket):
     """What is remembered of one work item."""
 
     edits: int = 0

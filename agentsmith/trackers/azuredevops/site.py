@@ -31,7 +31,7 @@ class Site:
     called: str = ""
     """What Azure DevOps calls the project today, where it was renamed. Tickets keep the configured name."""
     id: str | None = None
-    """The project's id, which stays when it is renamed: None before it was asked for, empty where untold."""
+    """The project's id, which no rename changes: None until it is asked for, empty where it is not told."""
 
     def __post_init__(self) -> None:
         if not is_root(self.base_url):

@@ -25,7 +25,7 @@ from agentsmith.trackers.azuredevops.sticky import COMMENTS_VERSION, Stickies
 from agentsmith.trackers.http import ApiClient
 from agentsmith.trackers.http.connection import Connection
 from agentsmith.trackers.shared.api import ProjectApi
-from agentsmith.trackers.shared.tracker import HostedTracker, Parts
+from agentsmith.trackers.shared.tracker import HostedTracker, TrackerParts
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ class AzureDevOpsTracker(HostedTracker):
         self._states = states = States(api)
         people = People(api, teams=options.teams, page_size=size or HISTORY_PAGE)
         items = Items(api, states=states, memory=memory)
-        parts = Parts(
+        parts = TrackerParts(
             site=site,
             tickets=items,
             listing=Listing(api, items=items, states=states, query_page=size or QUERY_PAGE),

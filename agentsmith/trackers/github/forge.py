@@ -22,6 +22,7 @@ from agentsmith.domain.forge import (
     WantedPullRequest,
 )
 from agentsmith.domain.ticket import Ticket
+from agentsmith.redaction import excerpt
 from agentsmith.trackers.github import payloads
 from agentsmith.trackers.github.dialect import message, quota
 from agentsmith.trackers.github.login import Clients
@@ -29,8 +30,7 @@ from agentsmith.trackers.github.payloads import Pull, Repository
 from agentsmith.trackers.github.site import Site
 from agentsmith.trackers.http import Answer, spending_for
 from agentsmith.trackers.http.connection import Connection
-from agentsmith.trackers.http.redaction import excerpt
-from agentsmith.trackers.shared.forge import AlreadyThere, HostedForge, NotYet, OtherFields
+from agentsmith.trackers.shared.forge import AlreadyThere, HostedForge, OtherFields, StillMissing
 from agentsmith.trackers.shared.proposals import PURPOSE, fitted, one_line, plain_mention, unified
 
 log = structlog.get_logger()
@@ -154,7 +154,7 @@ class GitHubForge(HostedForge[Pull]):
 
     def refused(
         self, answer: Answer, wanted: WantedPullRequest, fields: Mapping[str, Any]
-    ) -> AlreadyThere | NotYet | OtherFields:
+    ) -> AlreadyThere | StillMissing | OtherFields:
         """See HostedForge."""
         refusal = payloads.error_message(answer.data)
         if _EXISTS in refusal.lower():
@@ -166,7 +166,9 @@ class GitHubForge(HostedForge[Pull]):
             raise NothingToPropose(f"GitHub: {refusal}")
         if field := _missing_branch(answer.data):
             name = wanted.branch if field == "head" else wanted.base
-            return NotYet(NothingToPropose(f"GitHub: there is no branch {excerpt(name)} in {self._site.repository}"))
+            return StillMissing(
+                NothingToPropose(f"GitHub: there is no branch {excerpt(name)} in {self._site.repository}")
+            )
         raise Refused(f"GitHub: the pull request was not made: {refusal}")
 
     async def brought_up_to_date(self, there: Pull, wanted: WantedPullRequest, deadline: float) -> Pull:

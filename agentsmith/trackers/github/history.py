@@ -14,13 +14,13 @@ import structlog
 
 from agentsmith.domain.errors import BadAnswer, RateLimited, Refused, TrackerUnavailable
 from agentsmith.domain.vetting import Deed, DeedKind, History, in_order, since_set
+from agentsmith.redaction import excerpt
 from agentsmith.trackers.github import payloads
 from agentsmith.trackers.github.dialect import message, quota
 from agentsmith.trackers.github.payloads import Event, IssueHistory, Line
 from agentsmith.trackers.github.site import Site
 from agentsmith.trackers.http import Answer
 from agentsmith.trackers.http.paging import links
-from agentsmith.trackers.http.redaction import excerpt
 from agentsmith.trackers.shared.api import ProjectApi
 
 log = structlog.get_logger()

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from agentsmith.trackers.shared.memory import BELIEVED_FOR, Remembered, Snapshot, TicketMemory
+from agentsmith.trackers.shared.memory import BELIEVED_FOR, RememberedTicket, Snapshot, TicketMemory
 
 
 @dataclass(slots=True)
-class RememberedIssue(Remembered):
+class RememberedIssue(RememberedTicket):
     """What is remembered of one issue."""
 
     commented_since: bool = False

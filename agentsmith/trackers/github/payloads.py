@@ -10,9 +10,9 @@ from typing import Annotated, Any, TypeVar
 from pydantic import BeforeValidator, Field
 
 from agentsmith.domain.ticket import Actor, Ticket
+from agentsmith.redaction import excerpt
 from agentsmith.trackers.github.dialect import message
 from agentsmith.trackers.github.site import Site
-from agentsmith.trackers.http.redaction import excerpt
 from agentsmith.trackers.shared import memory
 from agentsmith.trackers.shared.shapes import Moment, Record, shaped
 

@@ -26,7 +26,7 @@ class Site:
     called: str = ""
     """What GitHub calls the repository today, where it was renamed. Tickets keep the configured name."""
     id: str | None = None
-    """The repository's number, which stays when it is renamed: None before it was asked for, empty where untold."""
+    """The repository's number, which no rename changes: None until it is asked for, empty where it is not told."""
 
     def __post_init__(self) -> None:
         if not is_root(self.base_url):

@@ -27,7 +27,7 @@ from agentsmith.trackers.github.sticky import Stickies, form
 from agentsmith.trackers.http.connection import Connection
 from agentsmith.trackers.shared.api import ProjectApi
 from agentsmith.trackers.shared.labels import lacking, looks_of
-from agentsmith.trackers.shared.tracker import HostedTracker, Parts
+from agentsmith.trackers.shared.tracker import HostedTracker, TrackerParts
 
 _FIRST_WITH_DEPENDENCIES: Final = (3, 19)
 """The Enterprise Server release that can tell what blocks an issue."""
@@ -53,7 +53,7 @@ class GitHubTracker(HostedTracker):
         self._issues = Issues(api, writer=self._writer, memory=memory)
         self._hooks = Hooks(api)
         people = People(api, as_app=clients.as_app)
-        parts = Parts(
+        parts = TrackerParts(
             site=site,
             tickets=self._issues,
             listing=self._issues,

@@ -22,6 +22,7 @@ from agentsmith.domain.forge import (
     WantedPullRequest,
 )
 from agentsmith.domain.ticket import Ticket
+from agentsmith.redaction import excerpt
 from agentsmith.trackers.gitlab import payloads
 from agentsmith.trackers.gitlab.auth import Token
 from agentsmith.trackers.gitlab.dialect import DIALECT, message
@@ -31,8 +32,7 @@ from agentsmith.trackers.gitlab.site import Site
 from agentsmith.trackers.gitlab.sticky import harmless
 from agentsmith.trackers.http import Answer, spending_for
 from agentsmith.trackers.http.connection import Connection
-from agentsmith.trackers.http.redaction import excerpt
-from agentsmith.trackers.shared.forge import AlreadyThere, HostedForge, NotYet, OtherFields
+from agentsmith.trackers.shared.forge import AlreadyThere, HostedForge, OtherFields, StillMissing
 from agentsmith.trackers.shared.proposals import PURPOSE, fitted, one_line, plain_mention, unified
 
 log = structlog.get_logger()
@@ -146,14 +146,14 @@ class GitLabForge(HostedForge[MergeRequest]):
         answer: Answer,
         wanted: WantedPullRequest,
         fields: Mapping[str, Any],  # noqa: ARG002
-    ) -> AlreadyThere | NotYet | OtherFields:
+    ) -> AlreadyThere | StillMissing | OtherFields:
         """See HostedForge."""
         refusal = excerpt(message(answer.data))
         if _EXISTS in refusal.lower():
             return AlreadyThere(refusal)
         if missing := _MISSING.search(refusal):
             name = wanted.branch if missing[1].lower() == "source" else wanted.base
-            return NotYet(NothingToPropose(f"GitLab: there is no branch {excerpt(name)} in {self._site.project}"))
+            return StillMissing(NothingToPropose(f"GitLab: there is no branch {excerpt(name)} in {self._site.project}"))
         raise Refused(f"GitLab: the merge request was not made: {refusal}")
 
     async def brought_up_to_date(self, there: MergeRequest, wanted: WantedPullRequest, deadline: float) -> MergeRequest:

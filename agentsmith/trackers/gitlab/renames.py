@@ -14,11 +14,11 @@ from typing import Any, Final
 import structlog
 
 from agentsmith.domain.errors import BadAnswer, Refused, TrackerUnavailable
+from agentsmith.redaction import excerpt
 from agentsmith.trackers.gitlab import payloads
 from agentsmith.trackers.gitlab.payloads import DatedLabels
 from agentsmith.trackers.gitlab.site import Site
 from agentsmith.trackers.http import Answer
-from agentsmith.trackers.http.redaction import excerpt
 from agentsmith.trackers.shared.api import ProjectApi
 
 log = structlog.get_logger()

@@ -27,8 +27,8 @@ from agentsmith.trackers.http import ApiClient
 from agentsmith.trackers.http.connection import Connection
 from agentsmith.trackers.shared.api import ProjectApi
 from agentsmith.trackers.shared.labels import lacking, looks_of
-from agentsmith.trackers.shared.memory import Remembered, TicketMemory
-from agentsmith.trackers.shared.tracker import HostedTracker, Parts
+from agentsmith.trackers.shared.memory import RememberedTicket, TicketMemory
+from agentsmith.trackers.shared.tracker import HostedTracker, TrackerParts
 
 TRUST_READS: Final = 5.0
 """Seconds for which a read stands for the look right before a label write."""
@@ -52,11 +52,11 @@ class GitLabTracker(HostedTracker):
     ) -> None:
         self._api = api = ProjectApi(name, site, client, connection.pace.now, connection.page_size or PAGE_SIZE)
         self._spelling = spelling
-        memory = TicketMemory(Remembered, trust_reads=trust_reads)
+        memory = TicketMemory(RememberedTicket, trust_reads=trust_reads)
         people = People(api, spelling)
         issues = Issues(api, spelling=spelling, memory=memory)
         self._links = Links(api, issues)
-        parts = Parts(
+        parts = TrackerParts(
             site=site,
             tickets=issues,
             listing=Listing(api, issues=issues, spelling=spelling),

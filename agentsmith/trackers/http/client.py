@@ -22,13 +22,13 @@ from agentsmith.domain.errors import (
     Unauthorized,
 )
 from agentsmith.domain.pacing import EVERYWHERE, LONGEST_BACKOFF
+from agentsmith.redaction import excerpt
 from agentsmith.trackers.http.calls import Broken, Call, Pace
 from agentsmith.trackers.http.credentials import Credential
 from agentsmith.trackers.http.dialect import Dialect, Limit, asked_wait, http_date, retry_after
 from agentsmith.trackers.http.etags import Cached
 from agentsmith.trackers.http.governor import Hold
 from agentsmith.trackers.http.paging import NextPage, Page, link_header
-from agentsmith.trackers.http.redaction import excerpt
 from agentsmith.trackers.http.replies import Answer, OutcomeUnknown, Reply, error_for, is_json, parsed
 from agentsmith.trackers.http.shared import Shared, if_possible
 from agentsmith.trackers.http.wire import Wire

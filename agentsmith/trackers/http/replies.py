@@ -17,7 +17,7 @@ from agentsmith.domain.errors import (
     TrackerUnavailable,
     Unauthorized,
 )
-from agentsmith.trackers.http.redaction import excerpt
+from agentsmith.redaction import excerpt
 
 REDIRECTS: Final = frozenset({301, 302, 307, 308})
 GONE: Final = frozenset({404, 410})

@@ -11,10 +11,10 @@ import httpx
 
 from agentsmith import __version__
 from agentsmith.domain.errors import BadAnswer
+from agentsmith.redaction import excerpt
 from agentsmith.trackers.http.calls import Broken, Call, Pace
 from agentsmith.trackers.http.dialect import Dialect
 from agentsmith.trackers.http.ledger import Ledger, current_purpose
-from agentsmith.trackers.http.redaction import excerpt
 from agentsmith.trackers.http.replies import REDIRECTS, Reply, read_reply
 from agentsmith.trackers.http.shared import if_possible
 

@@ -268,7 +268,6 @@ class Link(Record):
 
     type: LinkType
     inwardIssue: LinkedIssue | None = None
-    outwardIssue: LinkedIssue | None = None
 
 
 def read(shape: type[T] | Any, data: object, what: str) -> T:

@@ -25,8 +25,8 @@ from agentsmith.trackers.jira.site import Site
 from agentsmith.trackers.jira.sticky import Stickies
 from agentsmith.trackers.jira.workflow import Workflow
 from agentsmith.trackers.shared.api import ProjectApi
-from agentsmith.trackers.shared.memory import Remembered, TicketMemory
-from agentsmith.trackers.shared.tracker import HostedTracker, Parts
+from agentsmith.trackers.shared.memory import RememberedTicket, TicketMemory
+from agentsmith.trackers.shared.tracker import HostedTracker, TrackerParts
 
 TRUST_READS: Final = 5.0
 """Seconds for which a read stands for the look right before a label write."""
@@ -63,14 +63,14 @@ class JiraTracker(HostedTracker):
     ) -> None:
         _check(labels)
         api = ProjectApi(name, site, client, connection.pace.now, connection.page_size or PAGE_SIZE)
-        memory, recent = TicketMemory(Remembered, trust_reads=options.trust_reads), RecentWrites(api.now)
+        memory, recent = TicketMemory(RememberedTicket, trust_reads=options.trust_reads), RecentWrites(api.now)
         issues = Issues(api, labels=labels, memory=memory, recent=recent, quiet=options.quiet)
         people = People(api, issues)
         workflow = Workflow(api, issues=issues, words=options.statuses) if options.statuses else None
         form = CommentFormat(labels, site.cloud)
         self._site = site
         self._links = Links(api, issues, kind=options.link_type)
-        parts = Parts(
+        parts = TrackerParts(
             site=site,
             tickets=issues,
             listing=Listing(api, issues=issues, recent=recent),

@@ -19,8 +19,8 @@ from agentsmith.domain.errors import Refused
 from agentsmith.domain.lifecycle import Status
 from agentsmith.domain.ticket import Ticket
 from agentsmith.domain.tracker import Move
+from agentsmith.redaction import excerpt
 from agentsmith.trackers.http import Answer
-from agentsmith.trackers.http.redaction import excerpt
 from agentsmith.trackers.jira import payloads
 from agentsmith.trackers.jira.dialect import bucket, message
 from agentsmith.trackers.jira.issues import Claim, Issues

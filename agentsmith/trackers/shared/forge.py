@@ -28,7 +28,7 @@ class AlreadyThere:
 
 
 @dataclass(frozen=True, slots=True)
-class NotYet:
+class StillMissing:
     """Something is missing that may turn up: what was pushed a moment ago may not be known everywhere yet."""
 
     error: TrackerError
@@ -77,7 +77,7 @@ class HostedForge(ABC, Generic[P]):
     @abstractmethod
     def refused(
         self, answer: Answer, wanted: WantedPullRequest, fields: Mapping[str, Any]
-    ) -> AlreadyThere | NotYet | OtherFields:
+    ) -> AlreadyThere | StillMissing | OtherFields:
         """Why it was not made; raises a TrackerError where trying again cannot help."""
 
     @abstractmethod
@@ -137,7 +137,7 @@ class HostedForge(ABC, Generic[P]):
             why = self.refused(answer, wanted, fields)
             if isinstance(why, OtherFields):
                 continue
-            if isinstance(why, NotYet):
+            if isinstance(why, StillMissing):
                 problem = why.error
             else:
                 there = await self._chosen(wanted, deadline)

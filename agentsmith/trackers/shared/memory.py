@@ -28,7 +28,7 @@ class Snapshot:
 
 
 @dataclass(slots=True)
-class Remembered:
+class RememberedTicket:
     """What is remembered of one ticket."""
 
     latest: Snapshot | None = None
@@ -39,13 +39,13 @@ class Remembered:
     """A comment was sent and its answer was lost: look before sending another."""
 
 
-R = TypeVar("R", bound=Remembered)
+R = TypeVar("R", bound=RememberedTicket)
 
 
 class TicketMemory(Generic[R]):
     """What is remembered by key, the oldest dropped first; and one lock per ticket, so that our writes never overlap.
 
-    Platforms that need to know more bring a `Remembered` of their own.
+    Platforms that need to know more bring a `RememberedTicket` of their own.
     """
 
     def __init__(self, kind: type[R], *, trust_reads: float = 0.0) -> None:

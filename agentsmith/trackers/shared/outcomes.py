@@ -15,7 +15,7 @@ from agentsmith.domain.errors import (
 )
 from agentsmith.domain.tracker import Forbidden, Gone, Limited, MoveOutcome, Unknown
 
-_UNTOLD_WAIT: Final = 60.0
+_UNNAMED_WAIT: Final = 60.0
 """Seconds to stay away where a limit named no time."""
 
 
@@ -30,7 +30,7 @@ def outcome_of(error: TrackerError) -> MoveOutcome:
         case TicketNotFound():
             return Gone(text)
         case RateLimited():
-            return Limited(error.retry_at or time.time() + _UNTOLD_WAIT, text)
+            return Limited(error.retry_at or time.time() + _UNNAMED_WAIT, text)
         case NotPermitted() | Unauthorized():
             return Forbidden(text, lacking=True, signed_in=isinstance(error, NotPermitted))
         case Refused():

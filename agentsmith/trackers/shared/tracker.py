@@ -30,7 +30,7 @@ class ProjectSite(Protocol):
     """Where a project is, and how its tickets are named."""
 
     id: str | None
-    """The project's number, which stays when it is renamed: None before it was asked for, empty where untold."""
+    """The project's number, which no rename changes: None until it is asked for, empty where it is not told."""
 
     @property
     def canonical(self) -> str:
@@ -93,7 +93,7 @@ class Hooks(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Parts:
+class TrackerParts:
     """What a tracker is made of."""
 
     site: ProjectSite
@@ -109,7 +109,7 @@ class Parts:
 class HostedTracker(ABC):
     """A tracker that is reached over HTTP; see `domain.tracker` for what each method owes."""
 
-    def __init__(self, name: str, labels: LabelSet, parts: Parts, http: httpx.AsyncClient) -> None:
+    def __init__(self, name: str, labels: LabelSet, parts: TrackerParts, http: httpx.AsyncClient) -> None:
         """`http` is closed with the tracker."""
         self.name = name
         self.labels = labels
