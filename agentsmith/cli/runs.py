@@ -17,7 +17,7 @@ from agentsmith.daemon.open import open_store, open_trackers
 from agentsmith.domain.facts import IN_HAND
 from agentsmith.domain.gates import Gate, is_open, is_triggered, matching
 from agentsmith.domain.lifecycle import Status, resolve
-from agentsmith.domain.outcomes import Cancelled, Stopping
+from agentsmith.domain.outcomes import Cancelled, OutcomeName, Stopping
 from agentsmith.domain.request import text_hash
 from agentsmith.domain.signal import Signal, SignalKind
 from agentsmith.domain.stop import StopReason
@@ -34,7 +34,7 @@ _READ_EVERY: Final = 0.25
 _SLACK: Final = 5.0
 """What a guard may need beyond the grace, and then the publishing of the outcome."""
 _RETRY_WAIT: Final = 5.0
-_TURNED_AWAY: Final = ("Rejected", "Held")
+_TURNED_AWAY: Final = (OutcomeName.REJECTED, OutcomeName.HELD)
 _ENDS: Final = (Status.DONE, Status.FAILED, Status.WAITING)
 
 
@@ -215,10 +215,10 @@ async def _taken_on(case: TicketAtHand, ended: str | None, looks: list[PastLook]
         # Whoever was stopped by the status looked before the retry was there, or after others had parked the ticket.
         if look.outcome in _TURNED_AWAY and shut is not None and shut.gate is not Gate.STATUS:
             message = f"{case.id}: {explain.summary(look)}; {shut.remedy}"
-            return case.answer("not claimed", message, ok=look.outcome == "Held")
+            return case.answer("not claimed", message, ok=look.outcome == OutcomeName.HELD)
     # It may have run between two looks of ours, and to the same end as before: nothing passes by that is not counted.
     over = await store.intents.last_ended(case.id) not in (None, ended)
-    if not (over and any(look.outcome == "Claimed" for look in since)) or await _in_hand(case):
+    if not (over and any(look.outcome == OutcomeName.CLAIMED for look in since)) or await _in_hand(case):
         return None
     now = await store.intents.last_published(case.id)
     return case.answer("ended", f"{case.id} ran again: {now}") if now in _ENDS else None

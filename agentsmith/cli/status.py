@@ -14,6 +14,7 @@ from agentsmith.config import Config
 from agentsmith.daemon.open import Opened, open_trackers
 from agentsmith.domain.errors import ConfigError, StoreRefused
 from agentsmith.domain.lifecycle import Status
+from agentsmith.domain.outcomes import OutcomeName
 from agentsmith.domain.request import MalformedRequest, PipelineRequest
 from agentsmith.domain.ticket import TicketId
 from agentsmith.pipelines.record import read
@@ -129,7 +130,7 @@ async def _asking(store: Store, ticket: TicketId, since: float) -> dict[str, Any
     question = await store.questions.of(ticket)
     asked = question.text if question is not None and not question.answered else None
     # A ticket whose run parked it was claimed before, which explains nothing.
-    looks = [look for look in await store.looks.of(ticket) if look.outcome != "Claimed"] if not asked else []
+    looks = [look for look in await store.looks.of(ticket) if look.outcome != OutcomeName.CLAIMED] if not asked else []
     return {
         "ticket": ticket,
         "since": _iso(since),

@@ -15,8 +15,9 @@ from agentsmith.daemon.open import open_trackers, shadow_of
 from agentsmith.domain.errors import SecretMissing, TrackerError
 from agentsmith.domain.gates import Gate
 from agentsmith.domain.lifecycle import Status
+from agentsmith.domain.outcomes import OutcomeName
 from agentsmith.domain.ticket import TicketId
-from agentsmith.store.looks import ENDED, PastLook
+from agentsmith.store.looks import PastLook
 from agentsmith.tickets import explain
 from agentsmith.tickets.explain import Known
 
@@ -86,7 +87,7 @@ def _show_looks(looks: list[PastLook]) -> None:
 
 
 def _show_look(look: PastLook) -> None:
-    if look.outcome == ENDED:
+    if look.outcome == OutcomeName.ENDED:
         output.say(
             f"{explain.summary(look)}, {explain.span(look)}; what was seen before is not kept for longer than an hour"
         )

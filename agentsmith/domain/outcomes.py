@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Final
 
 from agentsmith.domain.gates import GateResult
@@ -83,10 +84,34 @@ class Stopping:
 
 LookOutcome = Claimed | NothingToDo | Rejected | Deferred | Held | WouldClaim | Cancelled | Stopping
 
-_RECORDED: Final[Mapping[type, str]] = {NothingToDo: "AlreadyClaimed"}
-"""In Redis, `why --json` and the metrics one outcome goes by the name that it had first."""
+
+class OutcomeName(StrEnum):
+    """What an outcome is called in Redis, in metrics and by `why --json`, which other releases and programs read."""
+
+    CLAIMED = "Claimed"
+    NOTHING_TO_DO = "AlreadyClaimed"
+    REJECTED = "Rejected"
+    DEFERRED = "Deferred"
+    HELD = "Held"
+    WOULD_CLAIM = "WouldClaim"
+    CANCELLED = "Cancelled"
+    STOPPING = "Stopping"
+    ENDED = "Ended"
+    """Of a ticket whose looks are forgotten: only how it ended is known."""
 
 
-def recorded_as(outcome: LookOutcome) -> str:
+_NAMES: Final[Mapping[type[LookOutcome], OutcomeName]] = {
+    Claimed: OutcomeName.CLAIMED,
+    NothingToDo: OutcomeName.NOTHING_TO_DO,
+    Rejected: OutcomeName.REJECTED,
+    Deferred: OutcomeName.DEFERRED,
+    Held: OutcomeName.HELD,
+    WouldClaim: OutcomeName.WOULD_CLAIM,
+    Cancelled: OutcomeName.CANCELLED,
+    Stopping: OutcomeName.STOPPING,
+}
+
+
+def recorded_as(outcome: LookOutcome) -> OutcomeName:
     """The outcome's name where people's programs read it."""
-    return _RECORDED.get(type(outcome), type(outcome).__name__)
+    return _NAMES[type(outcome)]

@@ -60,6 +60,16 @@ class Wanted:
     by_hand: bool = False
 
 
+def event_and_label(event: str, label: str) -> str:
+    """By which event a trigger was set, and the trigger, as requests and leases tell it; empty without an event."""
+    return f"{event} {label}" if event else ""
+
+
+def label_in(labelled: str) -> str:
+    """The trigger that `event_and_label` put there."""
+    return labelled.partition(" ")[2]
+
+
 @dataclass(frozen=True, slots=True)
 class PipelineRequest:
     """One piece of work: run `pipeline` for `ticket`. At most one per ticket is waiting at any time."""
@@ -92,8 +102,7 @@ class PipelineRequest:
     @property
     def wanted(self) -> Wanted:
         """What keeps it wanted."""
-        trigger = self.trigger or (self.labelled or "").partition(" ")[2]
-        return Wanted(trigger, by_hand=self.asked_by is not None)
+        return Wanted(self.trigger or label_in(self.labelled or ""), by_hand=self.asked_by is not None)
 
     def to_json(self) -> str:
         """The wire form; `from_json` of it gives an equal request."""

@@ -9,16 +9,14 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Final
+from typing import Any
 
 from agentsmith.domain.gates import Gate, GateResult
+from agentsmith.domain.outcomes import OutcomeName
 from agentsmith.domain.ticket import TicketId
 from agentsmith.store.keys import Keys
 from agentsmith.store.redis_commands import Commands
 from agentsmith.store.scripts import looks as scripts
-
-ENDED: Final = "Ended"
-"""The outcome of a look of which only the last word is left."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +27,7 @@ class PastLook:
     last: float
     cause: str
     outcome: str
+    """An `OutcomeName`, or the word of another release."""
     why: str
     gates: tuple[GateResult, ...]
 
@@ -40,13 +39,14 @@ class LookLedger:
         self._redis, self._keys = redis, keys
 
     async def note(
-        self, ticket: TicketId, *, at: float, cause: str, outcome: str, why: str, gates: Sequence[GateResult]
+        self, ticket: TicketId, *, at: float, cause: str, outcome: OutcomeName, why: str, gates: Sequence[GateResult]
     ) -> None:
         """Remember what a look saw."""
         seen_gates = [{name: value for name, value in asdict(result).items() if value != ""} for result in gates]
         # What was seen comes last, so that the script can compare it without a copy of its own.
         head, seen = (_part(cause=cause), _part(outcome=outcome, why=why, gates=seen_gates) + "}")
-        idle = all(result.passed or result.gate is Gate.STATUS for result in gates) and outcome != "Claimed"
+        claimed = outcome is OutcomeName.CLAIMED
+        idle = not claimed and all(result.passed or result.gate is Gate.STATUS for result in gates)
         await scripts.Note(
             reasons=self._keys.reasons(ticket),
             word=self._keys.last_word(ticket),
@@ -54,7 +54,7 @@ class LookLedger:
             seen=seen,
             now=f"{at:.3f}",
             idle=idle,
-            claimed=outcome == "Claimed",
+            claimed=claimed,
         ).on(self._redis)
 
     async def of(self, ticket: TicketId) -> list[PastLook]:
@@ -62,7 +62,7 @@ class LookLedger:
         entries = [json.loads(entry) for entry in await self._redis.lrange(self._keys.reasons(ticket), 0, -1)]
         if not entries and (word := await self._redis.get(self._keys.last_word(ticket))):
             status, _, at = word.partition(" ")
-            return [PastLook(float(at), float(at), cause="its end", outcome=ENDED, why=status, gates=())]
+            return [PastLook(float(at), float(at), cause="its end", outcome=OutcomeName.ENDED, why=status, gates=())]
         return [
             PastLook(
                 first=entry.get("first", 0.0),

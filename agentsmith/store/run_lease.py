@@ -8,7 +8,7 @@ from typing import Literal
 
 from agentsmith.boottime import boottime
 from agentsmith.domain.intent import Intent
-from agentsmith.domain.request import Wanted
+from agentsmith.domain.request import Wanted, label_in
 from agentsmith.domain.ticket import TicketId
 
 
@@ -39,7 +39,7 @@ class RunLease:
     @property
     def wanted(self) -> Wanted:
         """What keeps the run wanted."""
-        return Wanted(self.trigger or self.labelled.partition(" ")[2], by_hand=bool(self.asked_by))
+        return Wanted(self.trigger or label_in(self.labelled), by_hand=bool(self.asked_by))
 
     @classmethod
     def parse(cls, ticket: TicketId, value: str) -> RunLease:

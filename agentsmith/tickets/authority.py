@@ -14,7 +14,7 @@ from agentsmith.domain.errors import NotPermitted, Refused
 from agentsmith.domain.facts import RunNow
 from agentsmith.domain.gates import GateResult, Policy
 from agentsmith.domain.lifecycle import Status
-from agentsmith.domain.request import text_hash
+from agentsmith.domain.request import event_and_label, label_in, text_hash
 from agentsmith.domain.rules import ClaimRules
 from agentsmith.domain.ticket import Actor, Ticket
 from agentsmith.domain.tracker import Access, KnowsCircles, Labelling, Tracker
@@ -117,7 +117,7 @@ async def judge(
     ask = await _last_ask(tracker, history)
     if ask is None:
         return Judgement((*results, gates.is_allowed(None, f"set {label!r}", policy)))
-    labelled = f"{history.deeds[0].event} {label}" if history.deeds[0].event else ""
+    labelled = event_and_label(history.deeds[0].event, label)
     held = pin if pin is not None and pin.holds(ask, text) else None
     who = gates.is_retried(held.by) if held is not None and held.by else await _may(access, ask, policy)
     if not who.passed:
@@ -136,11 +136,11 @@ async def judge(
 
 async def set_again(access: AccessCheck, ticket: Ticket, labelled: str, rules: ClaimRules) -> Actor | None:
     """Who set the trigger once more since it was set by the event `labelled`, if they may; else None."""
-    _, _, label = labelled.partition(" ")
+    label = label_in(labelled)
     if not label:
         return None
     deeds = (await access.tracker.history(ticket, label)).deeds
-    if not deeds or not deeds[0].event or f"{deeds[0].event} {label}" == labelled:
+    if not deeds or event_and_label(deeds[0].event, label) in ("", labelled):
         return None
     may = await _may(access, deeds[0], rules.policies[access.tracker.name])
     return deeds[0].actor if may.passed else None

@@ -5,25 +5,29 @@ It never guesses: what nobody looked at is said to be unknown.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
 from agentsmith.domain.gates import Gate
 from agentsmith.domain.lifecycle import Status
+from agentsmith.domain.outcomes import OutcomeName
 from agentsmith.domain.ticket import TicketId
 from agentsmith.store import Refusal, Store
-from agentsmith.store.looks import ENDED, PastLook
+from agentsmith.store.looks import PastLook
 
 NEVER_SEEN: Final = "It was not looked at within the last 30 days, so what the gates would say is unknown."
-_SAID: Final = {
-    "Claimed": "it was claimed",
-    "Rejected": "it was not claimed",
-    "Deferred": "it is tried again later",
-    "Held": "it is held back until there is room",
-    "WouldClaim": "nothing was written",
-    "AlreadyClaimed": "nothing was to do",
-    ENDED: "it ended",
+_SAID: Final[Mapping[str, str]] = {
+    OutcomeName.CLAIMED: "it was claimed",
+    OutcomeName.REJECTED: "it was not claimed",
+    OutcomeName.DEFERRED: "it is tried again later",
+    OutcomeName.HELD: "it is held back until there is room",
+    OutcomeName.WOULD_CLAIM: "nothing was written",
+    OutcomeName.NOTHING_TO_DO: "nothing was to do",
+    OutcomeName.CANCELLED: "it was taken off the queue",
+    OutcomeName.STOPPING: "its run was asked to stop",
+    OutcomeName.ENDED: "it ended",
 }
 
 _WORTH_TELLING: Final = (Status.WAITING, Status.DONE, Status.FAILED)
@@ -118,7 +122,7 @@ def as_comment(known: Known) -> str:
     # A look that a command itself caused says nothing about the label.
     looks = [look for look in known.looks if look.gates]
     if not looks:
-        ended = [f"{summary(look)}, {span(look)}." for look in known.looks if look.outcome == ENDED]
+        ended = [f"{summary(look)}, {span(look)}." for look in known.looks if look.outcome == OutcomeName.ENDED]
         return "\n".join([*lines, "", *(ended or [NEVER_SEEN])])
     latest = looks[-1]
     lines += ["", f"Looked at {span(latest)}: {summary(latest)}."]

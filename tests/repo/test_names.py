@@ -17,8 +17,8 @@ TWO_SIDES = {"Guard": "its own process, and the client that speaks to it"}
 FORMER = frozenset(
     {"barracks", "calloff", "calm", "desk", "farewell", "pen", "posting", "rhythm", "rulebook", "told", "untold"}
 )
-STILL_READ = {"agentsmith/farewell.py", "agentsmith/pipelines/context.py"}
-"""Guards that run already, and steps of others, use the former names."""
+STILL_READ = {"agentsmith/farewell.py", "agentsmith/pipelines/context.py", "agentsmith/trackers/http/__init__.py"}
+"""Guards that run already, and steps and trackers of others, use the former names."""
 SERVER_KEEPER = re.compile(r"agentsmith/(store/server/|running/release_lease\.py)")
 MODULES = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "agentsmith").rglob("*.py"))
 

@@ -8,6 +8,7 @@ from redis.asyncio import Redis
 from agentsmith.domain.gates import Gate, GateResult
 from agentsmith.domain.intent import Intent
 from agentsmith.domain.lifecycle import Status
+from agentsmith.domain.outcomes import OutcomeName
 from agentsmith.domain.signal import Signal
 from agentsmith.domain.ticket import TicketId
 from agentsmith.store import Store
@@ -19,7 +20,7 @@ SHUT = GateResult(Gate.TRIGGER, False, 'no label "x" %d {} \\ \u2028', "add one 
 
 
 async def note(store: Store, at: float, why: str = "", cause: str = "poll") -> None:
-    await store.looks.note(TICKET, at=at, cause=cause, outcome="Rejected", why=why, gates=[SHUT])
+    await store.looks.note(TICKET, at=at, cause=cause, outcome=OutcomeName.REJECTED, why=why, gates=[SHUT])
 
 
 async def end(store: Store, status: Status = Status.DONE) -> None:
@@ -77,7 +78,7 @@ async def test_of_a_ticket_that_ended_the_account_is_kept_for_an_hour_and_its_en
     await end(store, status)
     assert 0 < await raw.pttl(account) <= HOUR_MS
     # Looks that see nothing but the end do not prolong it.
-    await store.looks.note(TICKET, at=2.0, cause="webhook", outcome="Rejected", why="", gates=[seen])
+    await store.looks.note(TICKET, at=2.0, cause="webhook", outcome=OutcomeName.REJECTED, why="", gates=[seen])
     assert 0 < await raw.pttl(account) <= HOUR_MS
     await store.redis.delete(account)
     [look] = await store.looks.of(TICKET)
@@ -90,5 +91,5 @@ async def test_who_wants_it_again_is_told_about_for_as_long_as_anybody(store: St
     await end(store)
     await note(store, 3.0)
     assert await raw.pttl(account) > HOUR_MS
-    await store.looks.note(TICKET, at=4.0, cause="poll", outcome="Claimed", why="", gates=[])
+    await store.looks.note(TICKET, at=4.0, cause="poll", outcome=OutcomeName.CLAIMED, why="", gates=[])
     assert await store.redis.get(store.keys.last_word(TICKET)) is None
