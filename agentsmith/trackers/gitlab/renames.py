@@ -19,7 +19,7 @@ from agentsmith.trackers.gitlab import payloads
 from agentsmith.trackers.gitlab.payloads import DatedLabels
 from agentsmith.trackers.gitlab.site import Site
 from agentsmith.trackers.http import Answer
-from agentsmith.trackers.shared.api import ProjectApi
+from agentsmith.trackers.shared.api import OnProject
 
 log = structlog.get_logger()
 
@@ -55,11 +55,8 @@ class Dates:
         return "" if never or changed + _SECOND <= at else CHANGED
 
 
-class Renames:
+class Renames(OnProject[Site]):
     """Asks when labels were changed; never from a cache, as who did something must not be."""
-
-    def __init__(self, api: ProjectApi[Site]) -> None:
-        self._client, self._site, self._page_size = api.client, api.site, api.page_size
 
     async def dates(self, issue: int) -> dict[int, Dates] | None:
         """The labels of an issue by their numbers; None where GitLab does not tell."""

@@ -9,14 +9,14 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable
-from typing import Any, Final, Generic
+from typing import Any, Final
 
 from agentsmith.domain.errors import TicketNotFound, TrackerError
 from agentsmith.domain.memo import Memo
 from agentsmith.domain.ticket import Ticket
 from agentsmith.domain.tracker import Sticky
 from agentsmith.trackers.http import OutcomeUnknown
-from agentsmith.trackers.shared.api import ProjectApi, S
+from agentsmith.trackers.shared.api import OnProject, ProjectApi, S
 from agentsmith.trackers.shared.memory import Snapshot, TicketMemory
 from agentsmith.trackers.shared.people import Accounts
 
@@ -24,7 +24,7 @@ _REF: Final = re.compile(r"([0-9]{1,18})(?:[.@](.{1,200}))?")
 """The number of a comment, and who wrote it."""
 
 
-class StickyComments(ABC, Generic[S]):
+class StickyComments(OnProject[S], ABC):
     """Reads and writes our comments on the tickets of one project."""
 
     uncertain: tuple[type[TrackerError], ...] = (OutcomeUnknown,)
@@ -34,7 +34,7 @@ class StickyComments(ABC, Generic[S]):
         self, api: ProjectApi[S], *, key: Callable[[str], str], people: Accounts, memory: TicketMemory[Any]
     ) -> None:
         """`key` is a ticket's key as the platform has it; it raises TicketNotFound for what cannot be one."""
-        self._client, self._site, self._now, self._page_size = api.client, api.site, api.now, api.page_size
+        super().__init__(api)
         self.key = key
         self._people = people
         self._memory = memory
