@@ -39,7 +39,8 @@ TRIES: Final = 4
 """On a machine that stands still for a while, a deadline passes and a victim takes another way than the one meant."""
 FULL: Final = bool(os.environ.get("AGENTSMITH_CRASH_FULL"))
 _BOUNDARIES: Final = {"queue.push", "runs.acquire", RUNNING, "guard.run", "guard.close", "runs.settle", "tracker.move"}
-_STAY: Final = frozenset({"epoch", "consumers"})
+_EMPTIED: Final = [family for family in FAMILIES if family.permanent and family.name not in ("epoch", "consumers")]
+"""What lives for ever, and is gone all the same once every ticket has come to its end."""
 
 
 @dataclass(frozen=True, slots=True)

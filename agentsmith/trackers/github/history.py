@@ -21,7 +21,7 @@ from agentsmith.trackers.github.payloads import Event, IssueHistory, Line
 from agentsmith.trackers.github.site import Site
 from agentsmith.trackers.http import Answer
 from agentsmith.trackers.http.paging import links
-from agentsmith.trackers.shared.api import ProjectApi
+from agentsmith.trackers.shared.api import OnProject, ProjectApi
 
 log = structlog.get_logger()
 
@@ -55,12 +55,12 @@ _EVENTS: Final = {"labeled": DeedKind.LABELLED, "unlabeled": DeedKind.UNLABELLED
 _PASSING: Final = ("RATE_LIMITED", "INTERNAL", "SERVICE_UNAVAILABLE", "TIMEOUT")
 
 
-class Histories:
+class Histories(OnProject[Site]):
     """Reads what was done to issues."""
 
     def __init__(self, api: ProjectApi[Site]) -> None:
-        self._client, self._site, self._page_size = api.client, api.site, api.page_size
-        self._told = False
+        super().__init__(api)
+        self._warned = False
 
     async def since(self, number: str, label: str) -> History:
         """What was done since the label was put on (T21)."""
@@ -68,11 +68,11 @@ class Histories:
         try:
             found = await self._by_graphql(number, wanted)
         except Refused as error:
-            if not self._told:
+            if not self._warned:
                 log.warning("GraphQL is not available: who changed a text is not known", error=str(error))
-            self._told = True
+            self._warned = True
             return await self._by_events(number, wanted)
-        self._told = False
+        self._warned = False
         return found
 
     async def _by_graphql(self, number: str, wanted: str) -> History:
