@@ -19,6 +19,7 @@
 | claims:{ticket}                      | zset   | recent claims, for the loop limit                      | window   |
 | reservations                         | zset   | tickets being claimed, by the time their place lapses  | for ever |
 | places:{what}                        | hash   | tickets that take up room: in all, of one tracker, …   | 30 days  |
+| full:{what}                          | string | all the many tickets there were in hand just now       | 250 ms   |
 | intent:{ticket}                      | hash   | a decided move that is not yet known to be published   | for ever |
 | intents                              | zset   | tickets with an intent, by the time to look at it      | for ever |
 | published:{ticket}                   | string | last status that we published                          | 1 hour   |
@@ -98,6 +99,8 @@ DELIVERIES_MS: Final = 3 * DAY_MS
 ANNOUNCED_MS: Final = DAY_MS
 COMMAND_MS: Final = 30 * DAY_MS
 PLACES_MS: Final = 30 * DAY_MS
+FULL_MS: Final = 250
+"""As often as those who wait for room are looked at."""
 QUOTA_MS: Final = 2 * HOUR_MS
 LABEL_LOCK_MS: Final = 10_000
 REFUSALS_MS: Final = 30 * DAY_MS
@@ -280,6 +283,9 @@ class Keys:
 
     def places(self, what: str) -> Key:
         return Key(f"{self.namespace}:places:{what}")
+
+    def full(self, what: str) -> Key:
+        return Key(f"{self.namespace}:full:{what}")
 
     def reasons(self, ticket: TicketId) -> Key:
         return Key(f"{self.namespace}:reasons:{ticket}")

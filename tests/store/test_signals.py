@@ -10,6 +10,8 @@ import pytest
 from agentsmith.domain.signal import MalformedSignal, Signal, SignalKind
 from agentsmith.store import Store
 from agentsmith.store.capacity import places_of
+from agentsmith.store.keys import FULL_MS
+from agentsmith.store.scripts.parts import MANY
 from tests.support.entries import bare
 from tests.support.stores import Flush, MakeStore, Settled, a_process, a_request, a_signal, ticket_id
 from tests.support.wait import wait_until
@@ -320,6 +322,28 @@ async def test_the_oldest_of_all_gets_the_room(store: Store) -> None:
         await held(store, number, ["all", "odd" if number % 2 else "even"])
     await store.signals.ripen({"all": 3})
     assert [Signal.from_json(text).ticket for text in await inbox(store)] == [ticket_id(n) for n in range(3)]
+
+
+async def test_where_many_take_up_room_each_is_not_looked_at_again_at_once(store: Store, raw: Any) -> None:
+    many = {ticket_id(number): "1" for number in range(MANY)}
+    await raw.hset(store.keys.queue_index, mapping=many)
+    await raw.hset(store.keys.places("all"), mapping=many)
+    await raw.pexpire(store.keys.places("all"), 60_000)
+    await held(store, 1000, ["all"])
+
+    async def noted() -> bool:
+        await store.signals.ripen({"all": MANY})
+        return bool(await raw.exists(store.keys.full("all")))
+
+    await wait_until(noted, what="it to be noted that all of them are in hand")
+    assert await raw.pttl(store.keys.full("all")) <= FULL_MS
+    await raw.hdel(store.keys.queue_index, ticket_id(1))
+    await raw.set(store.keys.full("all"), "1", px=60_000)
+    await store.signals.ripen({"all": MANY})
+    assert await inbox(store) == [], "nobody looked"
+    await raw.delete(store.keys.full("all"))
+    await store.signals.ripen({"all": MANY})
+    assert [Signal.from_json(text).ticket for text in await inbox(store)] == [ticket_id(1000)]
 
 
 async def test_what_a_release_without_lines_held_back_is_found_and_what_it_let_go_is_forgotten(store: Store) -> None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from agentsmith.store.keys import PLACES_MS, QUESTION_MS
+from agentsmith.store.keys import FULL_MS, PLACES_MS, QUESTION_MS
 
+MANY: Final = 500
+"""Tickets in one place: it takes milliseconds to look at each of them."""
 LONGEST_IN_A_LIST: Final = 1000
 """Bytes of a ticket's text that a list holds beside the index: so short a request is the same in both."""
 
@@ -63,20 +65,23 @@ local function line(entry) return cjson.encode(cjson.decode(entry).places) end
 """Signals that are held back for want of room."""
 
 CAPACITY: Final = (
-    f"local places_live_ms = {PLACES_MS}"
+    f"local places_live_ms, full_lives_ms, many = {PLACES_MS}, {FULL_MS}, {MANY}"
     + """
 local function in_hand(ticket, index, running, reservations)
   if redis.call('HEXISTS', index, ticket) == 1 or redis.call('HEXISTS', running, ticket) == 1 then return true end
   local until_ms = redis.call('ZSCORE', reservations, ticket)
   return until_ms and tonumber(until_ms) > now_us() / 1000
 end
--- How many places are taken; which of them are free again is looked at only when it matters.
+-- How many places are taken; which of them are free again is looked at only when it matters, and where that takes long
+-- not at every claim, nor whenever somebody asks for those who wait for room.
 local function taken(place, limit, index, running, reservations)
-  local count = redis.call('HLEN', place)
+  local count, full = redis.call('HLEN', place), (place:gsub('^(.*):places:', '%1:full:'))
   if (limit and count >= limit) or (count > 0 and count % 1000 == 0) then
+    if count >= many and redis.call('EXISTS', full) == 1 then return count end
     for _, ticket in ipairs(redis.call('HKEYS', place)) do
       if not in_hand(ticket, index, running, reservations) then redis.call('HDEL', place, ticket) end
     end
+    if count >= many and redis.call('HLEN', place) == count then redis.call('SET', full, '1', 'PX', full_lives_ms) end
   end
   return redis.call('HLEN', place)
 end
