@@ -40,6 +40,7 @@ from agentsmith.domain.errors import (
     Unauthorized,
 )
 from agentsmith.domain.forge import EmptyRepository, RepositoryNotFound
+from agentsmith.domain.ticket import Actor
 from agentsmith.domain.tracker import Access, GuessesAccess, Tracker
 from agentsmith.git.command import OLDEST as OLDEST_GIT
 from agentsmith.store import Store
@@ -50,6 +51,7 @@ from agentsmith.tickets import refusals
 _PATIENCE: Final = 15.0
 _LITTLE_ROOM: Final = 1024**3
 _NO_ROOM: Final = 16 * 1024**2
+_ABOUT_PEOPLE: Final = (refusals.Doing.ASKING, refusals.Doing.ASKING_CIRCLES)
 _SKEW: Final = 5.0
 """Seconds by which our clock and that of Redis may differ before due times are noticeably off."""
 
@@ -245,7 +247,12 @@ async def _staff(store: Store) -> Check:
 async def _refused(store: Store, config: Config) -> list[Check]:
     """What the daemon was not let do; a question of ours may well be answered all the same."""
     return [
-        Check(f"tracker {it.tracker}", State.WRONG, f"refuses {it.doing}: {it.said}", it.remedy)
+        Check(
+            f"tracker {it.tracker}",
+            _unasked(config, it.tracker) if it.doing in _ABOUT_PEOPLE else State.WRONG,
+            f"refuses {it.doing}: {it.said}",
+            it.remedy,
+        )
         for it in await store.refusals.standing()
         if it.tracker in config.trackers
     ]
@@ -267,10 +274,10 @@ async def _tracker(tracker: Tracker, config: Config) -> Check:
     try:
         async with asyncio.timeout(_PATIENCE):
             me = await tracker.me()
-            access = await tracker.access_of(me)
             for trigger in config.triggers_for(tracker.name)[:1]:
                 async for _ in tracker.find(trigger.label):
                     break
+            access = await _access(tracker, me)
     except Unauthorized as error:
         return Check(name, State.WRONG, str(error), refusals.remedy(tracker, signed_in=False))
     except NotPermitted as error:
@@ -284,6 +291,9 @@ async def _tracker(tracker: Tracker, config: Config) -> Check:
     except AgentSmithError as error:  # a damaged file of the built-in tracker, say; its message says what to do
         return Check(name, State.WRONG, str(error))
     saw = f"{tracker.project}, as {me.name}"
+    if isinstance(access, NotPermitted):
+        remedy = refusals.remedy(tracker, refusals.Doing.ASKING)
+        return Check(name, _unasked(config, tracker.name), f"{saw}, but what people may is not told: {access}", remedy)
     if me.bot or access >= Access.TRIAGE:
         return Check(name, State.OK, f"{saw}, with {access.name.lower()} access" if access else saw)
     if isinstance(tracker, GuessesAccess) and access:
@@ -291,6 +301,20 @@ async def _tracker(tracker: Tracker, config: Config) -> Check:
     state = State.NOTE if access else State.WRONG
     remedy = f"if labels do not come, give {me.name} a role that may set labels and write comments"
     return Check(name, state, f"{saw}, whose role here is only {access.name.lower()}", remedy)
+
+
+async def _access(tracker: Tracker, me: Actor) -> Access | NotPermitted:
+    """What our account may; the refusal, where the platform tells that only to accounts that may more."""
+    try:
+        return await tracker.access_of(me)
+    except NotPermitted as error:
+        return error
+
+
+def _unasked(config: Config, tracker: str) -> State:
+    """How bad it is that nobody tells what people may: it is asked of nobody whom `allow` lets in whatever they may."""
+    allow = config.allow_for(tracker)
+    return State.NOTE if allow.users or not allow.access else State.WRONG
 
 
 async def _code(config: Config) -> AsyncIterator[Check]:

@@ -189,6 +189,15 @@ class NamesPermissions(Protocol):
 
 
 @runtime_checkable
+class NamesPermissionToAsk(Protocol):
+    """A tracker whose platform does not tell every credential what people may."""
+
+    @property
+    def needs_to_ask(self) -> str:
+        """The permission for it, as people find it on the platform."""
+
+
+@runtime_checkable
 class KnowsCircles(Protocol):
     """A tracker that can tell who belongs where, for `allow.teams` and `allow.roles`."""
 

@@ -67,7 +67,8 @@ class CommentCommands:
         if remark.author.bot and remark.author.id == (await tracker.me()).id:
             return NothingToDo("the comment is our own")
         shown = f"/{tracker.labels.prefix} {command.word[:_SHOWN]}"
-        gate = await authority.may_command(tracker, remark.author, shown, self._rules.in_force.policies[tracker.name])
+        people = authority.People(tracker, self._store)
+        gate = await authority.may_command(people, remark.author, shown, self._rules.in_force.policies[tracker.name])
         if not gate.passed:
             return Rejected((gate,))
         if self._shadow:
@@ -146,7 +147,8 @@ class CommentCommands:
             if not gate.passed:
                 return f"cannot run: {gate.saw}", f"**agentsmith**: it cannot run: {gate.saw}; {gate.remedy}."
         label = gates.chosen(ticket, rules.triggers)[0].label
-        seen = await authority.seen_by(tracker, ticket, label, remark, rules.policies[tracker.name])
+        people = authority.People(tracker, self._store)
+        seen = await authority.seen_by(people, ticket, label, remark, rules.policies[tracker.name])
         if not seen.passed:
             return f"cannot run: {seen.saw}", f"**agentsmith**: it cannot run: {seen.saw}; {seen.remedy}."
         signal = Signal(

@@ -16,6 +16,7 @@ from typing import Final, TypeVar
 import structlog
 
 from agentsmith import metrics
+from agentsmith.bounded import Bounded
 from agentsmith.domain.errors import AgentSmithError
 from agentsmith.domain.lifecycle import Status, resolve
 from agentsmith.domain.signal import Signal
@@ -87,6 +88,8 @@ class Poller:
     """Whether we take the tracker's webhooks, so that a poll should find nothing new."""
     _failures: int = 0
     _prepared: bool = False
+    _unannounced: Bounded[TicketId, str] = field(default_factory=lambda: Bounded(10_000))
+    """Tickets of which was told that no webhook announced them, by the revision that they had."""
 
     def job(self) -> Job:
         """For one term of a leader."""
@@ -153,7 +156,7 @@ class Poller:
             fresh = await self._fresh(some)
             signals |= {t.id: Signal(tracker.name, t.key, t.id, cause="poll") for t in fresh}
             if self.announced:
-                await report_unannounced(self.store, tracker, fresh)
+                await report_unannounced(self.store, tracker, fresh, self._unannounced)
         for sending in _batches(list(signals.values())):
             sent = await self.store.signals.send(sending, leading=self.leading)
             if sent is None:

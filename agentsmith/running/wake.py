@@ -52,7 +52,7 @@ async def _notes(tracker: Tracker, ticket: Ticket, question: Question, policy: P
         if not text or at <= question.heard:
             continue
         if remark.author not in may:
-            gate = await authority.may_command(tracker, remark.author, "a comment", policy)
+            gate = await authority.may_command(authority.People(tracker), remark.author, "a comment", policy)
             may[remark.author] = gate.passed
         if may[remark.author]:
             notes.append(Note(remark.author.name, text, at))

@@ -13,6 +13,8 @@ from agentsmith.store.scripts import refusals as scripts
 
 _SURE_FOR: Final = 10.0
 """Seconds for which nobody asks again whether anything is noted: only another process can have done so."""
+_STANDS_FOR: Final = 900
+"""Seconds within which a ticket that is refused was tried again, if anybody still wants it."""
 _BETWEEN: Final = "\n"
 """Stands in no tracker's name."""
 
@@ -26,6 +28,8 @@ class Refusal:
     since: float
     said: str
     remedy: str
+    ticket: str = ""
+    """The ticket that it was met on, where another one may be let through."""
 
 
 class Refusals:
@@ -38,20 +42,27 @@ class Refusals:
 
     async def noted(self, refusal: Refusal) -> bool:
         """Remember it; True when nobody had noted it yet."""
-        details = json.dumps({"since": refusal.since, "said": refusal.said, "remedy": refusal.remedy})
+        fields = {"since": refusal.since, "said": refusal.said, "remedy": refusal.remedy, "ticket": refusal.ticket}
+        details = json.dumps(fields)
         field = f"{refusal.tracker}{_BETWEEN}{refusal.doing}"
         self._cleared.pop(field, None)
         return await scripts.Note(refusals=self._keys.refusals, field=field, details=details).on(self._redis)
 
-    async def clear(self, tracker: str, *doings: str) -> bool:
-        """They work; True when one of them did not before. What others noted meanwhile may stand for some seconds."""
+    async def clear(self, tracker: str, *doings: str, ticket: str = "") -> bool:
+        """They work; True when one of them did not before. What others noted meanwhile may stand for some seconds.
+
+        What was refused on another ticket than `ticket` stands until that one is let through, or is not tried any more.
+        """
         now = boottime()
         fields = [f"{tracker}{_BETWEEN}{it}" for it in doings]
         if all(now - self._cleared.get(field, -_SURE_FOR) < _SURE_FOR for field in fields):
             return False
-        cleared = await scripts.Clear(refusals=self._keys.refusals, fields=fields).on(self._redis)
-        self._cleared.update(dict.fromkeys(fields, now))
-        return cleared
+        cleared, standing = await scripts.Clear(
+            refusals=self._keys.refusals, fields=fields, ticket=ticket, stands_for_s=_STANDS_FOR
+        ).on(self._redis)
+        if not standing:
+            self._cleared.update(dict.fromkeys(fields, now))
+        return cleared > 0
 
     async def standing(self) -> list[Refusal]:
         """All that is refused now, oldest first."""
@@ -60,5 +71,6 @@ class Refusals:
             tracker, _, doing = field.partition(_BETWEEN)
             details = json.loads(text)
             since = float(details.get("since", 0.0))
-            found.append(Refusal(tracker, doing, since, str(details.get("said", "")), str(details.get("remedy", ""))))
+            said, remedy, ticket = (str(details.get(name, "")) for name in ("said", "remedy", "ticket"))
+            found.append(Refusal(tracker, doing, since, said, remedy, ticket))
         return sorted(found, key=lambda refusal: (refusal.since, refusal.tracker, refusal.doing))

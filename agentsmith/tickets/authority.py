@@ -9,10 +9,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from typing import Final
 
-import structlog
-
 from agentsmith.domain import gates
-from agentsmith.domain.errors import Refused
+from agentsmith.domain.errors import NotPermitted, Refused
 from agentsmith.domain.facts import RunNow
 from agentsmith.domain.gates import GateResult, Policy
 from agentsmith.domain.lifecycle import Status
@@ -22,11 +20,54 @@ from agentsmith.domain.ticket import Actor, Ticket
 from agentsmith.domain.tracker import Access, KnowsCircles, Labelling, Tracker
 from agentsmith.domain.vetting import Deed, DeedKind, History, Pin, changes_since, ends_rest, last_ask
 from agentsmith.domain.webhook import Remark
-
-log = structlog.get_logger()
+from agentsmith.store import Store
+from agentsmith.tickets.refusals import Doing, refused, remedy, works
 
 Remembered = Callable[[], Awaitable[Pin | None]]
 _BEFORE: Final = "it is the text that was vetted before"
+
+
+@dataclass(frozen=True, slots=True)
+class People:
+    """Those who are active on a tracker. With a `store`, people are told once where it does not say what they may."""
+
+    tracker: Tracker
+    store: Store | None = None
+
+    async def may(self, actor: Actor, deed: str, policy: Policy) -> GateResult:
+        """Whether they may start work. Teams and roles are asked about only if they decide it."""
+        try:
+            who = Labelling(actor, await self.tracker.access_of(actor))
+        except Refused as error:
+            return await self._withheld(gates.may(Labelling(actor, Access.NONE), deed, policy), Doing.ASKING, error)
+        await self._shown(Doing.ASKING)
+        judged = gates.may(who, deed, policy)
+        if judged.passed or not policy.circles or (actor.bot and not policy.bots):
+            return judged
+        try:
+            circle = await self._circle(actor, policy)
+        except Refused as error:
+            return await self._withheld(judged, Doing.ASKING_CIRCLES, error)
+        await self._shown(Doing.ASKING_CIRCLES)
+        return gates.may(who, deed, policy, circle)
+
+    async def _circle(self, actor: Actor, policy: Policy) -> str:
+        tracker = self.tracker
+        if not isinstance(tracker, KnowsCircles):
+            return ""
+        return await tracker.belongs_to(actor, teams=policy.teams, roles=policy.roles)
+
+    async def _shown(self, doing: Doing) -> None:
+        if self.store is not None:
+            await works(self.store, self.tracker, doing)
+
+    async def _withheld(self, judged: GateResult, doing: Doing, error: Refused) -> GateResult:
+        """Fails closed; who is named in `allow.users` still may."""
+        if not judged.passed and self.store is not None and isinstance(error, NotPermitted):
+            await refused(self.store, self.tracker, doing, error)
+        withheld = "what they may" if doing is Doing.ASKING else "what they belong to"
+        todo = "" if judged.passed else remedy(self.tracker, doing)
+        return replace(judged, saw=f"{judged.saw}; {withheld} is not told to us: {error}", remedy=todo)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +90,7 @@ class Judgement:
 
 
 async def judge(
-    tracker: Tracker,
+    people: People,
     ticket: Ticket,
     rules: ClaimRules,
     asked: RunNow | None = None,
@@ -62,6 +103,7 @@ async def judge(
     `pin` is the text that was vetted, as Redis knows it; `remembered` reads it off the ticket, should Redis have
     forgotten, and is asked only if it decides.
     """
+    tracker = people.tracker
     results = (
         gates.is_open(ticket),
         gates.is_asked_for(asked.by) if asked is not None else gates.is_triggered(ticket, rules.triggers),
@@ -77,10 +119,10 @@ async def judge(
         return Judgement((*results, gates.is_allowed(None, f"set {label!r}", policy)))
     labelled = event_and_label(history.deeds[0].event, label)
     held = pin if pin is not None and pin.holds(ask, text) else None
-    who = gates.is_retried(held.by) if held is not None and held.by else await _may(tracker, ask, policy)
+    who = gates.is_retried(held.by) if held is not None and held.by else await _may(people, ask, policy)
     if not who.passed:
         return Judgement((*results, who), labelled)
-    vetted = gates.is_vetted(_BEFORE) if held is not None else await _vetted(tracker, ticket, history, ask, policy)
+    vetted = gates.is_vetted(_BEFORE) if held is not None else await _vetted(people, ticket, history, ask, policy)
     if not vetted.passed and remembered is not None:
         pin = await remembered()
         if pin is not None and pin.holds(ask, text):
@@ -92,21 +134,21 @@ async def judge(
     return Judgement((*results, who, vetted), labelled, kept, waited=waited)
 
 
-async def set_again(tracker: Tracker, ticket: Ticket, labelled: str, rules: ClaimRules) -> Actor | None:
+async def set_again(people: People, ticket: Ticket, labelled: str, rules: ClaimRules) -> Actor | None:
     """Who set the trigger once more since it was set by the event `labelled`, if they may; else None."""
     label = label_in(labelled)
     if not label:
         return None
-    deeds = (await tracker.history(ticket, label)).deeds
-    if not deeds or event_and_label(deeds[0].event, label) in ("", labelled):
+    deeds = (await people.tracker.history(ticket, label)).deeds
+    if not deeds or not deeds[0].event or f"{deeds[0].event} {label}" == labelled:
         return None
-    may = await _may(tracker, deeds[0], rules.policies[tracker.name])
+    may = await _may(people, deeds[0], rules.policies[people.tracker.name])
     return deeds[0].actor if may.passed else None
 
 
-async def wanted_again(tracker: Tracker, ticket: Ticket, rules: ClaimRules) -> Actor | None:
+async def wanted_again(people: People, ticket: Ticket, rules: ClaimRules) -> Actor | None:
     """Who set the trigger of a waiting ticket after it was parked, if they may; else None."""
-    wanted = {trigger.label.casefold() for trigger in gates.chosen(ticket, rules.triggers)}
+    tracker, wanted = people.tracker, {trigger.label.casefold() for trigger in gates.chosen(ticket, rules.triggers)}
     parked = next((label for label in ticket.labels if tracker.labels.status_of(label) is Status.WAITING), None)
     if len(wanted) != 1 or parked is None or not ticket.open:
         return None
@@ -114,23 +156,23 @@ async def wanted_again(tracker: Tracker, ticket: Ticket, rules: ClaimRules) -> A
     for deed in reversed(deeds):
         # In the same moment: the ticket was opened with both labels.
         if deed.kind is DeedKind.LABELLED and deed.label.casefold() in wanted and deed.at > deeds[0].at:
-            return deed.actor if (await _may(tracker, deed, rules.policies[tracker.name])).passed else None
+            return deed.actor if (await _may(people, deed, rules.policies[tracker.name])).passed else None
     return None
 
 
-async def may_command(tracker: Tracker, author: Actor, command: str, policy: Policy) -> GateResult:
+async def may_command(people: People, author: Actor, command: str, policy: Policy) -> GateResult:
     """Whether somebody who wrote a command may start work."""
-    return await _may_do(tracker, author, f"wrote {command!r}", policy)
+    return await people.may(author, f"wrote {command!r}", policy)
 
 
-async def seen_by(tracker: Tracker, ticket: Ticket, label: str, remark: Remark, policy: Policy) -> GateResult:
+async def seen_by(people: People, ticket: Ticket, label: str, remark: Remark, policy: Policy) -> GateResult:
     """Whether the text is what the author of a comment saw when they asked for a run by it."""
-    history = await tracker.history(ticket, label)
+    history = await people.tracker.history(ticket, label)
     if not history or remark.at is None:
         return gates.is_vetted("") if policy.any_edits else gates.is_edited_by_nobody_known(ticket.key)
     ask = Deed(DeedKind.RETRIED, remark.author, remark.at)
     later = tuple(deed for deed in history.deeds if deed.kind.edit and deed.at >= remark.at)
-    return await _vetted(tracker, ticket, History((ask, *later), history.tells_edits), ask, policy)
+    return await _vetted(people, ticket, History((ask, *later), history.tells_edits), ask, policy)
 
 
 async def _last_ask(tracker: Tracker, history: History) -> Deed | None:
@@ -138,7 +180,7 @@ async def _last_ask(tracker: Tracker, history: History) -> Deed | None:
     return last_ask(history, tracker.labels, await tracker.me() if removed else None)
 
 
-async def _vetted(tracker: Tracker, ticket: Ticket, history: History, ask: Deed, policy: Policy) -> GateResult:
+async def _vetted(people: People, ticket: Ticket, history: History, ask: Deed, policy: Policy) -> GateResult:
     """Whether the last to change title and body, since it was asked for, were people who may."""
     if policy.any_edits:
         return gates.is_vetted("anyone may change it: allow.edits")
@@ -149,36 +191,15 @@ async def _vetted(tracker: Tracker, ticket: Ticket, history: History, ask: Deed,
     for change in changes_since(history, ask):
         editor = None
         if change.actor is not None:
-            editor = await _may_do(tracker, change.actor, str(change), policy)
+            editor = await people.may(change.actor, str(change), policy)
         if editor is None or not editor.passed:
             return gates.is_changed(change, ask, editor, ticket.key)
         seen = editor.saw
     return gates.is_vetted(seen)
 
 
-async def _may(tracker: Tracker, deed: Deed, policy: Policy) -> GateResult:
+async def _may(people: People, deed: Deed, policy: Policy) -> GateResult:
     """Whether whoever did this may start work."""
     if deed.actor is None:
         return gates.is_allowed(None, str(deed), policy, deed.doubt)
-    return await _may_do(tracker, deed.actor, str(deed), policy)
-
-
-async def _may_do(tracker: Tracker, actor: Actor, deed: str, policy: Policy) -> GateResult:
-    """Teams and roles are asked about only if they decide it."""
-    doubt = ""
-    try:
-        who = Labelling(actor, await tracker.access_of(actor))
-    except Refused as error:
-        # Fails closed; who is named in `allow.users` still may.
-        log.error("the tracker does not tell what people may", tracker=tracker.name, error=str(error))
-        who, doubt = Labelling(actor, Access.NONE), f"; what they may is not told to us: {error}"
-    judged = gates.may(who, deed, policy)
-    if judged.passed or doubt:
-        return replace(judged, saw=judged.saw + doubt)
-    return gates.may(who, deed, policy, await _circle(tracker, actor, policy))
-
-
-async def _circle(tracker: Tracker, actor: Actor, policy: Policy) -> str:
-    if not policy.circles or not isinstance(tracker, KnowsCircles) or (actor.bot and not policy.bots):
-        return ""
-    return await tracker.belongs_to(actor, teams=policy.teams, roles=policy.roles)
+    return await people.may(deed.actor, str(deed), policy)

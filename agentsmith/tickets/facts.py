@@ -57,6 +57,9 @@ class FactFinder:
         facts = Facts(tracker.labels.statuses(ticket.labels), ticket.open, _recorded(intent))
         return Case(tracker, ticket, lock, facts, intent)
 
+    def _people(self, case: Case) -> authority.People:
+        return authority.People(case.tracker, self.store)
+
     async def find_out(self, case: Case, fact: Fact, wish: Wish) -> Case:
         """The case with this fact known."""
         match fact:
@@ -70,10 +73,10 @@ class FactFinder:
                 return await self._remains(case)
             case Fact.SET_AGAIN:
                 labelled = case.lease.labelled if case.lease is not None else ""
-                by = await authority.set_again(case.tracker, case.ticket, labelled, self.rules.in_force)
+                by = await authority.set_again(self._people(case), case.ticket, labelled, self.rules.in_force)
                 return replace(case, facts=replace(case.facts, set_again=by.name if by is not None else ""))
             case Fact.WANTED_AGAIN:
-                by = await authority.wanted_again(case.tracker, case.ticket, self.rules.in_force)
+                by = await authority.wanted_again(self._people(case), case.ticket, self.rules.in_force)
                 return replace(case, facts=replace(case.facts, wanted_again=by.name if by is not None else ""))
             case Fact.GATES:
                 return await self._gates(case, wish if isinstance(wish, RunNow) else None)
@@ -152,7 +155,7 @@ class FactFinder:
     async def _gates(self, case: Case, now: RunNow | None) -> Case:
         tracker, ticket = case.tracker, case.ticket
         judged = await authority.judge(
-            tracker,
+            self._people(case),
             ticket,
             self.rules.in_force,
             now,

@@ -98,14 +98,15 @@ class Looks:
         try:
             async with holding(self._store, tracker.platform, signal.ticket) as lock:
                 seen = await look(lock)
-            await works(self._store, tracker, Doing.READING)
+            await works(self._store, tracker, Doing.READING, ticket=signal.ticket)
             return seen
         except LockBusy:
             return Deferred("somebody else is looking at it", min(backoff, _WHILE_BUSY), failed=False, looked=False)
         except TicketNotFound as error:
             return NothingToDo(f"there is no such ticket: {error}")
         except LACKING as error:
-            return Deferred(await refused(self._store, tracker, Doing.READING, error), backoff, warned=True)
+            said = await refused(self._store, tracker, Doing.READING, error, ticket=signal.ticket)
+            return Deferred(said, backoff, warned=True)
         except TrackerError as error:
             wait = error.retry_at - time.time() if error.retry_at else backoff
             return Deferred(f"the tracker failed: {error}", max(wait, 0.0))
@@ -191,7 +192,10 @@ class Looks:
         if status in IN_HAND:
             return NothingToDo(f"it is {status.value}, and somebody else's")
         judged = await authority.judge(
-            tracker, ticket, self.rules, remembered=lambda: self.remembered.pinned(tracker, ticket)
+            authority.People(tracker, self._store),
+            ticket,
+            self.rules,
+            remembered=lambda: self.remembered.pinned(tracker, ticket),
         )
         # Until the ticket or the rules change, the answer stays the same.
         await self._store.signals.note_rejected(ticket.id, turned_away(ticket, self.rules))

@@ -119,7 +119,7 @@ class Publisher:
         except TicketNotFound:
             return await self._settled(tracker, intent, intent.to, "the ticket is gone")
         except LACKING as error:
-            why = await refused(self._store, tracker, Doing.READING, error)
+            why = await refused(self._store, tracker, Doing.READING, error, ticket=intent.ticket)
             return await self._later(intent, why, _AFTER_REFUSAL, warned=True)
         except TrackerError as error:
             wait = LOOK_AGAIN if error.retryable else _AFTER_REFUSAL
@@ -152,9 +152,10 @@ class Publisher:
         outcome = await tracker.move(ticket, move)
         match outcome:
             case Applied() | AlreadySo():
-                await works(self._store, tracker, Doing.READING, Doing.LABELLING)
+                await works(self._store, tracker, Doing.READING, Doing.LABELLING, ticket=ticket.id)
             case Forbidden(lacking=True) as no:
-                return replace(no, reason=await refused(self._store, tracker, Doing.LABELLING, no))
+                said = await refused(self._store, tracker, Doing.LABELLING, no, ticket=ticket.id)
+                return replace(no, reason=said)
         return outcome
 
     async def _move(self, tracker: Tracker, ticket: Ticket, intent: Intent, lock: Lease) -> PublishOutcome:
@@ -288,14 +289,14 @@ class Publisher:
         except RateLimited:
             raise
         except LACKING as error:
-            await refused(self._store, tracker, Doing.COMMENTING, error)
+            await refused(self._store, tracker, Doing.COMMENTING, error, ticket=ticket.id)
             return
         except TrackerError as error:
             if error.retryable:
                 raise
             log.warning("the comment could not be written", ticket=ticket.id, error=str(error))
             return
-        await works(self._store, tracker, Doing.COMMENTING)
+        await works(self._store, tracker, Doing.COMMENTING, ticket=ticket.id)
         await self._store.remember_sticky(ticket.id, sticky.ref)
         if words.memo.branch:
             await self._store.remember_branch(ticket.id, words.memo.branch)

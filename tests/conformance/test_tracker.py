@@ -101,6 +101,18 @@ async def test_T2_find_pages_to_the_end_and_yields_each_once(platform: Platform)
     assert all(t.labels == {TRIGGER, "bug"} and t.open and t.title for t in tickets)
 
 
+async def test_T2_find_and_get_name_a_ticket_as_it_stands_by_the_same_revision(platform: Platform) -> None:
+    """What was turned away as it was read is known by it when a poll lists it."""
+    key = await platform.open_ticket(labels=(TRIGGER, "bug"))
+    await platform.edit(key, title="after", body="new")
+    (listed,) = await found(platform.tracker, TRIGGER)
+    assert (await platform.tracker.get(key)).revision == listed.revision
+    await platform.time_passes()
+    await platform.edit(key, body="newer")
+    (edited,) = await found(platform.tracker, TRIGGER)
+    assert (await platform.tracker.get(key)).revision == edited.revision != listed.revision
+
+
 async def test_T2_find_yields_open_tickets_only(platform: Platform) -> None:
     closed, reopened = [await platform.open_ticket(labels=(TRIGGER,)) for _ in range(2)]
     await platform.close(closed)

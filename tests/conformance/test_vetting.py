@@ -50,7 +50,7 @@ async def moved(platform: Platform, key: str, *moves: tuple[Status, Status | Non
 
 
 async def gates_of(platform: Platform, key: str) -> dict[Gate, bool]:
-    judged = await authority.judge(platform.tracker, await platform.tracker.get(key), rules(platform))
+    judged = await authority.judge(authority.People(platform.tracker), await platform.tracker.get(key), rules(platform))
     return {result.gate: result.passed for result in judged.gates}
 
 
@@ -162,10 +162,12 @@ async def test_T21_the_history_is_told_in_order_over_all_pages(platform: Platfor
 async def test_T21_a_waiting_ticket_whose_trigger_is_set_again_is_wanted(platform: Platform) -> None:
     key = await platform.open_ticket(labels=(TRIGGER,), author="bob")
     parked = await moved(platform, key, (Status.PENDING, Status.WAITING))
-    assert await authority.wanted_again(platform.tracker, parked, rules(platform)) is None
+    assert await authority.wanted_again(authority.People(platform.tracker), parked, rules(platform)) is None
     await platform.time_passes()
     for actor, wanted in (("carol", None), ("bob", "bob")):
         await platform.person_removes(key, TRIGGER, actor=actor)
         await platform.person_adds(key, TRIGGER, actor=actor)
-        by = await authority.wanted_again(platform.tracker, await platform.tracker.get(key), rules(platform))
+        by = await authority.wanted_again(
+            authority.People(platform.tracker), await platform.tracker.get(key), rules(platform)
+        )
         assert (by.name if by else None) == wanted

@@ -280,6 +280,28 @@ async def test_a_poll_says_when_it_finds_what_no_webhook_announced(
     assert [line["tickets"] for line in warned] == ([[world.ticket_id(key)]] if counted else [])
 
 
+async def test_what_no_webhook_announced_is_named_once_however_long_it_is_found(world: World) -> None:
+    key = await world.open_ticket()
+    tracker = Aged(world.trackers["local"], 100.0)
+    made = Poller(
+        world.store,
+        tracker,  # type: ignore[arg-type]  # only what polling asks of it
+        world.parts.triggers,
+        60.0,
+        announced=True,
+    )
+    before = unannounced()
+    with capture_logs() as logged:
+        await made.poll()
+        await made.poll()
+        assert unannounced() - before == 1
+        await world.desk.edit(key, title="changed", actor="ann")
+        await made.poll()
+    assert unannounced() - before == 2
+    warned = [line for line in logged if "no webhook announced" in line["event"]]
+    assert [line["tickets"] for line in warned] == [[world.ticket_id(key)]] * 2
+
+
 async def test_a_webhook_about_an_older_change_announces_nothing(world: World, raw: Redis) -> None:
     key = await world.open_ticket()
     store = world.store

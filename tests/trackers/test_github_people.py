@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 
 import pytest
+from structlog.testing import capture_logs
 
 from agentsmith.domain.errors import TicketNotFound, TrackerUnavailable
 from agentsmith.domain.ticket import Actor
@@ -133,12 +134,14 @@ async def test_without_graphql_the_list_of_events_tells_of_labels_and_nothing_of
     github.simulator.edit_issue(REPOSITORY, 1, title="Other", body="other", actor="noise")
     github.simulator.remove_label(REPOSITORY, 1, "label-3", "hubot")
     github.fail("status", status=404, body={"message": "Not Found"}, path="graphql", times=None)
-    history = await tracker.history(await tracker.get("1"), TRIGGER)
+    with capture_logs() as logged:
+        history = await tracker.history(await tracker.get("1"), TRIGGER)
+        assert (await tracker.history(await tracker.get("1"), "never")).deeds == ()
+    assert len([line for line in logged if "GraphQL" in line["event"]]) == 1, "told once, not of every ticket"
     assert not history.tells_edits
     shown = [(str(deed), deed.actor.name) for deed in history.deeds if deed.actor]
     assert shown[0] == (f"set {TRIGGER!r}", "mona")
     assert shown[-2:] == [("changed the title", "noise"), ("removed 'label-3'", "hubot")]
-    assert (await tracker.history(await tracker.get("1"), "never")).deeds == ()
 
 
 async def test_a_graphql_that_is_out_of_order_is_an_outage_and_not_an_answer(github: SimulatedGitHub) -> None:

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from agentsmith.domain.gates import Gate
 from agentsmith.domain.outcomes import Claimed, Rejected
@@ -117,6 +118,9 @@ async def test_P7_where_gitlab_does_not_tell_nobody_has_set_anything(gitlab: Sim
     gitlab.issue(TRIGGER)
     gitlab.simulator.inject(fault)
     tracker = gitlab.tracker()
-    (deed,) = (await tracker.history(await tracker.get("1"), TRIGGER)).deeds
-    assert deed.actor is None
-    assert "GraphQL API is needed" in deed.doubt
+    with capture_logs() as logged:
+        for _ in range(2):
+            (deed,) = (await tracker.history(await tracker.get("1"), TRIGGER)).deeds
+            assert deed.actor is None
+            assert "GraphQL API is needed" in deed.doubt
+    assert len([line for line in logged if "GraphQL" in line["event"]]) == 1, "told once"

@@ -9,22 +9,50 @@ from agentsmith.store.scripting import Script
 
 
 class Note(Script[bool]):
-    """Remember a refusal for people to read (P10); False when it was known."""
+    """Remember a refusal for people to read, and on which ticket it was met last (P10); False when it was known."""
 
     refusals: Key
     field: str
     details: str
     refusals_live_ms = REFUSALS_MS
     lua = """
-local new = redis.call('HSETNX', refusals, field, details)
+local old = redis.call('HGET', refusals, field)
+local readable, noted = pcall(cjson.decode, details)
+if readable then
+  local known, was = pcall(cjson.decode, old or '')
+  if known then noted.since = was.since end
+  noted.last = now_us() / 1000000
+  details = cjson.encode(noted)
+end
+redis.call('HSET', refusals, field, details)
 redis.call('PEXPIRE', refusals, refusals_live_ms)
-return new
+return old and 0 or 1
 """
 
 
-class Clear(Script[bool]):
-    """Forget refusals of what works (P10); False when none of them was known."""
+class Clear(Script[list[int]]):
+    """Forget refusals of what works (P10). Answers how many were forgotten, and how many stand all the same.
+
+    What works on one ticket says nothing about another one that was refused lately: rights may differ.
+    """
 
     refusals: Key
     fields: Sequence[str]
-    lua = "return redis.call('HDEL', refusals, unpack(fields))"
+    ticket: str
+    stands_for_s: int
+    lua = """
+local cleared, standing = 0, 0
+for _, field in ipairs(fields) do
+  local old = redis.call('HGET', refusals, field)
+  if old then
+    local readable, was = pcall(cjson.decode, old)
+    local on = readable and was.ticket or ''
+    if on ~= '' and on ~= ticket and now_us() / 1000000 - (was.last or 0) < tonumber(stands_for_s) then
+      standing = standing + 1
+    else
+      cleared = cleared + redis.call('HDEL', refusals, field)
+    end
+  end
+end
+return {cleared, standing}
+"""

@@ -46,6 +46,7 @@ class AzureDevOpsTracker(HostedTracker):
         'the scope "Work Items (Read & write)", and "Edit work items in this node" and "Create tag '
         'definition" in the project'
     )
+    needs_to_ask: Final = 'the scope "Project and Team (Read)"'
     edits_are_kept: Final = True
     """Each edit of a comment is a revision, and a work item has 10,000 of them in its life."""
 

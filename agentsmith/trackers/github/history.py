@@ -60,15 +60,20 @@ class Histories:
 
     def __init__(self, api: ProjectApi[Site]) -> None:
         self._client, self._site, self._page_size = api.client, api.site, api.page_size
+        self._warned = False
 
     async def since(self, number: str, label: str) -> History:
         """What was done since the label was put on (T21)."""
         wanted = label.casefold()
         try:
-            return await self._by_graphql(number, wanted)
+            found = await self._by_graphql(number, wanted)
         except Refused as error:
-            log.warning("GraphQL is not available: who changed a text is not known", error=str(error))
+            if not self._warned:
+                log.warning("GraphQL is not available: who changed a text is not known", error=str(error))
+            self._warned = True
             return await self._by_events(number, wanted)
+        self._warned = False
+        return found
 
     async def _by_graphql(self, number: str, wanted: str) -> History:
         before: str | None = None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -292,12 +294,19 @@ def snapshot_of(ticket: Ticket) -> Snapshot | None:
     return ticket.native if isinstance(ticket.native, Snapshot) else None
 
 
+def _revision(issue: Issue, names: frozenset[str], assignees: frozenset[str]) -> str:
+    """The same whether the ticket was read or listed: a list gives no ETag, and its texts are not kept."""
+    stamp = issue.updated_at.isoformat() if issue.updated_at else ""
+    rest = json.dumps([issue.state, issue.title, sorted(names), sorted(assignees)])
+    return f"{stamp} {hashlib.sha256(rest.encode()).hexdigest()[:16]}"
+
+
 def to_ticket(issue: Issue, site: Site, tracker: str, *, etag: str | None, read_at: float) -> Ticket:
     """The issue as the core sees it."""
     number = str(issue.number)
     names = frozenset(label.name for label in issue.labels)
     updated: datetime | None = issue.updated_at
-    stamp = updated.isoformat() if updated else ""
+    assignees = frozenset(user.login for user in issue.assignees)
     return Ticket(
         id=site.ticket_id(number),
         key=number,
@@ -307,9 +316,9 @@ def to_ticket(issue: Issue, site: Site, tracker: str, *, etag: str | None, read_
         url=issue.html_url,
         labels=names,
         open=issue.state == "open",
-        revision=etag or f"{stamp} {' '.join(sorted(names))}",
+        revision=_revision(issue, names, assignees),
         author=issue.user.login if issue.user else "ghost",
-        assignees=frozenset(user.login for user in issue.assignees),
+        assignees=assignees,
         updated_at=updated,
         pull_request=issue.pull_request is not None,
         state=issue.state,

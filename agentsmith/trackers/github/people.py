@@ -5,8 +5,6 @@ from __future__ import annotations
 from typing import Final
 from urllib.parse import quote
 
-import structlog
-
 from agentsmith.domain.errors import Refused
 from agentsmith.domain.ticket import Actor, Ticket
 from agentsmith.domain.tracker import Access
@@ -19,8 +17,6 @@ from agentsmith.trackers.http import ApiClient, spending_for
 from agentsmith.trackers.http.ledger import ACTOR
 from agentsmith.trackers.shared.api import ProjectApi
 from agentsmith.trackers.shared.people import Accounts
-
-log = structlog.get_logger()
 
 _ROLES: Final = {
     "admin": Access.ADMIN,
@@ -59,7 +55,7 @@ class People(Accounts):
             named = next((role for role in sorted(roles) if role.casefold() == permission.role_name.casefold()), None)
             if named is not None:
                 return f"role {named!r}"
-        organization = self._site.repository.partition("/")[0]
+        organization, refusal = self._site.repository.partition("/")[0], None
         for team in sorted(teams):
             slug = quote(team.rpartition("/")[2].lower(), safe="")
             path = f"/orgs/{organization}/teams/{slug}/memberships/{quote(actor.name, safe='')}"
@@ -67,11 +63,12 @@ class People(Accounts):
                 with spending_for(ACTOR):
                     answer = await self._client.get(path, allow=frozenset({404}))
             except Refused as error:
-                # Fails closed: whoever cannot be seen in the team is not in it.
-                log.warning("GitHub does not tell who is in a team", team=team, error=str(error))
+                refusal = error  # another one may let them in
                 continue
             if answer.status == 200 and payloads.read(Membership, answer.data, "a membership").state == "active":
                 return f"team {team!r}"
+        if refusal is not None:
+            raise refusal
         return ""
 
     async def access_of(self, actor: Actor) -> Access:

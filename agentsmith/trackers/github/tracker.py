@@ -41,6 +41,10 @@ class GitHubTracker(HostedTracker):
         'the permission "Issues: Read and write" (a fine-grained token or an app) or the scope repo (a '
         "classic token), and the role Triage or more in the repository"
     )
+    needs_to_ask: Final = (
+        'the permission "Metadata: Read", for allow.teams also "Members: Read" of the organization (a '
+        "fine-grained token or an app), or the scopes repo and read:org (a classic token)"
+    )
 
     def __init__(
         self, name: str, labels: LabelSet, site: Site, clients: Clients, connection: Connection, *, strict: bool = False

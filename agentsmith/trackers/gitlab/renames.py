@@ -60,14 +60,19 @@ class Renames:
 
     def __init__(self, api: ProjectApi[Site]) -> None:
         self._client, self._site, self._page_size = api.client, api.site, api.page_size
+        self._warned = False
 
     async def dates(self, issue: int) -> dict[int, Dates] | None:
         """The labels of an issue by their numbers; None where GitLab does not tell."""
         try:
-            return await self._asked(issue)
+            found = await self._asked(issue)
         except Refused as error:
-            log.warning("nobody counts as having set a trigger: GitLab's GraphQL API is needed", error=str(error))
+            if not self._warned:
+                log.warning("nobody counts as having set a trigger: GitLab's GraphQL API is needed", error=str(error))
+            self._warned = True
             return None
+        self._warned = False
+        return found
 
     async def _asked(self, issue: int) -> dict[int, Dates]:
         found: dict[int, Dates] = {}

@@ -39,6 +39,7 @@ class GitLabTracker(HostedTracker):
 
     platform: Final = "gitlab"
     needs: Final = "the scope api, and the role Planner, Reporter or more in the project"
+    needs_to_ask: Final = "the scope api or read_api, and membership of the project and of the groups in allow.teams"
 
     def __init__(
         self,

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import structlog
 
-from agentsmith.domain.errors import BadAnswer, Refused, Unauthorized
+from agentsmith.domain.errors import BadAnswer, Refused
 from agentsmith.domain.ticket import Actor, Ticket
 from agentsmith.domain.tracker import Access
 from agentsmith.domain.vetting import OPENING, Deed, DeedKind, since_set
@@ -106,16 +106,12 @@ class People(Accounts):
         """The group or the project role, of those named, that lets an account in; a role may be had by a group."""
         if not actor.id:
             return ""
-        try:
-            groups = {name.casefold() for name in await self._groups(actor)}
-            if named := next((team for team in sorted(teams) if team.casefold() in groups), None):
-                return f"group {named!r}"
-            for role in sorted(roles):
-                if await self._has_role(actor, role, groups):
-                    return f"role {role!r}"
-        except (Refused, Unauthorized) as error:
-            # Fails closed: whoever cannot be seen in a group or a role is not in it.
-            log.error("Jira does not tell who is in a group or has a role", error=str(error))
+        groups = {name.casefold() for name in await self._groups(actor)}
+        if named := next((team for team in sorted(teams) if team.casefold() in groups), None):
+            return f"group {named!r}"
+        for role in sorted(roles):
+            if await self._has_role(actor, role, groups):
+                return f"role {role!r}"
         return ""
 
     async def _groups(self, actor: Actor) -> list[str]:

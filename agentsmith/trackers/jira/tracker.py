@@ -55,7 +55,11 @@ class JiraTracker(HostedTracker):
     platform: Final = "jira"
     needs: Final = (
         '"Browse projects", "Edit issues", "Add comments" and "Edit own comments" in the project (a '
-        "scoped token: read:jira-work and write:jira-work)"
+        "scoped token has the scopes read:jira-work and write:jira-work)"
+    )
+    needs_to_ask: Final = (
+        '"Administer projects" in the project, for allow.teams also "Browse users and groups" (a scoped token also '
+        "has the scope read:jira-user)"
     )
 
     def __init__(
