@@ -202,7 +202,10 @@ class KnowsCircles(Protocol):
     """A tracker that can tell who belongs where, for `allow.teams` and `allow.roles`."""
 
     async def belongs_to(self, actor: Actor, *, teams: frozenset[str], roles: frozenset[str]) -> str:
-        """The first of these, in words, that the actor belongs to: `team 'core'`; empty when to none."""
+        """The first of these, in words, that the actor belongs to: `team 'core'`; empty when to none.
+
+        Where the platform does not tell, it raises `Refused`: the actor may not, and people are told why.
+        """
 
 
 @runtime_checkable
