@@ -23,11 +23,11 @@ _CLOCKS_DIFFER: Final = 60.0
 
 
 async def report_unannounced(
-    store: Store, tracker: Tracker, found: Sequence[Ticket], told: MutableMapping[TicketId, str]
+    store: Store, tracker: Tracker, found: Sequence[Ticket], named: MutableMapping[TicketId, str]
 ) -> None:
-    """Count and name those of the tickets that no webhook announced; in `told` it is noted which, so that a ticket that
-    nobody can take on is not named with every poll."""
-    found = [ticket for ticket in found if told.get(ticket.id) != ticket.revision]
+    """Count and name those of the tickets that no webhook announced; `named` has those that were, so that a ticket
+    that nobody can take on is not named with every poll."""
+    found = [ticket for ticket in found if named.get(ticket.id) != ticket.revision]
     if not found:
         return
     announced, now = await store.signals.announced([ticket.id for ticket in found]), time.time()
@@ -37,7 +37,7 @@ async def report_unannounced(
         if (changed := ticket.updated_at.timestamp() if ticket.updated_at else 0.0) < now - _ON_ITS_WAY
         and announced.get(ticket.id, 0.0) < changed - _CLOCKS_DIFFER
     ]
-    told.update((ticket.id, ticket.revision) for ticket in silent)
+    named.update((ticket.id, ticket.revision) for ticket in silent)
     if silent:
         metrics.UNANNOUNCED.labels(tracker.name).inc(len(silent))
         log.warning(

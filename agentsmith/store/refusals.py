@@ -42,8 +42,8 @@ class Refusals:
 
     async def noted(self, refusal: Refusal) -> bool:
         """Remember it; True when nobody had noted it yet."""
-        told = {"since": refusal.since, "said": refusal.said, "remedy": refusal.remedy, "ticket": refusal.ticket}
-        details = json.dumps(told)
+        fields = {"since": refusal.since, "said": refusal.said, "remedy": refusal.remedy, "ticket": refusal.ticket}
+        details = json.dumps(fields)
         field = f"{refusal.tracker}{_BETWEEN}{refusal.doing}"
         self._cleared.pop(field, None)
         return await scripts.Note(refusals=self._keys.refusals, field=field, details=details).on(self._redis)

@@ -39,16 +39,16 @@ class AccessCheck:
         try:
             who = Labelling(actor, await self.tracker.access_of(actor))
         except Refused as error:
-            return await self._untold(gates.may(Labelling(actor, Access.NONE), deed, policy), Doing.ASKING, error)
-        await self._told(Doing.ASKING)
+            return await self._withheld(gates.may(Labelling(actor, Access.NONE), deed, policy), Doing.ASKING, error)
+        await self._shown(Doing.ASKING)
         judged = gates.may(who, deed, policy)
         if judged.passed or not policy.circles or (actor.bot and not policy.bots):
             return judged
         try:
             circle = await self._circle(actor, policy)
         except Refused as error:
-            return await self._untold(judged, Doing.ASKING_CIRCLES, error)
-        await self._told(Doing.ASKING_CIRCLES)
+            return await self._withheld(judged, Doing.ASKING_CIRCLES, error)
+        await self._shown(Doing.ASKING_CIRCLES)
         return gates.may(who, deed, policy, circle)
 
     async def _circle(self, actor: Actor, policy: Policy) -> str:
@@ -57,17 +57,17 @@ class AccessCheck:
             return ""
         return await tracker.belongs_to(actor, teams=policy.teams, roles=policy.roles)
 
-    async def _told(self, doing: Doing) -> None:
+    async def _shown(self, doing: Doing) -> None:
         if self.store is not None:
             await works(self.store, self.tracker, doing)
 
-    async def _untold(self, judged: GateResult, doing: Doing, error: Refused) -> GateResult:
+    async def _withheld(self, judged: GateResult, doing: Doing, error: Refused) -> GateResult:
         """Fails closed; who is named in `allow.users` still may."""
         if not judged.passed and self.store is not None and isinstance(error, NotPermitted):
             await refused(self.store, self.tracker, doing, error)
-        untold = "what they may" if doing is Doing.ASKING else "what they belong to"
+        withheld = "what they may" if doing is Doing.ASKING else "what they belong to"
         todo = "" if judged.passed else remedy(self.tracker, doing)
-        return replace(judged, saw=f"{judged.saw}; {untold} is not told to us: {error}", remedy=todo)
+        return replace(judged, saw=f"{judged.saw}; {withheld} is not told to us: {error}", remedy=todo)
 
 
 @dataclass(frozen=True, slots=True)

@@ -106,9 +106,9 @@ def as_data(ticket: TicketId, known: Known | None) -> dict[str, Any]:
 
 def refusal_data(refusal: Refusal) -> dict[str, Any]:
     """What a tracker does not let us do, for programs."""
-    told = asdict(refusal)
-    del told["ticket"]  # what the tracker said names it, where it is about one
-    return {**told, "since": when(refusal.since)}
+    fields = asdict(refusal)
+    del fields["ticket"]  # what the tracker said names it, where it is about one
+    return {**fields, "since": when(refusal.since)}
 
 
 def as_comment(known: Known) -> str:

@@ -50,7 +50,9 @@ async def moved(platform: Platform, key: str, *moves: tuple[Status, Status | Non
 
 
 async def gates_of(platform: Platform, key: str) -> dict[Gate, bool]:
-    judged = await authority.judge(authority.AccessCheck(platform.tracker), await platform.tracker.get(key), rules(platform))
+    judged = await authority.judge(
+        authority.AccessCheck(platform.tracker), await platform.tracker.get(key), rules(platform)
+    )
     return {result.gate: result.passed for result in judged.gates}
 
 
