@@ -14,18 +14,15 @@ from agentsmith.trackers.azuredevops import payloads
 from agentsmith.trackers.azuredevops.dialect import API_VERSION
 from agentsmith.trackers.azuredevops.payloads import Page, Project, Subscription
 from agentsmith.trackers.azuredevops.site import Site
-from agentsmith.trackers.shared.api import ProjectApi
+from agentsmith.trackers.shared.api import OnProject
 
 EVENTS: Final = ("workitem.created", "workitem.updated", "workitem.commented", "workitem.deleted")
 USER: Final = "agentsmith"
 _ENABLED: Final = "enabled"
 
 
-class Hooks:
+class Hooks(OnProject[Site]):
     """Looks after the service hooks of one project."""
-
-    def __init__(self, api: ProjectApi[Site]) -> None:
-        self._client, self._site = api.client, api.site
 
     async def listed(self) -> tuple[Hook, ...]:
         """Every address that the project's events are sent to."""

@@ -18,7 +18,7 @@ from agentsmith.trackers.azuredevops.payloads import Project, Snapshot, WorkItem
 from agentsmith.trackers.azuredevops.site import Site
 from agentsmith.trackers.azuredevops.states import States
 from agentsmith.trackers.http import WITHHELD, Answer
-from agentsmith.trackers.shared.api import ProjectApi
+from agentsmith.trackers.shared.api import OnProject, ProjectApi
 from agentsmith.trackers.shared.outcomes import IgnoredWrite
 
 log = structlog.get_logger()
@@ -31,14 +31,11 @@ _STALE: Final = {
 """The two ways to say that somebody wrote meanwhile. Other conflicts exist, and another write does not end them."""
 
 
-class Items:
+class Items(OnProject[Site]):
     """The work items of one project."""
 
     def __init__(self, api: ProjectApi[Site], *, states: States, memory: ItemMemory) -> None:
-        self._tracker = api.tracker
-        self._site = api.site
-        self._client = api.client
-        self._now = api.now
+        super().__init__(api)
         self._states = states
         self._memory = memory
 

@@ -26,7 +26,7 @@ from agentsmith.trackers.azuredevops.payloads import Page, QueryResult, WorkItem
 from agentsmith.trackers.azuredevops.site import Site
 from agentsmith.trackers.azuredevops.states import States
 from agentsmith.trackers.http import Answer
-from agentsmith.trackers.shared.api import ProjectApi
+from agentsmith.trackers.shared.api import OnProject, ProjectApi
 
 log = structlog.get_logger()
 
@@ -75,14 +75,11 @@ class Incomplete:
     any: bool = False
 
 
-class Listing:
+class Listing(OnProject[Site]):
     """Lists the work items of one project by tag."""
 
     def __init__(self, api: ProjectApi[Site], *, items: Items, states: States, query_page: int) -> None:
-        self._site = api.site
-        self._client = api.client
-        self._now = api.now
-        self._batch = api.page_size
+        super().__init__(api)
         self._items = items
         self._states = states
         self._query_page = query_page
@@ -178,8 +175,8 @@ class Listing:
 
     async def _read(self, ids: list[int], incomplete: Incomplete) -> AsyncIterator[tuple[str, Ticket | None]]:
         """What the ids stand for; None for what is closed, gone, elsewhere or malformed."""
-        for start in range(0, len(ids), self._batch):
-            some = ids[start : start + self._batch]
+        for start in range(0, len(ids), self._page_size):
+            some = ids[start : start + self._page_size]
             read_at = self._now()
             body = {"ids": some, "fields": list(_WANTED), "errorPolicy": "omit"}
             path = self._site.path("/wit/workitemsbatch") + f"?api-version={API_VERSION}"

@@ -14,7 +14,7 @@ from agentsmith.trackers.azuredevops import payloads
 from agentsmith.trackers.azuredevops.dialect import API_VERSION
 from agentsmith.trackers.azuredevops.payloads import ItemType, Page
 from agentsmith.trackers.azuredevops.site import Site
-from agentsmith.trackers.shared.api import ProjectApi
+from agentsmith.trackers.shared.api import OnProject, ProjectApi
 
 log = structlog.get_logger()
 
@@ -29,11 +29,11 @@ Categories = Mapping[tuple[str, str], bool]
 """Whether it is open, by type and state, both in lower case."""
 
 
-class States:
+class States(OnProject[Site]):
     """The categories of all states of a project's work item types: one request, kept for minutes."""
 
     def __init__(self, api: ProjectApi[Site]) -> None:
-        self._client, self._site, self._now = api.client, api.site, api.now
+        super().__init__(api)
         self._known: Bounded[str, tuple[float, Categories]] = Bounded(_MOST_PROJECTS)
         self._asking = asyncio.Lock()
 

@@ -30,7 +30,7 @@ COMMENTS_VERSION: Final = "7.1-preview.4"
 _MOST_PAGES: Final = 1000
 
 
-class Stickies(StickyComments):
+class Stickies(StickyComments[Site]):
     """Reads and writes our comments on the work items of one project."""
 
     uncertain = (OutcomeUnknown, BadAnswer)
@@ -45,18 +45,10 @@ class Stickies(StickyComments):
         memory: ItemMemory,
         version: str,
     ) -> None:
-        super().__init__(memory=memory, people=people, now=api.now)
-        self._client = api.client
-        self._site = api.site
-        self._page_size = api.page_size
+        super().__init__(api, key=items.key, people=people, memory=memory)
         self._form = form
-        self._items = items
         self._item_memory = memory
         self._version = version
-
-    def key(self, text: str) -> str:
-        """See StickyComments."""
-        return self._items.key(text)
 
     def fit(self, text: str, memo: Memo) -> str:
         """See StickyComments."""

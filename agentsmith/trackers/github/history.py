@@ -21,7 +21,7 @@ from agentsmith.trackers.github.payloads import Event, IssueHistory, Line
 from agentsmith.trackers.github.site import Site
 from agentsmith.trackers.http import Answer
 from agentsmith.trackers.http.paging import links
-from agentsmith.trackers.shared.api import ProjectApi
+from agentsmith.trackers.shared.api import OnProject, ProjectApi
 
 log = structlog.get_logger()
 
@@ -55,11 +55,11 @@ _EVENTS: Final = {"labeled": DeedKind.LABELLED, "unlabeled": DeedKind.UNLABELLED
 _PASSING: Final = ("RATE_LIMITED", "INTERNAL", "SERVICE_UNAVAILABLE", "TIMEOUT")
 
 
-class Histories:
+class Histories(OnProject[Site]):
     """Reads what was done to issues."""
 
     def __init__(self, api: ProjectApi[Site]) -> None:
-        self._client, self._site, self._page_size = api.client, api.site, api.page_size
+        super().__init__(api)
         self._warned = False
 
     async def since(self, number: str, label: str) -> History:

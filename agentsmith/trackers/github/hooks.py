@@ -14,7 +14,7 @@ from agentsmith.domain.hooks import Hook, is_ours
 from agentsmith.trackers.github import payloads
 from agentsmith.trackers.github.payloads import Delivered, RepositoryHook
 from agentsmith.trackers.github.site import Site
-from agentsmith.trackers.shared.api import ProjectApi
+from agentsmith.trackers.shared.api import OnProject
 
 EVENTS: Final = ("issues", "issue_comment")
 _MOST_PAGES: Final = 10
@@ -23,11 +23,8 @@ _MOST_TRIES: Final = 3
 """A delivery that failed so often is not asked for again."""
 
 
-class Hooks:
+class Hooks(OnProject[Site]):
     """Looks after the webhooks of one repository."""
-
-    def __init__(self, api: ProjectApi[Site]) -> None:
-        self._client, self._site, self._page_size = api.client, api.site, api.page_size
 
     async def listed(self) -> tuple[Hook, ...]:
         """Every webhook of the repository."""

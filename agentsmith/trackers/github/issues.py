@@ -16,22 +16,18 @@ from agentsmith.trackers.github.memory import IssueMemory
 from agentsmith.trackers.github.payloads import Issue, Repository, snapshot_of
 from agentsmith.trackers.github.site import Site
 from agentsmith.trackers.http import WITHHELD, Answer
-from agentsmith.trackers.shared.api import ProjectApi
+from agentsmith.trackers.shared.api import OnProject, ProjectApi
 
 log = structlog.get_logger()
 
 PAGE_SIZE: Final = 100
 
 
-class Issues:
+class Issues(OnProject[Site]):
     """The issues of one repository."""
 
     def __init__(self, api: ProjectApi[Site], *, writer: LabelWriter, memory: IssueMemory) -> None:
-        self._tracker = api.tracker
-        self._site = api.site
-        self._client = api.client
-        self._now = api.now
-        self._page_size = api.page_size
+        super().__init__(api)
         self._writer = writer
         self._memory = memory
 

@@ -32,20 +32,14 @@ def form(labels: LabelSet) -> MarkedComment:
     return MarkedComment(labels, COMMENT_LIMIT, CUT, utf16=True)
 
 
-class Stickies(StickyComments):
+class Stickies(StickyComments[Site]):
     """Reads and writes our comments on the issues of one repository."""
 
     def __init__(
         self, api: ProjectApi[Site], *, form: MarkedComment, issues: Issues, people: People, memory: IssueMemory
     ) -> None:
-        super().__init__(memory=memory, people=people, now=api.now)
-        self._api = api
+        super().__init__(api, key=issues.key, people=people, memory=memory)
         self._form = form
-        self._issues = issues
-
-    def key(self, text: str) -> str:
-        """See StickyComments."""
-        return self._issues.key(text)
 
     def fit(self, text: str, memo: Memo) -> str:
         """See StickyComments."""
@@ -53,8 +47,8 @@ class Stickies(StickyComments):
 
     async def records(self, key: str, *, deadline: float | None = None) -> AsyncIterator[Any]:
         """See StickyComments."""
-        params = {"per_page": str(self._api.page_size)}
-        async for page in self._api.client.pages(self._comments(key), params=params, deadline=deadline):
+        params = {"per_page": str(self._page_size)}
+        async for page in self._client.pages(self._comments(key), params=params, deadline=deadline):
             comments: list[Any] = payloads.read(list[Any], page.data, "a list of comments")
             for record in comments:
                 yield record
@@ -73,25 +67,25 @@ class Stickies(StickyComments):
     async def create(self, key: str, fitted: str, memo: Memo, *, deadline: float) -> Sticky:
         """See StickyComments."""
         body = {"body": self._form.head(memo) + fitted}
-        answer = await self._api.client.write("POST", self._comments(key), body, deadline=deadline)
+        answer = await self._client.write("POST", self._comments(key), body, deadline=deadline)
         return self._written(answer)
 
     async def edit(self, key: str, comment: str, fitted: str, memo: Memo, *, deadline: float) -> Sticky:  # noqa: ARG002
         """See StickyComments; doing it twice does no harm."""
-        path, body = self._api.site.path(rest=f"/issues/comments/{comment}"), {"body": self._form.head(memo) + fitted}
-        answer = await self._api.client.write("PATCH", path, body, deadline=deadline, repeatable=True)
+        path, body = self._site.path(rest=f"/issues/comments/{comment}"), {"body": self._form.head(memo) + fitted}
+        answer = await self._client.write("PATCH", path, body, deadline=deadline, repeatable=True)
         return self._written(answer)
 
     async def post(self, key: str, text: str, *, deadline: float) -> None:
         """See StickyComments."""
         try:
             body = {"body": self._form.plain(text)}
-            await self._api.client.write("POST", self._comments(key), body, deadline=deadline)
+            await self._client.write("POST", self._comments(key), body, deadline=deadline)
         finally:
             self._memory.of(key).commented_since = True  # the issue's ETag changed by our own doing
 
     def _comments(self, key: str) -> str:
-        return self._api.site.path(key, "/comments")
+        return self._site.path(key, "/comments")
 
     def _written(self, answer: Answer) -> Sticky:
         comment: Comment = payloads.read(Comment, answer.data, "a comment")

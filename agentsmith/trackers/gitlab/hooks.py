@@ -14,16 +14,13 @@ from agentsmith.trackers.gitlab.paging import onward
 from agentsmith.trackers.gitlab.payloads import ProjectHook
 from agentsmith.trackers.gitlab.site import Site
 from agentsmith.trackers.gitlab.webhook import SIGNING
-from agentsmith.trackers.shared.api import ProjectApi
+from agentsmith.trackers.shared.api import OnProject
 
 EVENTS: Final = ("issues_events", "confidential_issues_events", "note_events", "confidential_note_events")
 
 
-class Hooks:
+class Hooks(OnProject[Site]):
     """Looks after the webhooks of one project."""
-
-    def __init__(self, api: ProjectApi[Site]) -> None:
-        self._client, self._site, self._page_size = api.client, api.site, api.page_size
 
     async def listed(self) -> tuple[Hook, ...]:
         """Every webhook of the project."""

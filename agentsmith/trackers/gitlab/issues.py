@@ -14,7 +14,7 @@ from agentsmith.trackers.gitlab.payloads import Issue, Project, snapshot_of
 from agentsmith.trackers.gitlab.site import Site
 from agentsmith.trackers.gitlab.spelling import Spelling
 from agentsmith.trackers.http import WITHHELD, Answer
-from agentsmith.trackers.shared.api import ProjectApi
+from agentsmith.trackers.shared.api import OnProject, ProjectApi
 from agentsmith.trackers.shared.memory import TicketMemory
 
 log = structlog.get_logger()
@@ -23,14 +23,11 @@ _MOVED: Final = frozenset({405})
 """What GitLab says to a write under a path that the project no longer has."""
 
 
-class Issues:
+class Issues(OnProject[Site]):
     """The issues of one project."""
 
     def __init__(self, api: ProjectApi[Site], *, spelling: Spelling, memory: TicketMemory[Any]) -> None:
-        self._tracker = api.tracker
-        self._site = api.site
-        self._client = api.client
-        self._now = api.now
+        super().__init__(api)
         self._spelling = spelling
         self._memory = memory
 

@@ -28,7 +28,7 @@ from agentsmith.trackers.gitlab.site import Site
 from agentsmith.trackers.gitlab.spelling import Spelling
 from agentsmith.trackers.http import Answer
 from agentsmith.trackers.http.dialect import http_date
-from agentsmith.trackers.shared.api import ProjectApi
+from agentsmith.trackers.shared.api import OnProject, ProjectApi
 
 log = structlog.get_logger()
 
@@ -55,14 +55,11 @@ class KeptList:
     """How many requests it takes to read it as a whole."""
 
 
-class Listing:
+class Listing(OnProject[Site]):
     """Lists the issues of one project by label."""
 
     def __init__(self, api: ProjectApi[Site], *, issues: Issues, spelling: Spelling) -> None:
-        self._site = api.site
-        self._client = api.client
-        self._now = api.now
-        self._page_size = api.page_size
+        super().__init__(api)
         self._issues = issues
         self._spelling = spelling
         self._keyset = True

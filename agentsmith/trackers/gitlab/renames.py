@@ -19,7 +19,7 @@ from agentsmith.trackers.gitlab import payloads
 from agentsmith.trackers.gitlab.payloads import DatedLabels
 from agentsmith.trackers.gitlab.site import Site
 from agentsmith.trackers.http import Answer
-from agentsmith.trackers.shared.api import ProjectApi
+from agentsmith.trackers.shared.api import OnProject, ProjectApi
 
 log = structlog.get_logger()
 
@@ -55,11 +55,11 @@ class Dates:
         return "" if never or changed + _SECOND <= at else CHANGED
 
 
-class Renames:
+class Renames(OnProject[Site]):
     """Asks when labels were changed; never from a cache, as who did something must not be."""
 
     def __init__(self, api: ProjectApi[Site]) -> None:
-        self._client, self._site, self._page_size = api.client, api.site, api.page_size
+        super().__init__(api)
         self._warned = False
 
     async def dates(self, issue: int) -> dict[int, Dates] | None:

@@ -44,20 +44,14 @@ def form(labels: LabelSet) -> MarkedComment:
     return MarkedComment(labels, COMMENT_LIMIT, CUT, harmless)
 
 
-class Stickies(StickyComments):
+class Stickies(StickyComments[Site]):
     """Reads and writes our comments on the issues of one project."""
 
     def __init__(
         self, api: ProjectApi[Site], *, form: MarkedComment, issues: Issues, people: People, memory: TicketMemory[Any]
     ) -> None:
-        super().__init__(memory=memory, people=people, now=api.now)
-        self._api = api
+        super().__init__(api, key=issues.key, people=people, memory=memory)
         self._form = form
-        self._issues = issues
-
-    def key(self, text: str) -> str:
-        """See StickyComments."""
-        return self._issues.key(text)
 
     def fit(self, text: str, memo: Memo) -> str:
         """See StickyComments."""
@@ -69,9 +63,9 @@ class Stickies(StickyComments):
             "sort": "asc",
             "order_by": "created_at",
             "activity_filter": "only_comments",
-            "per_page": str(self._api.page_size),
+            "per_page": str(self._page_size),
         }
-        pages = self._api.client.pages(self._notes(key), params=params, next_page=onward(params), deadline=deadline)
+        pages = self._client.pages(self._notes(key), params=params, next_page=onward(params), deadline=deadline)
         async for page in pages:
             records: list[Any] = payloads.read(list[Any], page.data, "a list of comments")
             for record in records:
@@ -92,22 +86,22 @@ class Stickies(StickyComments):
     async def create(self, key: str, fitted: str, memo: Memo, *, deadline: float) -> Sticky:
         """See StickyComments."""
         body = {"body": self._form.head(memo) + fitted}
-        answer = await self._api.client.write("POST", self._notes(key), body, deadline=deadline, bucket=NOTES)
+        answer = await self._client.write("POST", self._notes(key), body, deadline=deadline, bucket=NOTES)
         return self._written(answer)
 
     async def edit(self, key: str, comment: str, fitted: str, memo: Memo, *, deadline: float) -> Sticky:
         """See StickyComments; doing it twice does no harm."""
         path, body = self._notes(key, f"/{comment}"), {"body": self._form.head(memo) + fitted}
-        answer = await self._api.client.write("PUT", path, body, deadline=deadline, repeatable=True, bucket=NOTES)
+        answer = await self._client.write("PUT", path, body, deadline=deadline, repeatable=True, bucket=NOTES)
         return self._written(answer)
 
     async def post(self, key: str, text: str, *, deadline: float) -> None:
         """See StickyComments."""
         body = {"body": self._form.plain(text)}
-        await self._api.client.write("POST", self._notes(key), body, deadline=deadline, bucket=NOTES)
+        await self._client.write("POST", self._notes(key), body, deadline=deadline, bucket=NOTES)
 
     def _notes(self, key: str, rest: str = "") -> str:
-        return self._api.site.path(key, f"/notes{rest}")
+        return self._site.path(key, f"/notes{rest}")
 
     def _written(self, answer: Answer) -> Sticky:
         note: Note = payloads.read(Note, answer.data, "a comment")

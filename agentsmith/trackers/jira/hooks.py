@@ -14,18 +14,19 @@ from agentsmith.domain.hooks import PATH, Hook
 from agentsmith.trackers.jira import payloads
 from agentsmith.trackers.jira.payloads import AdminHook
 from agentsmith.trackers.jira.site import Site
-from agentsmith.trackers.shared.api import ProjectApi
+from agentsmith.trackers.shared.api import OnProject, ProjectApi
 
 EVENTS: Final = ("jira:issue_created", "jira:issue_updated", "jira:issue_deleted", "comment_created")
 HOOKS: Final = "/rest/webhooks/1.0/webhook"
 _SECTION: Final = "issue-related-events-section"
 
 
-class Hooks:
+class Hooks(OnProject[Site]):
     """Looks after the webhooks about one project."""
 
     def __init__(self, api: ProjectApi[Site], *, secret_in_path: bool = False) -> None:
-        self._client, self._site, self._in_path = api.client, api.site, secret_in_path
+        super().__init__(api)
+        self._in_path = secret_in_path
 
     async def listed(self) -> tuple[Hook, ...]:
         """Every webhook of this Jira, whatever project it is about."""

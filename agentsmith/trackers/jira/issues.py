@@ -18,7 +18,7 @@ from agentsmith.trackers.jira import payloads
 from agentsmith.trackers.jira.dialect import bucket
 from agentsmith.trackers.jira.payloads import Edited, Issue, Project, Snapshot, snapshot_of
 from agentsmith.trackers.jira.site import Site
-from agentsmith.trackers.shared.api import ProjectApi
+from agentsmith.trackers.shared.api import OnProject, ProjectApi
 from agentsmith.trackers.shared.memory import TicketMemory
 
 log = structlog.get_logger()
@@ -82,7 +82,7 @@ class RecentWrites:
         return [id_ for id_, at in self._written.items() if at > oldest]
 
 
-class Issues:
+class Issues(OnProject[Site]):
     """The issues of one project."""
 
     def __init__(
@@ -94,10 +94,7 @@ class Issues:
         recent: RecentWrites,
         quiet: bool,
     ) -> None:
-        self._tracker = api.tracker
-        self._site = api.site
-        self._client = api.client
-        self._now = api.now
+        super().__init__(api)
         self._memory = memory
         self._recent = recent
         self._quiet = quiet

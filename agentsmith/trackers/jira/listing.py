@@ -20,7 +20,7 @@ from agentsmith.trackers.jira.dialect import SEARCH
 from agentsmith.trackers.jira.issues import FIELDS, Issues, RecentWrites
 from agentsmith.trackers.jira.payloads import Hit
 from agentsmith.trackers.jira.site import Site
-from agentsmith.trackers.shared.api import ProjectApi
+from agentsmith.trackers.shared.api import OnProject, ProjectApi
 
 log = structlog.get_logger()
 
@@ -30,13 +30,11 @@ _MOST_PAGES: Final = 1000
 _MOST_KNOWN: Final = 20_000
 
 
-class Listing:
+class Listing(OnProject[Site]):
     """The open issues of one project, by label."""
 
     def __init__(self, api: ProjectApi[Site], *, issues: Issues, recent: RecentWrites) -> None:
-        self._site = api.site
-        self._client = api.client
-        self._page_size = api.page_size
+        super().__init__(api)
         self._issues = issues
         self._recent = recent
         self._known: Bounded[str, tuple[str, Ticket | None]] = Bounded(_MOST_KNOWN)

@@ -23,22 +23,15 @@ from agentsmith.trackers.shared.memory import TicketMemory
 from agentsmith.trackers.shared.sticky import StickyComments
 
 
-class Stickies(StickyComments):
+class Stickies(StickyComments[Site]):
     """Reads and writes our comments on the issues of one project."""
 
     def __init__(
         self, api: ProjectApi[Site], *, form: CommentFormat, issues: Issues, people: People, memory: TicketMemory[Any]
     ) -> None:
-        super().__init__(memory=memory, people=people, now=api.now)
-        self._site = api.site
-        self._client = api.client
-        self._page_size = api.page_size
+        super().__init__(api, key=issues.key, people=people, memory=memory)
         self._form = form
         self._issues = issues
-
-    def key(self, text: str) -> str:
-        """See StickyComments."""
-        return self._issues.key(text)
 
     def fit(self, text: str, memo: Memo) -> str:  # noqa: ARG002 - the memo takes no room in the text
         """See StickyComments."""

@@ -26,7 +26,7 @@ from agentsmith.trackers.jira.dialect import bucket, message
 from agentsmith.trackers.jira.issues import Claim, Issues
 from agentsmith.trackers.jira.payloads import Transition, snapshot_of
 from agentsmith.trackers.jira.site import Site
-from agentsmith.trackers.shared.api import ProjectApi
+from agentsmith.trackers.shared.api import OnProject, ProjectApi
 
 log = structlog.get_logger()
 
@@ -49,12 +49,11 @@ class KnownTransition:
     to: str
 
 
-class Workflow:
+class Workflow(OnProject[Site]):
     """Takes issues through the project's workflow. `words` name a status or a transition's id, by our status."""
 
     def __init__(self, api: ProjectApi[Site], *, issues: Issues, words: Mapping[Status, str]) -> None:
-        self._client = api.client
-        self._site = api.site
+        super().__init__(api)
         self._issues = issues
         self._words = {status: word.strip() for status, word in words.items()}
         self._known: Bounded[tuple[str, str], KnownTransition] = Bounded(_MOST_KNOWN)

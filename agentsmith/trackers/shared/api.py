@@ -23,3 +23,11 @@ class ProjectApi(Generic[S]):
     """The boot-time clock."""
     page_size: int
     """How many records are asked for at once."""
+
+
+class OnProject(Generic[S]):
+    """A part of a tracker that speaks to the project."""
+
+    def __init__(self, api: ProjectApi[S]) -> None:
+        self._tracker, self._site, self._client = api.tracker, api.site, api.client
+        self._now, self._page_size = api.now, api.page_size

@@ -16,6 +16,7 @@ from agentsmith.domain.memo import Memo
 from agentsmith.domain.ticket import Ticket
 from agentsmith.domain.tracker import Sticky
 from agentsmith.trackers.http import OutcomeUnknown
+from agentsmith.trackers.shared.api import OnProject, ProjectApi, S
 from agentsmith.trackers.shared.memory import Snapshot, TicketMemory
 from agentsmith.trackers.shared.people import Accounts
 
@@ -23,22 +24,22 @@ _REF: Final = re.compile(r"([0-9]{1,18})(?:[.@](.{1,200}))?")
 """The number of a comment, and who wrote it."""
 
 
-class StickyComments(ABC):
+class StickyComments(OnProject[S], ABC):
     """Reads and writes our comments on the tickets of one project."""
 
     uncertain: tuple[type[TrackerError], ...] = (OutcomeUnknown,)
     """After which errors of `create` the comment may be there and has to be looked for."""
 
-    def __init__(self, *, memory: TicketMemory[Any], people: Accounts, now: Callable[[], float]) -> None:
-        self._memory = memory
+    def __init__(
+        self, api: ProjectApi[S], *, key: Callable[[str], str], people: Accounts, memory: TicketMemory[Any]
+    ) -> None:
+        """`key` is a ticket's key as the platform has it; it raises TicketNotFound for what cannot be one."""
+        super().__init__(api)
+        self.key = key
         self._people = people
-        self._now = now
+        self._memory = memory
 
     # --- what a platform says of its comments ---------------------------------------------------------------------
-
-    @abstractmethod
-    def key(self, text: str) -> str:
-        """The ticket's key; raises TicketNotFound for what cannot be one."""
 
     @abstractmethod
     def fit(self, text: str, memo: Memo) -> str:

@@ -100,7 +100,7 @@ class TrackerParts:
     tickets: Tickets
     listing: Listing
     moves: Moves
-    stickies: StickyComments
+    stickies: StickyComments[Any]
     people: Accounts
     remarks: Remarks[Any]
     hooks: Hooks
