@@ -45,7 +45,6 @@ from agentsmith.domain.ticket import Ticket
 from agentsmith.store import DeadLetter, Pushed, Store
 from agentsmith.tickets.claiming import Claiming, turned_away
 from agentsmith.tickets.facts import Case
-from agentsmith.tickets.live_rules import LiveRules
 from agentsmith.tickets.publish import Publisher, keep_only, shows
 from agentsmith.tickets.recording import Recording
 from agentsmith.tickets.remembered import Remembered
@@ -63,7 +62,6 @@ class Applying:
     recording: Recording
     claiming: Claiming
     remembered: Remembered
-    rules: LiveRules
 
     async def apply(
         self, case: Case, wish: Wish, action: Action, *, backoff: float, taken: Taken | None
@@ -121,7 +119,7 @@ class Applying:
                 return await self.claiming.park_changed(case)
             case TurnAway():
                 # Until it changes, the poller need not ask again.
-                await self.store.signals.note_rejected(ticket.id, turned_away(ticket, self.rules.in_force))
+                await self.store.signals.note_rejected(ticket.id, turned_away(ticket, case.rules))
                 return Rejected(case.gates)
         assert_never(action)
 
@@ -159,7 +157,7 @@ class Applying:
         if word in ("in-flight", "leased"):
             await self.store.runs.request_stop(case.ticket.id, StopReason(StopKind.WITHDRAWN, outcome))
             return NothingToDo(outcome)
-        return Deferred(f"not withdrawn yet: {word}", self.rules.in_force.retry_backoff)
+        return Deferred(f"not withdrawn yet: {word}", case.rules.retry_backoff)
 
     async def _waiting_run(self, case: Case) -> str:
         payload = await self.store.queue.request_of(case.ticket.id)
@@ -174,7 +172,7 @@ class Applying:
         word = await self.recording.record_and_publish(intent, case, taken=taken)
         if word in ("decided", "put back"):
             return NothingToDo(action.outcome if word == "decided" else "somebody else was given the signal meanwhile")
-        return Deferred(f"not retried yet: {word}", self.rules.in_force.retry_backoff)
+        return Deferred(f"not retried yet: {word}", case.rules.retry_backoff)
 
     async def _wake(self, case: Case, action: EndWait) -> LookOutcome:
         intent = self.recording.intent(case, action.edge, "its time has come")
@@ -230,7 +228,7 @@ class Applying:
 
     def _request(self, case: Case, fence: int) -> PipelineRequest:
         """What is pushed again, or written down as given up."""
-        ticket, triggers = case.ticket, self.rules.triggers
+        ticket, triggers = case.ticket, case.rules.triggers
         attempts = case.facts.remains.attempts if case.facts.remains is not None else 0
         wanted = next(iter(chosen(ticket, triggers) or matching(ticket, triggers)), None)
         # Another configuration's: what it runs we do not know, and only a letter about its end is to be written.

@@ -34,7 +34,6 @@ from agentsmith.domain.tracker import (
 from agentsmith.store import Begun, Pushed, Store
 from agentsmith.store.capacity import Place, places_of
 from agentsmith.tickets.facts import Case
-from agentsmith.tickets.live_rules import LiveRules
 from agentsmith.tickets.publish import LOOK_AGAIN, Publisher, shows
 from agentsmith.tickets.recording import Recording
 from agentsmith.tickets.remembered import Remembered
@@ -61,11 +60,10 @@ class Claiming:
     publisher: Publisher
     recording: Recording
     remembered: Remembered
-    rules: LiveRules
 
     async def claim(self, case: Case, now: RunNow | None, backoff: float) -> LookOutcome:
         """Take it on, unless it is in hand after all, there is no room, or it was claimed too often."""
-        tracker, ticket, rules, judged = case.tracker, case.ticket, self.rules.in_force, case.judged
+        tracker, ticket, rules, judged = case.tracker, case.ticket, case.rules, case.judged
         assert judged is not None  # noqa: S101 - what the decision was made from
         if judged.waited:
             await self.remembered.before_it_is_rewritten(tracker, ticket)
@@ -93,7 +91,7 @@ class Claiming:
             case "loop":
                 return await self._park_loop(case, begun)
             case "full":
-                return self._held(begun, places, (*case.gates, gates.runs_nowhere(), loop))
+                return self._held(case, begun, places, (*case.gates, gates.runs_nowhere(), loop))
             case "unlocked" | "unpublished":
                 return Deferred(begun.word, backoff)
 
@@ -103,7 +101,7 @@ class Claiming:
         wake = WakeReason.UNBLOCKED.value if await self.store.questions.of(ticket.id) else cause
         by = now.by if now is not None else None
         request = new_request(ticket, pipeline, run=run, fence=fence, attempt=attempts, wake=wake)
-        trigger = gates.chosen(ticket, self.rules.in_force.triggers)[0].label if now is None else None
+        trigger = gates.chosen(ticket, case.rules.triggers)[0].label if now is None else None
         labelled = case.judged.labelled if case.judged is not None else ""
         return replace(request, labelled=labelled or None, trigger=trigger, asked_by=by)
 
@@ -112,17 +110,17 @@ class Claiming:
         shut = GateResult(Gate.LEASE, False, f"it is {keep.value}", "nothing: it is being worked on")
         if not await shows(case.tracker, case.ticket, keep, case.lock):
             why = f"it is {keep.value}, and its labels were changed in the same moment"
-            return Deferred(why, self.rules.in_force.retry_backoff)
+            return Deferred(why, case.rules.retry_backoff)
         return NothingToDo(f"it is {keep.value}; the label was put back", (*case.gates, shut))
 
-    def _held(self, begun: Begun, places: list[Place], results: tuple[GateResult, ...]) -> Held:
+    def _held(self, case: Case, begun: Begun, places: list[Place], results: tuple[GateResult, ...]) -> Held:
         full = begun.full or places[0]
-        shut = gates.is_full(begun.count, self.rules.in_force.capacity.setting(full.name), full.limit)
+        shut = gates.is_full(begun.count, case.rules.capacity.setting(full.name), full.limit)
         return Held(shut.saw, tuple(place.name for place in places), (*results, shut))
 
     async def _park_loop(self, case: Case, begun: Begun) -> LookOutcome:
         """Stop a loop before it costs: park the ticket with one comment that names the limit and the setting."""
-        limit, window = self.rules.in_force.loop_limit, self.rules.in_force.loop_window
+        limit, window = case.rules.loop_limit, case.rules.loop_window
         shut = gates.within_loop_limit(begun.claims, limit, window, first=begun.first_claim)
         note = f"It was {shut.saw}. Something may go in circles."
         return await self._park(case, Parked.LOOP, note, (*case.gates, gates.runs_nowhere(), shut))
@@ -137,7 +135,7 @@ class Claiming:
         # An empty Redis proves nothing: its run may live, and put its lease back.
         word = await self.recording.record_and_publish(intent, case, after_settling=True)
         if word != "decided":
-            return Deferred(f"not parked yet: {word}", self.rules.in_force.retry_backoff)
+            return Deferred(f"not parked yet: {word}", case.rules.retry_backoff)
         return Rejected(results)
 
     async def _take_on(self, case: Case, request: PipelineRequest, backoff: float, now: RunNow | None) -> LookOutcome:
@@ -178,7 +176,7 @@ class Claiming:
         self, case: Case, request: PipelineRequest, intent: Intent, words: Words, now: RunNow | None
     ) -> LookOutcome:
         tracker, ticket = case.tracker, case.ticket
-        window, taken_by = self.rules.in_force.loop_window, now.consumer if now is not None else None
+        window, taken_by = case.rules.loop_window, now.consumer if now is not None else None
         pushed = await self.store.queue.push(request, loop_window=window, taken_by=taken_by)
         if pushed is not Pushed.PUSHED:
             return NothingToDo(f"not pushed: {pushed.value}")

@@ -12,6 +12,7 @@ from agentsmith.domain.gates import GateResult, still_wanted
 from agentsmith.domain.intent import NO_RUN, Intent
 from agentsmith.domain.lifecycle import Status, resolve
 from agentsmith.domain.request import Wanted, asked_for, started_by, text_hash
+from agentsmith.domain.rules import ClaimRules
 from agentsmith.domain.ticket import Ticket
 from agentsmith.domain.tracker import Tracker
 from agentsmith.store import Lease, RunLease, Store
@@ -27,6 +28,8 @@ class Case:
     tracker: Tracker
     ticket: Ticket
     lock: Lease
+    rules: ClaimRules
+    """Those in force when the look began: all of it goes by the same."""
     facts: Facts
     intent: Intent | None = None
     lease: RunLease | None = None
@@ -55,7 +58,7 @@ class FactFinder:
         """The case of a ticket that was just read under its lock."""
         intent = await self.store.intents.of(ticket.id)
         facts = Facts(tracker.labels.statuses(ticket.labels), ticket.open, _recorded(intent))
-        return Case(tracker, ticket, lock, facts, intent)
+        return Case(tracker, ticket, lock, self.rules.in_force, facts, intent)
 
     def _access(self, case: Case) -> authority.AccessCheck:
         return authority.AccessCheck(case.tracker, self.store)
@@ -73,10 +76,10 @@ class FactFinder:
                 return await self._remains(case)
             case Fact.SET_AGAIN:
                 labelled = case.lease.labelled if case.lease is not None else ""
-                by = await authority.set_again(self._access(case), case.ticket, labelled, self.rules.in_force)
+                by = await authority.set_again(self._access(case), case.ticket, labelled, case.rules)
                 return replace(case, facts=replace(case.facts, set_again=by.name if by is not None else ""))
             case Fact.WANTED_AGAIN:
-                by = await authority.wanted_again(self._access(case), case.ticket, self.rules.in_force)
+                by = await authority.wanted_again(self._access(case), case.ticket, case.rules)
                 return replace(case, facts=replace(case.facts, wanted_again=by.name if by is not None else ""))
             case Fact.GATES:
                 return await self._gates(case, wish if isinstance(wish, RunNow) else None)
@@ -85,18 +88,18 @@ class FactFinder:
         lease = await self.store.runs.lease(case.ticket.id)
         if lease is None:
             return replace(case, facts=replace(case.facts, leased=False))
-        wanted = self._wanted(case.ticket, lease.wanted)
+        wanted = self._wanted(case, lease.wanted)
         return replace(case, lease=lease, facts=replace(case.facts, leased=True, wanted=wanted))
 
     async def _queue(self, case: Case) -> Case:
         payload = await self.store.queue.request_of(case.ticket.id)
         if payload is None:
             return replace(case, facts=replace(case.facts, queued=False))
-        wanted = self._wanted(case.ticket, started_by(payload))
+        wanted = self._wanted(case, started_by(payload))
         return replace(case, facts=replace(case.facts, queued=True, wanted=wanted))
 
-    def _wanted(self, ticket: Ticket, wanted: Wanted) -> bool:
-        return ticket.open and still_wanted(ticket, wanted, self.rules.triggers)
+    def _wanted(self, case: Case, wanted: Wanted) -> bool:
+        return case.ticket.open and still_wanted(case.ticket, wanted, case.rules.triggers)
 
     async def _late_write(self, case: Case) -> Case:
         """Look twice when a read says that the ticket is in hand, but we published its end lately.
@@ -135,7 +138,7 @@ class FactFinder:
         published, queued = await store.intents.last_published(ticket.id), await store.queue.request_of(ticket.id)
         remains = Remains(
             life=life,
-            triggered=still_wanted(ticket, Wanted(started), self.rules.triggers),
+            triggered=still_wanted(ticket, Wanted(started), case.rules.triggers),
             queued=queued is not None,
             asked=queued is not None and asked_for(queued),
             attempts=attempts,
@@ -157,7 +160,7 @@ class FactFinder:
         judged = await authority.judge(
             self._access(case),
             ticket,
-            self.rules.in_force,
+            case.rules,
             now,
             pin=await self.store.pins.of(ticket.id),
             remembered=lambda: self.remembered.pinned(tracker, ticket),

@@ -69,9 +69,9 @@ class Looks:
         self._rules, self._shadow = rules, shadow
         self.remembered = Remembered(store, rules)
         self._recording = Recording(store, publisher)
-        claiming = Claiming(store, publisher, self._recording, self.remembered, rules)
+        claiming = Claiming(store, publisher, self._recording, self.remembered)
         self._facts = FactFinder(store, rules, self.remembered, max_attempts)
-        self._applying = Applying(store, publisher, self._recording, claiming, self.remembered, rules)
+        self._applying = Applying(store, publisher, self._recording, claiming, self.remembered)
 
     @property
     def rules(self) -> ClaimRules:
@@ -191,17 +191,18 @@ class Looks:
         status = resolve(tracker.labels.statuses(ticket.labels))
         if status in IN_HAND:
             return NothingToDo(f"it is {status.value}, and somebody else's")
+        rules = self.rules
         judged = await authority.judge(
             authority.AccessCheck(tracker, self._store),
             ticket,
-            self.rules,
+            rules,
             remembered=lambda: self.remembered.pinned(tracker, ticket),
         )
         # Until the ticket or the rules change, the answer stays the same.
-        await self._store.signals.note_rejected(ticket.id, turned_away(ticket, self.rules))
+        await self._store.signals.note_rejected(ticket.id, turned_away(ticket, rules))
         if not judged.passed:
             return Rejected(judged.gates)
-        pipeline = gates.chosen(ticket, self.rules.triggers)[0].pipeline
+        pipeline = gates.chosen(ticket, rules.triggers)[0].pipeline
         return WouldClaim(f"it would be claimed for {pipeline!r}; a shadow writes nothing", judged.gates)
 
 

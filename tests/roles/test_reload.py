@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import os
 from collections.abc import AsyncIterator
@@ -19,6 +20,8 @@ from agentsmith.domain.errors import ConfigError
 from agentsmith.domain.lifecycle import Status
 from agentsmith.domain.outcomes import Claimed, Held, Rejected
 from agentsmith.store import Store
+from agentsmith.store.redis_commands import Commands
+from agentsmith.store.scripting import Script
 from agentsmith.tickets.live_rules import LiveRules, rules_of
 from tests.support.config_platforms import Hosted, load_text
 from tests.support.settings_tried import ENTRIES, SETTINGS, VALUES, changed, is_reloaded, is_said, settings_of
@@ -339,6 +342,30 @@ async def test_the_parts_of_a_daemon_go_by_the_rules_in_force(world: World, tmp_
     await world.run_queue()
     assert (tmp_path / "changed").exists()
     assert TRIGGER in (await world.desk.show(first)).ticket.labels
+
+
+@pytest.mark.parametrize("before", [0, 1])
+async def test_P2_a_look_goes_by_the_rules_that_it_began_with(
+    world: World, monkeypatch: pytest.MonkeyPatch, before: int
+) -> None:
+    """The file is read again at every step in Redis: no step may ask the new rules about what the old ones decided."""
+    renamed = world.config.triggers[0].model_copy(update={"label": "other"})
+    files = itertools.cycle([world.config, world.config.model_copy(update={"triggers": (renamed,)})])
+    carry_out, outcomes = Script.on, []
+
+    async def reload_and_carry_out(script: Script[Any], redis: Commands) -> Any:
+        world.parts.rules.replace(next(files))
+        return await carry_out(script, redis)
+
+    for _ in range(before):
+        next(files)
+    keys = [await world.open_ticket() for _ in range(6)]
+    with monkeypatch.context() as patch:
+        patch.setattr(Script, "on", reload_and_carry_out)
+        for key in keys:
+            outcomes.append(await world.claim(key))
+            world.parts.rules.replace(next(files))
+    assert {type(outcome) for outcome in outcomes} == {Claimed, Rejected}
 
 
 async def test_P2_tickets_of_a_tracker_that_is_renamed_go_on(world: World) -> None:
