@@ -20,13 +20,15 @@ from typing import Final
 import pytest
 
 from agentsmith.domain.signal import Signal
-from tests.e2e.daemons import Daemons
+from tests.e2e.daemons import DaemonProcess, Daemons
 from tests.e2e.faulty_daemon import Plan
 from tests.e2e.place import Place
 from tests.support.stores import all_queued
 from tests.support.wait import slowly, wait_until
 
 ANNOUNCED: Final = 2
+ROUNDS: Final = 5
+"""At most so many, until it was a race."""
 FULL: Final = bool(os.environ.get("AGENTSMITH_CRASH_FULL"))
 
 
@@ -47,17 +49,26 @@ async def test_each_ticket_that_two_processes_race_for_runs_once(
         consumer={"slots": 4},
     )
     plan = Plan(str(tmp_path), pretend="" if processes else str(ran))
-    keys = await place.open_tickets(tickets)
+    keys: list[str] = []
     async with place.store() as store, Daemons(tmp_path) as daemons:
-        signals = [Signal("local", key, place.ticket_id(key), cause="race").to_json() for key in keys]
-        await store.redis.rpush(store.keys.inbox, *(text for text in signals for _ in range(ANNOUNCED)))
         both = [await daemons.start(config, plan=plan) for _ in range(2)]
 
         def runs() -> list[str]:
             return ran.read_text().splitlines() if ran.exists() else []
 
-        await wait_until(slowly(lambda: len(runs()) >= tickets), what=f"{tickets} runs", within=400)
-        await place.done(*keys)
+        def all_ran() -> bool:
+            return len(runs()) >= len(keys)
+
+        for _ in range(ROUNDS):
+            fresh = await place.open_tickets(tickets)
+            keys.extend(fresh)
+            signals = [Signal("local", key, place.ticket_id(key), cause="race").to_json() for key in fresh]
+            await store.redis.rpush(store.keys.inbox, *(text for text in signals for _ in range(ANNOUNCED)))
+            await wait_until(slowly(all_ran), what=f"{len(keys)} runs", within=400)
+            await place.done(*fresh)
+            if raced(both, len(keys)):
+                break
+        assert raced(both, len(keys)), f"no race in {ROUNDS} rounds: one did nearly everything, or no two hands met"
         for daemon in both:
             daemon.send(signal.SIGTERM)
         assert [await daemon.ended() for daemon in both] == [0, 0]
@@ -66,9 +77,12 @@ async def test_each_ticket_that_two_processes_race_for_runs_once(
         assert {line.split()[2] for line in runs()} == {"1"}
         assert not await store.runs.running()
         assert not await all_queued(store)
-        for daemon in both:
-            claimed = [line for line in daemon.lines("transition") if line["to"] == "enqueued"]
-            finished = [line for line in daemon.lines("transition") if line["to"] == "done"]
-            assert min(len(claimed), len(finished)) > tickets / 10, "one of them did nearly everything: no race"
-        busy = sum(line["why"] == "somebody else is looking at it" for d in both for line in d.lines("deferred"))
-        assert busy > 0, "no two hands ever met at one ticket: no race"
+
+
+def raced(both: list[DaemonProcess], tickets: int) -> bool:
+    """Whether each had its share of claims and runs, and hands met: a busy machine may let one of them sleep."""
+    shares = [
+        sum(line["to"] == to for line in daemon.lines("transition")) for daemon in both for to in ("enqueued", "done")
+    ]
+    met = any(line["why"] == "somebody else is looking at it" for d in both for line in d.lines("deferred"))
+    return met and min(shares) > tickets / 10
