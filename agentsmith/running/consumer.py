@@ -247,7 +247,7 @@ class Consumer:
         )
         match acquired:
             case Acquired():
-                live = self._live[payload] = LiveRun(LeasedRun.of(self.context, payload, acquired))
+                live = self._live[payload] = LiveRun(LeasedRun.of(self.context, request, payload, acquired))
                 if self._draining.is_set():
                     live.drain()
                 with spending_for("run"):

@@ -43,9 +43,9 @@ class LeasedRun:
     log: Any = field(compare=False)
 
     @classmethod
-    def of(cls, context: RunContext, payload: str, acquired: Acquired) -> LeasedRun:
-        """The run for which the lease was acquired."""
-        request = PipelineRequest.from_json(acquired.request)
+    def of(cls, context: RunContext, taken: PipelineRequest, payload: str, acquired: Acquired) -> LeasedRun:
+        """The run for which the lease was acquired, for what was taken under this name."""
+        request = taken if acquired.request == payload else PipelineRequest.from_json(acquired.request)
         bound = log.bind(ticket=request.ticket, run=request.run, fence=acquired.lease.fence)
         return cls(context, request, payload, acquired, context.trackers.get(request.tracker), bound)
 

@@ -58,7 +58,8 @@ class Runs:
         ).on(self._redis)
         if answer.word != "acquired":
             return NotAcquired(answer.word, answer.figure)
-        return Acquired(RunLease.parse(t, answer.value), answer.attempts, answer.deliveries, sent_at, answer.request)
+        lease, whole = RunLease.parse(t, answer.value), answer.request or payload
+        return Acquired(lease, answer.attempts, answer.deliveries, sent_at, whole)
 
     async def renew(self, lease: RunLease, *, ttl: float) -> Literal["renewed", "restored", "lost"]:
         """Extend the lease: `restored` after Redis had lost it."""

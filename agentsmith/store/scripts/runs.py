@@ -23,7 +23,7 @@ class AcquireAnswer:
     attempts: int = 0
     deliveries: int = 0
     request: str = ""
-    """The whole of it; a list may have it without the text of its ticket."""
+    """The whole of it, where the list has it without the text of its ticket."""
 
 
 class Acquire(Script[AcquireAnswer]):
@@ -57,6 +57,7 @@ class Acquire(Script[AcquireAnswer]):
 if not redis.call('LPOS', processing, payload) then return {'superseded'} end
 local whole = redis.call('HGET', index, ticket)
 if not stands_for(payload, whole) then return {'superseded'} end
+if whole == payload then whole = '' end
 local held, entry = redis.call('GET', heartbeat), name_of(payload)
 if held then
   -- Our own lease, if only an answer was lost; but not that of our earlier run, whose request was put back.
