@@ -1,8 +1,13 @@
-"""How this consumer's runs ended, for as long as a lease lasts: if Redis loses the end of one, it is settled again."""
+"""How this consumer's runs ended: if Redis loses the end of one, it is settled again.
+
+An end is dropped once Redis was heard a lease's time after it, and had lost nothing: as long as nobody hears Redis, it
+may have lost it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Final
 
 import structlog
 
@@ -12,6 +17,9 @@ from agentsmith.store import Settled, Store
 
 log = structlog.get_logger()
 
+_LONGEST: Final = 3600.0
+"""Seconds for which Redis itself knows of an end: later, nobody could tell whether it was lost."""
+
 
 class EndedRuns:
     """Ends of runs by their fences."""
@@ -20,22 +28,24 @@ class EndedRuns:
         self._store = store
         self._ends: Bounded[int, Settled] = Bounded(10_000)
         self._doubted: list[Settled] = []
+        self._heard = boottime()
+        """When Redis was last heard, and knew of all ends before."""
 
     def remember(self, end: Settled | None) -> None:
         """A run is over; without an end it was given back, or could not be settled. Old ends are dropped."""
         if end is not None:
             self._ends[end.lease.fence] = end
-        oldest = boottime() - self._store.times.ttl
+        oldest = self._heard - self._store.times.ttl
         while self._ends and self._ends[first := next(iter(self._ends))].at < oldest:
             del self._ends[first]
 
     def doubt(self, ending: Iterable[Settled]) -> None:
         """Redis lost its data: these ends, and all that are remembered, may be lost."""
         ends = [*self._ends.values(), *ending]
-        self._doubted = [end for end in ends if boottime() - end.at < self._store.times.ttl]
+        self._doubted = [end for end in ends if boottime() - end.at < _LONGEST]
 
     async def settle_doubted(self) -> None:
-        """Settle the runs again whose end Redis may have lost, so that nobody does their work again."""
+        """Redis was heard: settle the runs again whose end it may have lost, so that nobody does their work again."""
         while self._doubted:
             end = self._doubted[0]
             word = await self._store.runs.settle_again(end)
@@ -44,6 +54,7 @@ class EndedRuns:
             if word == "settled":
                 log.warning("redis had lost the end of a run; it is noted again", ticket=end.lease.ticket)
             self._doubted = [other for other in self._doubted if other is not end]
+        self._heard = boottime()
 
     async def settled_again(self, fence: int) -> bool:
         """Whether the run of this fence had ended, and is settled now; Redis shows it as running."""

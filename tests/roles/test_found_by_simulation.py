@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import pytest
 
+from agentsmith.boottime import boottime
 from agentsmith.domain.gates import Gate, GateResult
 from agentsmith.domain.intent import Intent
 from agentsmith.domain.lifecycle import Status
@@ -19,6 +20,7 @@ from agentsmith.domain.ticket import Ticket
 from agentsmith.domain.tracker import LostRace, Move, MoveOutcome, Unknown
 from agentsmith.domain.vetting import Pin
 from agentsmith.running import consumer as consumer_module
+from agentsmith.running import ended_runs
 from agentsmith.running.live_run import LiveRun
 from agentsmith.store import Acquired, DecideAnswer, Settled, Store
 from agentsmith.tickets.claiming import Parked
@@ -528,7 +530,7 @@ async def test_a_request_in_no_list_is_forgotten_when_it_is_lost_for_the_second_
     await finish(world, key)
 
 
-@pytest.mark.parametrize("loss", ["failover", "emptied", "unnoticed"])
+@pytest.mark.parametrize("loss", ["failover", "emptied", "unnoticed", "heard of late"])
 async def test_finished_work_is_not_done_again_after_redis_lost_its_end(
     world: World, raw: Any, monkeypatch: pytest.MonkeyPatch, loss: str
 ) -> None:
@@ -555,6 +557,8 @@ async def test_finished_work_is_not_done_again_after_redis_lost_its_end(
     for name, (left, value) in before.items() if loss != "emptied" else ():
         await raw.restore(name, max(0, left), value)
     await world.store.presence.tick(world.process, ttl=60, running={})
+    if loss == "heard of late":  # seed 60006023: the network to Redis was gone for longer than a lease lasts
+        monkeypatch.setattr(ended_runs, "boottime", lambda: boottime() + 100 * world.store.times.ttl)
     if loss == "unnoticed":  # a connection broke, and it looks at what is in its hands before it hears of the loss
         await world.consumer._disown()
     else:
