@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Final
 
 _NEW_MOUNTS: Final = 0x00020000
-_SIZE: Final = "8m"
+_SIZE: Final = "128m"
+"""Room for what thousands of runs leave, or the disk would be full before anybody fills it. Only then is it memory."""
 FULL_DISK: Final = "full-disk"
 """What the fault is called."""
 
@@ -43,6 +44,6 @@ def fill(folder: Path) -> Path:
     with filler.open("wb", buffering=0) as file:
         try:
             while True:
-                file.write(bytes(4096))
+                file.write(bytes(1 << 16))
         except OSError:
             return filler
