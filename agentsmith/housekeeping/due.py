@@ -42,7 +42,7 @@ class DueTimes:
     async def _look(self, result: Result, tracker: Tracker) -> None:
         store = self.shared.store
         for ticket in await labelled(tracker, Status.WAITING):
-            if await store.runs.remembers(ticket.id):
+            if await store.intents.knows_wait(ticket.id):
                 await store.intents.keep_where(ticket.id, tracker.name, ticket.key)
             elif not self.shared.is_foreign(ticket):
                 await self.shared.attempt(result, ticket.id, partial(self._recall, result, tracker, ticket))
@@ -50,5 +50,5 @@ class DueTimes:
     async def _recall(self, result: Result, tracker: Tracker, ticket: Ticket) -> None:
         if await self.shared.looks.remembered.restore_due(tracker, ticket):
             result.recalled += 1
-        elif not await self.shared.store.runs.remembers(ticket.id):
+        elif not await self.shared.store.intents.knows_wait(ticket.id):
             self.shared.foreign[ticket.id] = ticket.revision

@@ -189,8 +189,21 @@ class Intents:
         ).on(self._redis)
         return word == "published"
 
+    async def knows_wait(self, ticket: TicketId) -> bool:
+        """Whether it is known what a waiting ticket waits for, or that it is in somebody's hands."""
+        k = self._keys
+        return await scripts.KnowsWait(
+            fence=k.fence(ticket),
+            due=k.due,
+            parked=k.parked,
+            intent=k.intent(ticket),
+            heartbeat=k.heartbeat(ticket),
+            index=k.queue_index,
+            ticket=ticket,
+        ).on(self._redis)
+
     async def restore_waiting(self, ticket: TicketId, tracker: str, key: str, *, fence: int, due: float | None) -> bool:
-        """Remember a parked ticket that Redis forgot, and its time; False when it is known after all."""
+        """Remember a parked ticket that Redis forgot, and its time; False when somebody took it on after `fence`."""
         k = self._keys
         return await scripts.RestoreWaiting(
             fence=k.fence(ticket),

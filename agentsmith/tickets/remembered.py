@@ -68,7 +68,8 @@ class Remembered:
         """Read the time that a waiting ticket waits for off the ticket, if Redis forgot it; True when there is one."""
         async with holding(self.store, tracker.platform, ticket.id):
             seen = await tracker.get(ticket.key)
-            if tracker.labels.statuses(seen.labels) != {Status.WAITING} or await self.store.runs.remembers(ticket.id):
+            waits = tracker.labels.statuses(seen.labels) == {Status.WAITING}
+            if not waits or await self.store.intents.knows_wait(ticket.id):
                 return False
             memo = await self.memo(tracker, seen)
             if memo is None or not self.took_on(seen, memo):

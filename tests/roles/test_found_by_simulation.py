@@ -29,7 +29,7 @@ from agentsmith.tickets.publish import NotYet, Published
 from tests.support.stores import Flush, an_edge
 from tests.support.stuck import finish, started_by
 from tests.support.wait import wait_until
-from tests.support.world import TRIGGER, World, open_world
+from tests.support.world import TRIGGER, World, open_world, sh, world_config
 
 
 @pytest.fixture
@@ -571,6 +571,36 @@ async def test_finished_work_is_not_done_again_after_redis_lost_its_end(
     assert await world.statuses(key) == {Status.DONE}
     assert await world.store.runs.running() == []
     assert await world.queued() == []
+
+
+@pytest.mark.parametrize("loss", ["emptied", "of the time alone"])
+async def test_what_redis_no_longer_knows_that_a_ticket_waits_for_is_read_off_it(
+    tmp_path: Path, store: Store, redis_url: str, raw: Any, loss: str
+) -> None:
+    """Met by chaos: whoever settled the run noted its end again, so that Redis knew the ticket, but not its time."""
+    later = world_config(tmp_path / "data", sh("exit 75"))
+    async with open_world(tmp_path, store, redis_url, config=later) as world:
+        key = await world.open_ticket()
+        await world.claim(key)
+        await world.run_queue()
+        assert await world.statuses(key) == {Status.WAITING}
+        due = await store.intents.waits_until(world.ticket_id(key))
+        assert due is not None
+        if loss == "emptied":
+            await raw.delete(*await raw.keys(f"{store.keys.namespace}:*"))
+            await store.presence.tick(world.process, ttl=60, running={})
+            await world.consumer.restore()
+            await raw.delete(store.keys.settling)
+            await world.consumer.settle_again()
+        else:
+            await raw.delete(store.keys.due)
+        assert await store.runs.remembers(world.ticket_id(key))
+        assert (await world.housekeeping.due.run_once()).recalled == 1
+        assert await store.intents.waits_until(world.ticket_id(key)) == pytest.approx(due, abs=1)
+        assert (await world.housekeeping.due.run_once()).recalled == 0
+        await raw.zadd(store.keys.due, {world.ticket_id(key): 1})
+        await world.housekeeping.sweep.run_once()
+        assert await world.statuses(key) == {Status.PENDING}
 
 
 async def test_the_end_of_a_run_that_somebody_took_over_since_is_not_settled_again(world: World, raw: Any) -> None:

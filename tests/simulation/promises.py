@@ -52,6 +52,8 @@ class Story:
     """What the ticket was called whenever somebody who may asked for a run."""
     finished: bool = False
     """A run ended for good, and no person has asked for another one since."""
+    later: bool = False
+    """Its run is to be tried again at a time that will come, and nothing has come of that yet."""
 
 
 class Promises:
@@ -160,8 +162,10 @@ class Promises:
                 fields = dict(zip(answer[::2], answer[1::2], strict=True))
                 self._raised(actor, script, ticket, int(fields["fence"]))
             case "runs.settle" | "runs.settle_again" if answer == "settled":
-                if script == "runs.settle" and _fields(given["fields"]).get("to") in ("done", "failed"):
-                    self.story(ticket).finished = True
+                if script == "runs.settle":
+                    fields = _fields(given["fields"])
+                    self.story(ticket).finished |= fields.get("to") in ("done", "failed")
+                    self.story(ticket).later = bool(fields.get("due"))
                 self._accepted(actor, script, ticket, int(given["mine"]))
             case "runs.renew" if answer != "lost":
                 self._stood[int(given["mine"])] = self._moment()
@@ -240,7 +244,7 @@ class Promises:
             self.repeated += 1
             if self.ends_are_kept:
                 self.broken("P2", f"{child} does work again that was finished")
-        story.finished = False
+        story.finished = story.later = False
         story.starts += 1
         if story.starts > self._max_attempts:
             self.broken("P2", f"{child} starts for the {story.starts}th time; the limit is {self._max_attempts}")
@@ -293,6 +297,8 @@ class Promises:
         if added is Status.PENDING and story.retries and story.final is None:
             # Asked for again while it was running: the run ends as pending, and counting begins afresh.
             story.starts = 0
+        if added is not None and added is not Status.WAITING:
+            story.later = False
         if added is not None and added.final and (write.fence is None or write.fence >= story.newest):
             story.final = added
         if added in _DECIDED or (write.remove and write.add is None):
@@ -319,6 +325,8 @@ class Promises:
                 wrong.append(f"{key} ended as {story.final}, but shows {self._board.shown(key)}")
             elif self.wanted(key) and (len(statuses) != 1 or not statuses <= _DECIDED):
                 wrong.append(f"{key} should be done, failed or waiting, but shows {self._board.shown(key)}")
+            elif self.wanted(key) and story.later:
+                wrong.append(f"{key} waits for a time that has come")
             elif len(statuses) > 1 or statuses & {Status.ENQUEUED, Status.IN_PROGRESS}:
                 wrong.append(f"{key} was withdrawn, but shows {self._board.shown(key)}")
             if self._floor.alive(page.id):

@@ -250,8 +250,29 @@ return 'published'
 """
 
 
+class KnowsWait(Script[bool]):
+    """Whether Redis knows what a waiting ticket waits for, time or person, or that somebody has it in hand (P2)."""
+
+    fence: Key
+    due: Key
+    parked: Key
+    intent: Key
+    heartbeat: Key
+    index: Key
+    ticket: TicketId
+    lua = """
+if redis.call('EXISTS', fence) == 0 then return 0 end
+if redis.call('ZSCORE', due, ticket) or redis.call('ZSCORE', parked, ticket) then return 1 end
+if redis.call('EXISTS', intent) == 1 or redis.call('EXISTS', heartbeat) == 1 then return 1 end
+return redis.call('HEXISTS', index, ticket)
+"""
+
+
 class RestoreWaiting(Script[bool]):
-    """Remember a parked ticket that Redis forgot, and when it is due (P2); not once somebody took it on again."""
+    """Remember a parked ticket that Redis forgot, and when it is due (P2); not once somebody took it on again.
+
+    Redis may know the ticket and not what it waits for: whoever settles a run again knows no more than that it ended.
+    """
 
     fence: Key
     due: Key
@@ -265,8 +286,9 @@ class RestoreWaiting(Script[bool]):
     fence_lives_ms = FENCE_MS
     where_lives_ms = WHERE_MS
     lua = """
--- The fence says that Redis knows the ticket again; a newer one means that somebody took it on meanwhile.
-if not redis.call('SET', fence, text(known), 'NX', 'PX', fence_lives_ms) then return 0 end
+-- A newer fence means that somebody took it on meanwhile; without one, Redis knows the ticket again from now on.
+if newest(fence) > known then return 0 end
+redis.call('SET', fence, text(known), 'NX', 'PX', fence_lives_ms)
 if due_ms ~= '' then
   redis.call('ZADD', due, due_ms, ticket)
   redis.call('SET', where, whereabouts, 'PX', where_lives_ms)
