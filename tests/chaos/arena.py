@@ -135,7 +135,9 @@ class Arena:
         post.busy = True
         try:
             post.daemon.send(signal.SIGTERM)
-            if await post.daemon.ended() != 0:
+            code = await post.daemon.ended()
+            # Who was started a moment ago does not listen to signals yet, and has nothing in hand.
+            if code != 0 and not (code == -signal.SIGTERM and not post.daemon.lines("up")):
                 self._note_death(post, post.daemon)
             return await self.man(post)
         finally:
