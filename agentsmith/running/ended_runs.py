@@ -14,10 +14,11 @@ import structlog
 from agentsmith.boottime import boottime
 from agentsmith.bounded import Bounded
 from agentsmith.store import Settled, Store
+from agentsmith.store.keys import ENDED_MS
 
 log = structlog.get_logger()
 
-_LONGEST: Final = 3600.0
+_LONGEST: Final = ENDED_MS / 1000
 """Seconds for which Redis itself knows of an end: later, nobody could tell whether it was lost."""
 
 
